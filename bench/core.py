@@ -99,7 +99,7 @@ def figures(folder: str) -> Iterable[Figure]:
             # A new value each time: nothing that one decision worked out is there for the next.
             seconds = best(partial(decided, loop, policy), 500)
             yield Figure(f"decide, {attempts} attempts, {name}", seconds * 1e6, "µs", target)
-    loops = [heedful.Recorded(made(attempts)) for attempts in (2, 4, 20)] * 20
+    loops = [heedful.RecordedLoop(made(attempts)) for attempts in (2, 4, 20)] * 20
     for name, policy in policies:
         seconds = best(lambda policy=policy: heedful.compare(loops, [policy]), 5)  # type: ignore[misc]
         attempts = heedful.compare(loops, [policy])[0].attempts

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from heedful.drive.report import Told, open_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.service.app import application
@@ -31,7 +31,7 @@ ROUNDS = 9
 WARM = 3
 AT_ONCE = 64
 WRONG = Evaluation((Finding("unit", "no unit", "name the unit"),))
-ATTEMPTS = (Told("12", evaluation=WRONG), Told("12 kg", evaluation=Evaluation()))
+ATTEMPTS = (AttemptReport("12", evaluation=WRONG), AttemptReport("12 kg", evaluation=Evaluation()))
 BODIES = tuple(
     json.dumps({"output": text, "evaluation": {"findings": found}}).encode()
     for text, found in (

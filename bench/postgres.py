@@ -22,7 +22,7 @@ import psycopg
 
 from bench.durable import committed, opened
 from bench.rows import Figure
-from heedful.drive.report import Told, open_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Evaluation, Finding
 from heedful.memory.memory import Memory
@@ -130,7 +130,8 @@ def _bare_file(db: sqlite3.Connection, many: int) -> float:
 
 # Numbers are masked in a pattern; letters tell one lesson from another.
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
-FAILED = Told("3 kg", evaluation=Evaluation((Finding("unit", "no unit", "Write the unit."),)))
+WRONG = Evaluation((Finding("unit", "no unit", "Write the unit."),))
+FAILED = AttemptReport("3 kg", evaluation=WRONG)
 
 
 async def _claimed(store: Store, name: str) -> None:

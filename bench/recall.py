@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 import heedful
 from bench.durable import syncs
 from bench.rows import Figure
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import ANY, Scope
+from heedful.lessons.lesson import ANY, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG, space_of
+from heedful.memory.memory import LEG
+from heedful.memory.spaces import space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
 from heedful.store.database import Db

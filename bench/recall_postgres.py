@@ -35,7 +35,8 @@ from heedful.errors import PackageMissing
 from heedful.lessons.lesson import ANY, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG, space_of
+from heedful.memory.memory import LEG
+from heedful.memory.spaces import space_of
 from heedful.store import search
 from heedful.store.database import Db
 from heedful.store.lessons import key_of, token

@@ -27,7 +27,7 @@ from heedful.store.sqlite import in_file
 ROOT = f"{Path(heedful.__file__).parent}/"
 # At most so many modules; lowered as rooms get deeper, never raised.
 CEILINGS = {
-    "an attempt over HTTP": 38,
+    "an attempt over HTTP": 28,
     "run with memory and store": 42,
     "a recall": 14,
     "a stage": 35,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import string
 from collections.abc import Mapping
 from random import Random
@@ -28,96 +29,54 @@ def _web(data: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
 
 
-TOKENS: Mapping[str, tuple[str, ...]] = {
-    "aws_key": (f"AKIA{some(UPPER + DIGITS, 16)}", f"A3TX{some(UPPER + DIGITS, 16)}"),
-    "google_key": (f"AIza{some(URL, 35)}", f"GOCSPX-{some(URL, 28)}", f"ya29.{some(URL, 60)}"),
-    "cloud_key": (
-        f"dop_v1_{some(HEX, 64)}",
-        f"dapi{some(HEX, 32)}",
-        f"LTAI{some(WORD, 20)}",
-        f"dp.st.dev.{some(WORD, 43)}",
-        f"hvs.{some(URL, 90)}",
-        f"pscale_tkn_{some(URL, 43)}",
-        f"sbp_{some(HEX, 40)}",
-        f"pul-{some(HEX, 40)}",
-        f"https://api.softlayer.com/soap/v3.1/{some(LOWER + DIGITS, 64)}",
-    ),
-    "github_token": (f"ghp_{some(WORD, 36)}", f"github_pat_{some(WORD, 22)}_{some(WORD, 59)}"),
-    "gitlab_token": (
-        f"glpat-{some(URL, 20)}",
-        f"glrt-{some(WORD, 20)}",
-        f"GR1348941{some(URL, 20)}",
-    ),
-    "package_token": (
-        f"npm_{some(WORD, 36)}",
-        f"pypi-AgEIcHlwaS5vcmc{some(URL, 90)}",
-        f"rubygems_{some(HEX, 48)}",
-        f"dckr_pat_{some(URL, 27)}",
-        f"AKCp{some(WORD, 69)}",
-        f"AP6{some(WORD, 30)}",
-    ),
-    "slack_token": (
-        f"xoxb-{some(DIGITS, 12)}-{some(DIGITS, 13)}-{some(WORD, 24)}",
-        f"xoxe.xoxp-1-{some(WORD, 100)}",
-        f"xapp-1-A{some(UPPER, 10)}-{some(DIGITS, 13)}-{some(HEX, 64)}",
-    ),
-    "slack_hook": (f"https://hooks.slack.com/services/T0{some(UPPER, 8)}/B0{some(WORD, 30)}",),
-    "chat_token": (
-        f"{some(DIGITS, 10)}:AA{some(URL, 33)}",
-        f"M{some(WORD, 23)}.{some(WORD, 6)}.{some(WORD, 27)}",
-        f"N{some(WORD, 25)}.{some(WORD, 6)}.{some(WORD, 38)}",
-        f"O{some(WORD, 23)}.{some(WORD, 6)}.{some(WORD, 27)}",
-        f"https://discord.com/api/webhooks/{some(DIGITS, 19)}/{some(URL, 68)}",
-    ),
-    "stripe_key": (
-        f"sk_live_{some(WORD, 24)}",
-        f"rk_test_{some(WORD, 24)}",
-        f"whsec_{some(WORD, 32)}",
-    ),
-    "heedful_key": (f"heedful_{some(HEX, 12)}_{some(HEX, 64)}",),
-    "payment_key": (
-        f"sq0csp-{some(URL, 43)}",
-        f"EAAA{some(URL, 60)}",
-        f"shpat_{some(HEX, 32)}",
-    ),
-    "phone_key": (f"AC{some(HEX, 32)}", f"SK{some(HEX, 32)}"),
-    "mail_key": (
-        f"SG.{some(URL, 22)}.{some(URL, 43)}",
-        f"key-{some(HEX, 32)}",
-        f"xkeysib-{some(HEX, 64)}-{some(WORD, 16)}",
-        f"{some(HEX, 32)}-us14",
-    ),
-    "model_key": (
-        f"sk-{some(WORD, 20)}T3BlbkFJ{some(WORD, 20)}",
-        f"sk-proj-{some(URL, 120)}",
-        f"sk-ant-api03-{some(URL, 95)}",
-        f"gsk_{some(WORD, 52)}",
-        f"xai-{some(WORD, 80)}",
-        f"pplx-{some(WORD, 48)}",
-        f"r8_{some(WORD, 37)}",
-        f"nvapi-{some(URL, 64)}",
-        f"lsv2_pt_{some(HEX, 32)}_{some(HEX, 10)}",
-        f"pcsk_{some(WORD, 60)}",
-        f"tvly-dev-{some(WORD, 32)}",
-    ),
-    "hub_token": (f"hf_{some(WORD, 34)}", f"api_org_{some(WORD, 34)}"),
-    "tool_token": (
-        f"lin_api_{some(WORD, 40)}",
-        f"ntn_{some(WORD, 46)}",
-        f"figd_{some(URL, 40)}",
-        f"ATATT3xFfGF0{some(URL, 180)}",
-        f"PMAK-{some(HEX, 24)}-{some(HEX, 34)}",
-        f"NRAK-{some(UPPER + DIGITS, 27)}",
-        f"glsa_{some(WORD, 32)}_{some(HEX, 8)}",
-        f"sntrys_{some(WORD, 60)}",
-    ),
-    "jwt": (
-        f"{_web({'alg': 'HS256'})}.{_web({'sub': 1})}.{some(URL, 43)}",
-        f"{_web({'alg': 'none'})}.{_web({})}.",
-    ),
-    "signature": (f"sig={some(WORD, 43)}%3D", f"X-Amz-Signature={some(HEX, 64)}"),
-    "private_key": (f"AGE-SECRET-KEY-1{some(UPPER + DIGITS, 58)}",),
-}
+# A kind, and its tokens: what stands in braces is that many random characters of an alphabet.
+_FORMS = """
+aws_key AKIA{UD16} A3TX{UD16}
+google_key AIza{R35} GOCSPX-{R28} ya29.{R60}
+cloud_key dop_v1_{H64} dapi{H32} LTAI{W20} dp.st.dev.{W43} hvs.{R90} pscale_tkn_{R43} sbp_{H40}
+cloud_key pul-{H40} https://api.softlayer.com/soap/v3.1/{LD64}
+github_token ghp_{W36} github_pat_{W22}_{W59}
+gitlab_token glpat-{R20} glrt-{W20} GR1348941{R20}
+package_token npm_{W36} pypi-AgEIcHlwaS5vcmc{R90} rubygems_{H48} dckr_pat_{R27} AKCp{W69} AP6{W30}
+slack_token xoxb-{D12}-{D13}-{W24} xoxe.xoxp-1-{W100} xapp-1-A{U10}-{D13}-{H64}
+slack_hook https://hooks.slack.com/services/T0{U8}/B0{W30}
+chat_token {D10}:AA{R33} M{W23}.{W6}.{W27} N{W25}.{W6}.{W38} O{W23}.{W6}.{W27}
+chat_token https://discord.com/api/webhooks/{D19}/{R68}
+stripe_key sk_live_{W24} rk_test_{W24} whsec_{W32}
+heedful_key heedful_{H12}_{H64}
+payment_key sq0csp-{R43} EAAA{R60} shpat_{H32}
+phone_key AC{H32} SK{H32}
+mail_key SG.{R22}.{R43} key-{H32} xkeysib-{H64}-{W16} {H32}-us14
+model_key sk-{W20}T3BlbkFJ{W20} sk-proj-{R120} sk-ant-api03-{R95} gsk_{W52} xai-{W80} pplx-{W48}
+model_key r8_{W37} nvapi-{R64} lsv2_pt_{H32}_{H10} pcsk_{W60} tvly-dev-{W32}
+hub_token hf_{W34} api_org_{W34}
+tool_token lin_api_{W40} ntn_{W46} figd_{R40} ATATT3xFfGF0{R180} PMAK-{H24}-{H34} NRAK-{UD27}
+tool_token glsa_{W32}_{H8} sntrys_{W60}
+jwt {JWT}.{R43} {NONE}.
+signature sig={W43}%3D X-Amz-Signature={H64}
+private_key AGE-SECRET-KEY-1{UD58}
+"""
+_ALPHABETS = {"U": UPPER, "D": DIGITS, "L": LOWER, "H": HEX, "W": WORD, "R": URL}
+_ALPHABETS |= {"UD": UPPER + DIGITS, "LD": LOWER + DIGITS}
+_JWT = {"JWT": ({"alg": "HS256"}, {"sub": 1}), "NONE": ({"alg": "none"}, {})}
+
+
+def _filled(form: re.Match[str]) -> str:
+    if form[0][1:-1] in _JWT:
+        return ".".join(map(_web, _JWT[form[0][1:-1]]))
+    return some(_ALPHABETS[form[1]], int(form[2]))
+
+
+def _tokens() -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for line in _FORMS.split("\n")[1:-1]:
+        kind, *forms = line.split()
+        made = (re.sub(r"\{([A-Z]+)(\d*)\}", _filled, form) for form in forms)
+        found[kind] = (*found.get(kind, ()), *made)
+    return found
+
+
+TOKENS = _tokens()
 """Kind -> tokens that are known by their own form."""
 
 _BODY = "\n".join(some(WORD + "+/", 64) for _ in range(4))
@@ -231,14 +190,15 @@ EVERY: Mapping[str, tuple[tuple[str, str], ...]] = {
 """Kind -> texts, each with the secret in it."""
 
 
-def left(secret: str, clean: bytes | str) -> str:
-    """A part of the secret that is left, of 12 characters; "" for none.
-
-    What every address of an issuer begins with is no part of it.
-    """
-    text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
+def parts(secret: str) -> list[str]:
+    """All parts of 12 characters, without what every address of an issuer begins with."""
     for issuer in ("https://hooks.slack.com/services/", "https://discord.com/api/webhooks/"):
         secret = secret.removeprefix(issuer)
     secret = secret.removeprefix("https://api.softlayer.com/soap/v3.1/")
-    parts = [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
-    return next((part for part in parts if part in text), "")
+    return [secret[at : at + 12] for at in range(max(1, len(secret) - 11))]
+
+
+def left(secret: str, clean: bytes | str) -> str:
+    """A part of the secret that is left in a text; "" without one."""
+    text = clean if isinstance(clean, str) else clean.decode("utf-8", "replace")
+    return next((part for part in parts(secret) if part in text), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heedful.loop.record import Usage
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport, Status
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, Status
 
 RUN = "forecast-7"
 MEANS = (
@@ -20,7 +20,7 @@ Please address these issues and regenerate the output."""
 
 
 def attempt(
-    stage: str, number: int, *checks: Checked, output: str = "", ms: float = 1000, fed: str = ""
+    stage: str, number: int, *checks: CheckResult, output: str = "", ms: float = 1000, fed: str = ""
 ) -> StageAttempt:
     """An attempt with these checks; its status is that of the worst."""
     order: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
@@ -31,17 +31,17 @@ def attempt(
     return StageAttempt(stage, RUN, number, status, checks, ms, at, failed, fed, output, usage)
 
 
-def fails(name: str, message: str, fix: str = "") -> Checked:
+def fails(name: str, message: str, fix: str = "") -> CheckResult:
     """A check that failed."""
-    return Checked(name, "failed", "critical", message, fix)
+    return CheckResult(name, "failed", "critical", message, fix)
 
 
-def passes(name: str) -> Checked:
+def passes(name: str) -> CheckResult:
     """A check that passed."""
-    return Checked(name)
+    return CheckResult(name)
 
 
-def once(name: str, *checks: Checked) -> StageReport:
+def once(name: str, *checks: CheckResult) -> StageReport:
     """A stage that passed at once."""
     return StageReport(name, "passed", "passed", (attempt(name, 1, *checks),), 1)
 
@@ -56,12 +56,12 @@ def forecast(run: str = RUN) -> Report:
         attempt("train", 2, *map(passes, names), output='{"mean": 90.1}', ms=2250),
     )
     cited = fails("insight_hallucination", "MAE is cited, and the run has no metrics")
-    many = Checked("excessive_precision", "warning", "warning", "14 specific numbers")
+    many = CheckResult("excessive_precision", "warning", "warning", "14 specific numbers")
     fed = "GUARDRAIL FEEDBACK - insights"
     insights = tuple(attempt("insights", n, cited, many, ms=500, fed=fed) for n in (1, 2, 3))
     stages = (
         once("load", passes("missing_results")),
-        once("clean", Checked("schema", "warning", "warning", "3 rows dropped")),
+        once("clean", CheckResult("schema", "warning", "warning", "3 rows dropped")),
         once("features"),
         StageReport("train", "passed", "passed", train, 2),
         StageReport("insights", "failed", "continued", insights, 3),

@@ -18,22 +18,16 @@ from heedful.loop import codec
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
 from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Repeat, rule_name
 from tests.loop import support
 
 HOPELESS = All(Repeat(1, near=False), NothingMet())
 QUALITY = Goal("quality", 0.8)
+
+
+def three(*rules: heedful.StopRule, **fields: Any) -> Policy:
+    return Policy((MaxAttempts(3), *rules), **fields)
+
 
 # -- text
 
@@ -61,30 +55,27 @@ TEXTS: list[tuple[str, Policy]] = [
     ("default, -repeat+nothing_met", Policy((MaxAttempts(4), Repeat(2)))),
     ("default, repeat.near=false", Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
     ("default, -fatigue", Policy(default.rules)),  # there is none
-    ("stage, fatigue=true", Policy((MaxAttempts(3), Fatigue()))),
-    ("stage, fatigue=false, echo", Policy((MaxAttempts(3), Echo()))),
-    ("stage, nothing_met", Policy((MaxAttempts(3), NothingMet()))),
-    ("stage, fatigue.limit=0.5, fatigue.decay=0", Policy((MaxAttempts(3), Fatigue(0.5, decay=0)))),
-    ("stage, fatigue.limit=0.5, fatigue", Policy((MaxAttempts(3), Fatigue(0.5)))),
-    ("stage, fatigue.limit=0.5, -fatigue", Policy((MaxAttempts(3),))),
-    ("stage, -fatigue, fatigue.limit=0.5", Policy((MaxAttempts(3), Fatigue(0.5)))),
+    ("stage, fatigue=true", three(Fatigue())),
+    ("stage, fatigue=false, echo", three(Echo())),
+    ("stage, nothing_met", three(NothingMet())),
+    ("stage, fatigue.limit=0.5, fatigue.decay=0", three(Fatigue(0.5, decay=0))),
+    ("stage, fatigue.limit=0.5, fatigue", three(Fatigue(0.5))),
+    ("stage, fatigue.limit=0.5, -fatigue", three()),
+    ("stage, -fatigue, fatigue.limit=0.5", three(Fatigue(0.5))),
     ("stage, -attempts, repeat", Policy((Repeat(),))),
-    ("stage, echo.across=scope", Policy((MaxAttempts(3), Echo(across="scope")))),
+    ("stage, echo.across=scope", three(Echo(across="scope"))),
     (
         "stage, plateau.patience=null, plateau.floor=0.3, plateau.novelty=true",
-        Policy((MaxAttempts(3), Plateau(None, True, 0.3))),
+        three(heedful.Plateau(None, True, 0.3)),
     ),
     (
         "stage, budget.tokens=5000, budget.seconds=1.5",
-        Policy((MaxAttempts(3), Budget(tokens=5000, seconds=1.5))),
+        three(heedful.Budget(tokens=5000, seconds=1.5)),
     ),
-    ("stage, against=previous", Policy((MaxAttempts(3),), Improvement(against="previous"))),
-    ("stage, unscored=again", Policy((MaxAttempts(3),), unscored="again")),
+    ("stage, against=previous", three(improvement=Improvement(against="previous"))),
+    ("stage, unscored=again", three(unscored="again")),
     ("orchestrator, against=best", Policy(orchestrator.rules, goals=orchestrator.goals)),
-    (
-        "stage, a >= 0.5, b ≤ 2",
-        Policy((MaxAttempts(3),), goals=(Goal("a", 0.5), Goal("b", 2, "at_most"))),
-    ),
+    ("stage, a >= 0.5, b ≤ 2", three(goals=(Goal("a", 0.5), Goal("b", 2, "at_most")))),
     (
         "orchestrator, alignment >= 0.9, tone>=1",
         Policy(
@@ -114,8 +105,8 @@ def test_a_changed_policy_is_named_by_its_text():
 
 OBJECTS: list[tuple[dict[str, Any], Policy]] = [
     ({"preset": "stage", "attempts": {"limit": 2}}, Policy((MaxAttempts(2),))),
-    ({"preset": "stage", "attempts": {}}, Policy((MaxAttempts(3),))),
-    ({"preset": "stage", "repeat": {"times": 2}}, Policy((MaxAttempts(3), Repeat(2)))),
+    ({"preset": "stage", "attempts": {}}, three()),
+    ({"preset": "stage", "repeat": {"times": 2}}, three(Repeat(2))),
     ({"preset": "stage", "repeat": True, "attempts": False}, Policy((Repeat(),))),
     ({"repeat": {"near": False}}, Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
     ({"rules": [{"rule": "attempts", "limit": 2}]}, Policy((MaxAttempts(2),))),
@@ -129,7 +120,7 @@ OBJECTS: list[tuple[dict[str, Any], Policy]] = [
     ),
     (
         {"preset": "stage", "goals": ["a >= 0.5", {"score": "b", "threshold": 1}]},
-        Policy((MaxAttempts(3),), goals=(Goal("a", 0.5), Goal("b", 1))),
+        three(goals=(Goal("a", 0.5), Goal("b", 1))),
     ),
 ]
 
@@ -277,13 +268,13 @@ def test_any_data_is_a_policy_or_refused(given_):
     means_something_or_is_refused(given_)
 
 
-RULES: list[StopRule] = [
+RULES: list[heedful.StopRule] = [
     MaxAttempts(7),
-    Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
+    heedful.Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
     Echo(2, "scope"),
     Repeat(3, near=False),
     Fatigue(0.75, 0.25, 0.125),
-    Plateau(None, True, 0.25),
+    heedful.Plateau(None, True, 0.25),
     NothingMet(),
     All(Repeat(), All(NothingMet(), Echo())),
 ]

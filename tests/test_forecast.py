@@ -15,10 +15,8 @@ from typing import Any
 import pytest
 
 from heedful import Report
-from heedful.checks import ground
 from heedful.checks.evaluate import Context
 from heedful.errors import PackageMissing
-from heedful.store import exposures
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.cli.support import Desk
@@ -90,25 +88,6 @@ def test_the_next_run_is_right_at_once(tmp_path):
     again = ran(tmp_path, "two")
     assert again.passed
     assert attempts(again) == [1, 1, 1, 1, 1]
-
-
-def test_no_stage_is_told_what_went_wrong_in_another(tmp_path):
-    async def told(stage: str, name: str) -> set[str]:
-        memory = EXAMPLE["remembering"](tmp_path)
-        try:
-            past = await memory.store.read(memory.scope, exposures.past, f"{name}/{stage}")
-            known = {f"check/{row['signature']}": row for row in await memory.top(50)}
-            return {known[one.lesson]["error_type"] for one in past.exposures}
-        finally:
-            await memory.store.close()
-
-    ran(tmp_path, "one")
-    ran(tmp_path, "two")
-    assert asyncio.run(told("insights", "one")) == set()
-    assert asyncio.run(told("insights", "two")) == {"insight_hallucination", "grounding"}
-    assert asyncio.run(told("load", "two")) == set()
-    mended = {"hallucination_detection", "variance_hallucination", "constant_predictions"}
-    assert asyncio.run(told("train", "two")) == mended
 
 
 @pytest.mark.parametrize(
@@ -205,12 +184,3 @@ def test_without_its_packages_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(function.__globals__, "find_spec", lambda name: None)
     with pytest.raises(PackageMissing, match=r"vega_datasets, pyarrow.*'heedful\[demo\]'"):
         function()
-
-
-def test_may_is_a_month():
-    months = [{"month": name, "MAE": n} for n, name in enumerate(("April", "May", "June"), 2)]
-    said = {text: ground(text, {"months": months}) for text in ("MAE is 3 in May.", "May: MAE 2.")}
-    assert [[claim.verdict for claim in one] for one in said.values()] == [
-        ["supported"],
-        ["contradicted"],
-    ]

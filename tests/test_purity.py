@@ -1,4 +1,4 @@
-"""The core decides and never touches the world: what the pure modules may not import or do."""
+"""The core decides and never touches the world: what the pure rooms may not import or do."""
 
 import ast
 from collections.abc import Iterator
@@ -9,20 +9,16 @@ import pytest
 import heedful
 
 PACKAGE = Path(heedful.__file__).parent
-PURE_MEMORY = tuple(
-    """
-    draft prompts
-    masks assertions templates signature learn difference evaluation words tokens
-    trust recall proof briefing interval portable arguments consolidate particulars
-    """.split()
-)
-PURE_CHECKS = tuple(
-    """
-    claim comparing dates evidence figures moments naming pieces quantities reading said series
-    standing table tabular wording
-    """.split()
-)
-PURE_TRACES = tuple("episode messages otlp signals spans".split())
+# Rooms, and what of them touches the world; modules that stand alone.
+ROOMS = {
+    "loop": (),
+    "lessons": (),
+    "traces": ("__init__", "appraisal", "reading"),
+    "checks/grounding": ("__init__", "insights"),
+}
+ALONE = ("redact", "sanitize", "errors", "store/records")
+# It declares asynchronous protocols, and runs nothing.
+CONTRACT = "heedful.models.contract"
 # The world: time, chance, the environment, files, logs, networks and other threads or processes.
 WORLD = frozenset(
     """
@@ -35,24 +31,19 @@ WORLDLY_CALLS = frozenset({"open", "print", "input", "exec", "eval", "__import__
 ASYNC = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
-def pure_modules() -> list[Path]:
-    memory = [PACKAGE / "memory" / f"{name}.py" for name in PURE_MEMORY]
-    memory += [PACKAGE / "checks" / f"{name}.py" for name in PURE_CHECKS]
-    memory += [PACKAGE / "traces" / f"{name}.py" for name in PURE_TRACES]
-    named = "delimited near neutral redact shares".split()
-    texts = [PACKAGE / f"{name}.py" for name in named]
-    both = [path for path in (*memory, *texts) if path.exists()]
-    return sorted((PACKAGE / "loop").rglob("*.py")) + both
+def name_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
 
 
-def named(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-
-
-PURE = {named(path).removesuffix(".__init__") for path in pure_modules()} | {
-    "heedful.errors",
-    "heedful.protocols",
-}
+PATHS = [PACKAGE / f"{name}.py" for name in ALONE]
+PATHS += [
+    path
+    for room, worldly in ROOMS.items()
+    for path in sorted((PACKAGE / room).glob("*.py"))
+    if path.stem not in worldly
+]
+MODULES = {name_of(path): path for path in PATHS}
 
 
 def runs(tree: ast.Module) -> Iterator[ast.AST]:
@@ -71,7 +62,8 @@ def imported(node: ast.AST) -> list[str]:
         case ast.Import():
             return [alias.name for alias in node.names]
         case ast.ImportFrom():
-            return [node.module or ""]
+            inside = [f"{node.module}.{alias.name}" for alias in node.names]
+            return [name for name in inside if name in MODULES] or [node.module or ""]
         case _:
             return []
 
@@ -82,7 +74,7 @@ def impurities(source: str) -> list[str]:
         line = getattr(node, "lineno", 0)
         for module in imported(node):
             room = module.split(".")[0]
-            if room in WORLD or (room == "heedful" and module not in PURE):
+            if room in WORLD or (room == "heedful" and module not in {*MODULES, CONTRACT}):
                 found.append(f"line {line} imports {module}")
         if isinstance(node, ASYNC):
             found.append(f"line {line} is asynchronous")
@@ -92,9 +84,14 @@ def impurities(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", pure_modules(), ids=named)
-def test_a_pure_module_touches_no_world(path):
-    assert impurities(path.read_text(encoding="utf-8")) == []
+@pytest.mark.parametrize("name", MODULES)
+def test_a_pure_module_touches_no_world(name):
+    assert impurities(MODULES[name].read_text(encoding="utf-8")) == []
+
+
+def test_the_contract_of_models_imports_only_pure_modules():
+    source = (PACKAGE / "models" / "contract.py").read_text(encoding="utf-8")
+    assert [one for one in impurities(source) if " imports " in one] == []
 
 
 @pytest.mark.parametrize(
@@ -106,6 +103,7 @@ def test_a_pure_module_touches_no_world(path):
         "async def f(): ...",
         "print(1)",
         "from heedful.store.sqlite import open_store",
+        "from heedful.store import loops",
         "if TYPE_CHECKING:\n    pass\nelse:\n    import time",
     ],
 )

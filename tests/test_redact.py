@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful import redact
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from tests.planted import ASSIGNED, PLACED, TOKENS, left
 
 EVERY = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
@@ -31,12 +31,12 @@ def test_a_token_is_known_by_its_form(kind: str, token: str) -> None:
         "({})\n",
     ):
         text = around.format(token)
-        clean = redacted(text)
+        clean = redact(text)
         assert token not in clean, around
         assert f"[redacted: {kind}]" in clean, around
         assert clean[:1] == text[:1] or around == "{}"
         assert clean[-1:] == text[-1:] or clean.endswith("]")
-        assert redacted(clean) == clean
+        assert redact(clean) == clean
 
 
 def test_every_form_is_one_of_a_token() -> None:
@@ -48,19 +48,19 @@ def test_every_form_is_one_of_a_token() -> None:
 
 @pytest.mark.parametrize(("kind", "text", "secret"), PLACED)
 def test_a_secret_is_known_by_what_it_stands_behind(kind: str, text: str, secret: str) -> None:
-    clean = redacted(text)
+    clean = redact(text)
     assert secret in text
     assert not left(secret, clean)
     assert f"[redacted: {kind}]" in clean
     assert clean.startswith(text[:4]) or kind == "private_key"
-    assert redacted(clean) == clean
+    assert redact(clean) == clean
 
 
 @pytest.mark.parametrize(("text", "secret"), ASSIGNED)
 def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secret: str) -> None:
-    clean = redacted(text.format(secret))
+    clean = redact(text.format(secret))
     assert clean == text.format("[redacted: assigned]")
-    assert redacted(clean) == clean
+    assert redact(clean) == clean
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_is_assigned_to_a_telling_name_is_a_secret(text: str, secret: str) 
     ],
 )
 def test_plain_words_stay(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 PIECES = [
@@ -137,7 +137,7 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=9)
 @example(f"{KEY}: {'0a' * 16}")
 @example(f'password="[redacted: aws_key]" {KEY}')
 def test_marking_twice_changes_nothing_more(text: str) -> None:
-    assert redacted(redacted(text)) == redacted(text)
+    assert redact(redact(text)) == redact(text)
 
 
 def patterns() -> list[str]:
@@ -171,7 +171,7 @@ def test_a_telling_key_makes_its_value_a_secret() -> None:
         KEY: "a key of its own",
         1: "one",
     }
-    assert redacted_data(data) == {
+    assert redact_data(data) == {
         "password": assigned,
         "n": 3,
         "in": [{"api_key": assigned}],

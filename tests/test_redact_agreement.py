@@ -15,7 +15,7 @@ from detect_secrets.plugins.keyword import DENYLIST
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from heedful.redact import redacted
+from heedful.redact import redact
 
 KNOWN: dict[str, Any] = get_mapping_from_secret_type_to_class()
 DETECTORS: dict[str, Any] = {kind.__name__: kind for kind in KNOWN.values()}
@@ -99,7 +99,7 @@ def test_what_has_the_form_of_a_secret_is_redacted(name, data):
     assume(WIDEST not in text)
     found = secrets(detector, text)
     assert found
-    clean = redacted(text)
+    clean = redact(text)
     for one in found:
         assume(len(one) < SHORTEST or re.search(r"\d", one))  # letters alone are a word
         windows = [one[at : at + SHORTEST] for at in range(max(1, len(one) - SHORTEST + 1))]
@@ -137,7 +137,7 @@ def test_what_is_assigned_to_a_telling_name_in_quotes_is_redacted(
 ):
     name = f"{before}{case(name)}{after}"
     text = written.format(n=name, v=f"{quote}{value}{quote}")
-    clean = redacted(text)
+    clean = redact(text)
     for found in DETECTORS["KeywordDetector"]().analyze_string(text):
         assert found not in clean.replace("[redacted: assigned]", "")
 
@@ -153,4 +153,4 @@ def test_base64_in_quotes_is_redacted_where_it_is_random(value, quote):
     assume(random and mixed and not re.search("abcdef|ABCDEF|012345|^sha[0-9]", value))
     text = f"f({quote}{value}{quote})"
     assert list(detector.analyze_string(text)) == [value]
-    assert value not in redacted(text)
+    assert value not in redact(text)

@@ -24,12 +24,12 @@ from heedful.loop.record import Finding, Goal, Usage
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.service.jobs import Tools
-from heedful.service.worker import Inside
+from heedful.service.worker import LocalQueue
 from heedful.testing import ScriptedModel
 from heedful.traces import read
 from heedful.traces.otlp import OWN
 from tests.engines import opened
-from tests.work.support import SCOPE, put
+from tests.service.jobs import SCOPE, put
 
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
@@ -78,10 +78,6 @@ def told() -> Iterator[Told]:
     one.meters.shutdown()
 
 
-def run(coroutine):
-    return asyncio.run(coroutine)
-
-
 def says_ok(candidate: str, at: Any) -> Sequence[Finding]:
     return [] if "ok" in candidate else [Finding("says_ok", f"{candidate} is not ok", "say ok")]
 
@@ -91,9 +87,9 @@ def model() -> ScriptedModel:
     return ScriptedModel(Answer("no", usage), Answer(f"ok {SECRET}", usage, "length"))
 
 
-def test_a_loop_is_a_tree_of_spans(told):
+async def test_a_loop_is_a_tree_of_spans(told):
     told.begin()
-    result = run(heedful.run("say ok", generate=model(), checks=[says_ok], store=None))
+    result = await heedful.run("say ok", generate=model(), checks=[says_ok], store=None)
     (loop,) = told.spans("heedful.loop")
     first, second = told.spans("heedful.attempt")
     assert loop.parent is None
@@ -105,10 +101,7 @@ def test_a_loop_is_a_tree_of_spans(told):
     assert [one.parent.span_id for one in (first, second)] == [loop.context.span_id] * 2
     assert [one.attributes["heedful.decision"] for one in (first, second)] == ["again", "done"]
     checks = told.spans("heedful.check says_ok")
-    assert [one.parent.span_id for one in checks] == [
-        first.context.span_id,
-        second.context.span_id,
-    ]
+    assert [one.parent.span_id for one in checks] == [first.context.span_id, second.context.span_id]
     assert [one.attributes["heedful.findings"] for one in checks] == [1, 0]
     chats = told.spans("chat scripted")
     assert [one.parent.span_id for one in chats] == [one.parent.span_id for one in checks]
@@ -122,14 +115,14 @@ def test_a_loop_is_a_tree_of_spans(told):
     assert {one.instrumentation_scope.name for one in told.spans()} == {telemetry.SCOPE}
 
 
-def test_an_evaluation_is_an_event_of_its_attempt(told):
+async def test_an_evaluation_is_an_event_of_its_attempt(told):
     told.begin()
 
     def evaluate(candidate, at):
         return heedful.Evaluation(scores={"tone": 0.25 if at.attempt == 1 else 0.9})
 
     given: Any = {"generate": lambda task, hint: f"x{len(hint)}", "evaluate": evaluate}
-    run(heedful.run("t", goals=[Goal("tone", 0.8)], store=None, **given))
+    await heedful.run("t", goals=[Goal("tone", 0.8)], store=None, **given)
     events = [event for one in told.spans("heedful.attempt") for event in one.events]
     assert [(event.name, dict(event.attributes or {})) for event in events] == [
         ("gen_ai.evaluation.result", {
@@ -140,13 +133,13 @@ def test_an_evaluation_is_an_event_of_its_attempt(told):
     ]  # fmt: skip
 
 
-def test_decisions_attempts_and_recall_are_counted(told):
+async def test_decisions_attempts_and_recall_are_counted(told):
     told.begin()
     policy = heedful.Policy((heedful.MaxAttempts(2),))
     given: Any = {"checks": [says_ok], "store": None}
-    run(heedful.run("t", generate=lambda task, hint: f"no{len(hint)}", policy=policy, **given))
-    run(heedful.run("t", generate=lambda task, hint: "ok", **given))
-    run(Memory(":memory:").recall("anything"))
+    await heedful.run("t", generate=lambda task, hint: f"no{len(hint)}", policy=policy, **given)
+    await heedful.run("t", generate=lambda task, hint: "ok", **given)
+    await Memory(":memory:").recall("anything")
     metrics = told.metrics()
     done = {"heedful.decision": "done"}
     assert sorted(metrics["heedful.decisions"], key=str) == sorted(
@@ -164,11 +157,11 @@ def test_decisions_attempts_and_recall_are_counted(told):
     assert metrics["heedful.recall.duration"] == [({}, 1)]
 
 
-def test_memory_is_told_of_by_the_conventions_names(told):
+async def test_memory_is_told_of_by_the_conventions_names(told):
     told.begin()
     memory = Memory(":memory:", heedful.Scope("acme", "shop"))
-    kept = run(memory.remember("KeyError", "KeyError: 'colour'"))
-    run(memory.recall("the colour"))
+    kept = await memory.remember("KeyError", "KeyError: 'colour'")
+    await memory.recall("the colour")
     (upsert,), (search,) = told.spans("upsert_memory"), told.spans("search_memory")
     where = {
         "gen_ai.provider.name": "heedful", "gen_ai.memory.store.id": "shop",
@@ -185,11 +178,11 @@ def test_memory_is_told_of_by_the_conventions_names(told):
     }
 
 
-def test_an_error_is_told_by_its_type_alone(told):
+async def test_an_error_is_told_by_its_type_alone(told):
     told.begin()
     late = ModelTimeout(f"late: {SECRET}")
     with pytest.raises(ModelTimeout):
-        run(heedful.run("t", generate=ScriptedModel(late), store=None))
+        await heedful.run("t", generate=ScriptedModel(late), store=None)
     assert {one.name for one in told.spans() if one.attributes["error.type"] == "ModelTimeout"} == {
         "heedful.loop", "heedful.attempt", "chat scripted"
     }  # fmt: skip
@@ -198,11 +191,11 @@ def test_an_error_is_told_by_its_type_alone(told):
 
 
 @pytest.mark.parametrize("content", [False, True])
-def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, content):
+async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, content):
     told.begin(content)
     memory = Memory(":memory:")
     given: Any = {"generate": model(), "checks": [says_ok], "memory": memory, "store": None}
-    run(heedful.run(f"say ok, not {SECRET}", **given))
+    await heedful.run(f"say ok, not {SECRET}", **given)
     everything = told.everything()
     assert SECRET not in everything
     for said in ("say ok", "no is not ok"):
@@ -215,19 +208,31 @@ def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told, conte
         assert turn["parts"][0]["content"].startswith("ok ")
 
 
-def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
+async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
+    told.begin()
+    pipeline = heedful.Pipeline("p", store=None, progress=False)
+
+    @pipeline.stage(checks=[says_ok])
+    def write(state):
+        return "ok"
+
+    await pipeline.run({})
+    (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
+    assert attempt.parent.span_id == stage.context.span_id
+    assert stage.attributes["heedful.stage"] == "write"
+    assert stage.attributes["heedful.status"] == "passed"
+
+
+async def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
     told.begin()
 
-    async def handed(store) -> None:
+    with opened(tmp_path / "t.db") as store:
         (digest,) = await put(store, SCOPE, "pot")
-        work = Inside(Tools(store))
+        work = LocalQueue(Tools(store))
         with telemetry.request("POST", {"traceparent": PARENT}) as answered:
             await work.defer("reflect", SCOPE, digest=digest)
             answered("/v1/episodes", 202)
         await work.drain()
-
-    with opened(tmp_path / "t.db") as store:
-        run(handed(store))
     (request,), (task,) = told.spans("POST /v1/episodes"), told.spans("heedful.task reflect")
     assert format(request.context.trace_id, "032x") == PARENT.split("-")[1]
     assert task.context.trace_id == request.context.trace_id
@@ -249,7 +254,7 @@ def exported(spans: Sequence[ReadableSpan]) -> bytes:
     return bytes(encode_spans(spans).SerializeToString())
 
 
-def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
+async def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
     from google.protobuf.json_format import MessageToJson
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
@@ -261,10 +266,10 @@ def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
         with agent.start_as_current_span("chat", attributes=ASKED):
             return "ok"
 
-    run(heedful.run("say ok", generate=model(), checks=[says_ok], store=None))
+    await heedful.run("say ok", generate=model(), checks=[says_ok], store=None)
     own = exported(told.spans())
     told.exporter.clear()
-    run(heedful.run("say ok", generate=generate, checks=[says_ok], store=None))
+    await heedful.run("say ok", generate=generate, checks=[says_ok], store=None)
     both = exported(told.spans())
     for data, episodes in ((own, 0), (both, 1)):
         document = MessageToJson(TracesData.FromString(data), indent=None).encode()
@@ -277,19 +282,30 @@ def test_what_heedful_exports_is_not_learnt_from_when_it_comes_back(told):
 ASKED = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
 
 
-def test_nothing_is_imported_or_told_unless_it_is_begun(told):
-    run(heedful.run("t", generate=lambda task, hint: "ok", store=None))
-    assert telemetry.carried() == {}
+async def test_nothing_is_imported_or_told_unless_it_is_begun(told):
+    await heedful.run("t", generate=lambda task, hint: "ok", store=None)
+    assert telemetry.trace_headers() == {}
     assert told.spans() == []
     script = (
         "import asyncio, heedful, sys; from heedful.testing import ScriptedModel; "
         "asyncio.run(heedful.run('t', generate=ScriptedModel('x'), store=':memory:')); "
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script], check=True)
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(PackageMissing, match="telemetry"):
         telemetry.begin()
+
+
+def test_a_message_is_logged_once_in_a_while(monkeypatch):
+    clock = [5.0]
+    monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
+    throttle = telemetry.LogThrottle()
+    assert [throttle.now("a"), throttle.now("a"), throttle.now("b")] == [True, False, True]
+    clock[0] += telemetry.EVERY - 1
+    assert not throttle.now("a")
+    clock[0] += 1
+    assert [throttle.now("a"), throttle.now("a")] == [True, False]

@@ -13,7 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.loop.decide import Policy
 from heedful.loop.policies import policy
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop
-from heedful.loop.replay import MOST, WRITTEN, Recorded, compare, grid, replay, trials, tune
+from heedful.loop.replay import MOST, WRITTEN, RecordedLoop, compare, grid, replay, trials, tune
 from heedful.loop.stop import MaxAttempts
 from heedful.testing import history
 from tests.loop import support
@@ -31,16 +31,16 @@ def named(count: int, half: int) -> list[str]:
     return [id for id in ids if half_of(id) == half][:count]
 
 
-def made_of(id: str, *answers: str) -> Recorded:
+def made_of(id: str, *answers: str) -> RecordedLoop:
     """A loop of these answers, of which only "right" passes."""
     attempts = tuple(
         Attempt(n, Candidate.of(text), Evaluation() if text == "right" else WRONG)
         for n, text in enumerate(answers, 1)
     )
-    return Recorded(Loop(id, (), attempts))
+    return RecordedLoop(Loop(id, (), attempts))
 
 
-def both(*answers: Sequence[str], each: int = 1) -> list[Recorded]:
+def both(*answers: Sequence[str], each: int = 1) -> list[RecordedLoop]:
     """The same loops in either half, `each` of them."""
     ids = [named(each * len(answers), half) for half in (0, 1)]
     return [made_of(id, *answers[n % len(answers)]) for half in ids for n, id in enumerate(half)]
@@ -114,7 +114,7 @@ def test_all_attempts_count_where_the_record_is_too_short():
 def test_a_tried_policy_has_the_goals_and_improvement_of_the_one_in_use():
     goals = (Goal("quality", 0.75),)
     scores = [{"quality": 0.5}, {"quality": 0.8}]
-    recorded = [Recorded(history(*scores, id=id)) for half in (0, 1) for id in named(2, half)]
+    recorded = [RecordedLoop(history(*scores, id=id)) for half in (0, 1) for id in named(2, half)]
     before = replace(policies.default, goals=goals, unscored="again", improvement=Improvement(0.2))
     found = tune(recorded, before)
     assert (found.chosen_on.solvable, found.chosen_on.attempts) == (2, 4)
@@ -154,7 +154,7 @@ def test_progress_is_reported():
     assert told == [(done, total) for done in range(1, total + 1)]
 
 
-some = st.lists(st.builds(Recorded, support.loops(most=9)), min_size=1, max_size=3)
+some = st.lists(st.builds(RecordedLoop, support.loops(most=9)), min_size=1, max_size=3)
 
 
 @settings(max_examples=8)
@@ -179,7 +179,7 @@ def most(tried: Policy, loop: Loop) -> int:
 @given(st.lists(support.loops(least=1, most=5), min_size=2, max_size=4), st.floats(0, 1))
 def test_nothing_tried_is_cheaper_and_keeps_enough(loops, keep):
     recorded = [
-        Recorded(replace(loop, id=id))
+        RecordedLoop(replace(loop, id=id))
         for half in (0, 1)
         for loop, id in zip(loops, named(len(loops), half), strict=True)
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 import heedful
 from bench.quality.rows import Row, read
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 

@@ -15,9 +15,9 @@ import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
 from heedful.lessons.consolidate import Lesson, near_vectors
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.memory.dream import WORSE
-from heedful.memory.memory import space_of
+from heedful.memory.spaces import space_of
 from heedful.models import open_embedder
 from heedful.store import dreams
 

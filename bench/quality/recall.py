@@ -14,9 +14,9 @@ from typing import Any
 
 import heedful
 from bench.quality.rows import Row, read
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import relevance
-from heedful.memory.memory import space_of
+from heedful.memory.spaces import space_of
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 from heedful.store import search
@@ -75,7 +75,7 @@ async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, S
     return recalled, searched
 
 
-def best(found: Sequence[Found]) -> float:
+def best(found: Sequence[Match]) -> float:
     """The relevance of the best of them, 0 of none."""
     return max(map(relevance, found), default=0.0)
 
@@ -133,7 +133,7 @@ def spoken(turn: Mapping[str, Any]) -> str:
     return f"{turn['speaker']}: {turn['text']}"
 
 
-def ids(found: Sequence[Found]) -> list[str]:
+def ids(found: Sequence[Match]) -> list[str]:
     """The ids under which they were remembered."""
     return [one.error_type for one in found]
 

@@ -79,7 +79,7 @@ def question(row: dict[str, Any], attempt: dict[str, Any]) -> heedful.Evaluation
     return heedful.Evaluation((heedful.Finding("answer", "the answer is not accepted"),), met=0.0)
 
 
-def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> heedful.Recorded:
+def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> heedful.RecordedLoop:
     """An episode as a host would have recorded it, and which attempts were right in truth."""
     made: list[heedful.Attempt] = []
     for number, attempt in enumerate(row["attempts"], 1):
@@ -87,10 +87,10 @@ def recorded(row: dict[str, Any], judge: Judge, candidate: str) -> heedful.Recor
         seen = near(value, made)
         made.append(heedful.Attempt(number, value, judge(row, attempt), repeats=seen))
     truth = tuple(float(attempt["passed"]) for attempt in row["attempts"])
-    return heedful.Recorded(heedful.Loop("recorded", attempts=tuple(made)), truth)
+    return heedful.RecordedLoop(heedful.Loop("recorded", attempts=tuple(made)), truth)
 
 
-def _tell(key: str, loops: list[heedful.Recorded], full: heedful.Figures) -> None:
+def _tell(key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures) -> None:
     """What each rule is for, the whole frontier as a picture, and what the oracle knows more."""
     table = Table("policy", "solved share", "attempts ÷ oracle", title=f"{key}: ablations")
     for one in heedful.compare(loops, map(policy, ABLATIONS)):
@@ -110,7 +110,7 @@ def _tell(key: str, loops: list[heedful.Recorded], full: heedful.Figures) -> Non
     Console().print(f"written: {path}", _apart(loops), markup=False)
 
 
-def _apart(loops: list[heedful.Recorded]) -> str:
+def _apart(loops: list[heedful.RecordedLoop]) -> str:
     """Where `default` spends more than the oracle, and what it loses, by the rule that stopped."""
     spent: Counter[str] = Counter()
     lost: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import heedful
 from bench.quality.rows import Row
 from heedful.cli.tasks import Task, read_tasks
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 
 FOLDER = Path("examples/house_rules")
 NEXT = 2  # tasks of a family that are tried after its first
@@ -76,7 +76,7 @@ async def _compared(
 
 
 async def _tried(
-    model: heedful.Model, task: Task, advice: tuple[Found, ...] = ()
+    model: heedful.Model, task: Task, advice: tuple[Match, ...] = ()
 ) -> heedful.Result[str]:
     """One attempt at a task, shown that advice."""
     at = heedful.Context(task.task, advice=advice)

@@ -9,7 +9,7 @@ from typing import Any
 from heedful.cli.output import show, table
 from heedful.cli.run import Row
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import Estimate, paired, share
+from heedful.lessons.proof import Estimate, paired_interval, wilson_interval
 
 from .stories import Story
 
@@ -41,8 +41,8 @@ class Figures:
         """Sum up at least one row."""
         return cls(
             len(rows),
-            share(sum(row.at_once for row in rows), len(rows)),
-            share(sum(row.passed for row in rows), len(rows)),
+            wilson_interval(sum(row.at_once for row in rows), len(rows)),
+            wilson_interval(sum(row.passed for row in rows), len(rows)),
             sum(row.calls for row in rows),
             sum(row.tokens for row in rows),
             round(sum(row.seconds for row in rows), 2),
@@ -85,7 +85,7 @@ def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     first = sum(a and not b for a, b in pairs)
     second = sum(b and not a for a, b in pairs)
     value = (first - second) / len(pairs)
-    low, high = paired(first, len(pairs) - first - second, second, 0.025)
+    low, high = paired_interval(first, len(pairs) - first - second, second, 0.025)
     return Estimate(value, min(low, value), max(high, value))
 
 

@@ -25,7 +25,7 @@ from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
 from heedful.errors import ModelError
 from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.loop import policies
 from heedful.loop.decide import Policy
 from heedful.loop.stop import MaxAttempts
@@ -189,7 +189,7 @@ class Lab:
             writer = Primed(self.model, SYSTEM, max_tokens=MAX_TOKENS, examples=tuple(turns))
             once = [replace(task, policy=ONCE) for task in asked]
             rows = [await self._one(task, "gold", writer) for task in once]
-            shares[name] = share(sum(row.at_once for row in rows), len(rows))
+            shares[name] = wilson_interval(sum(row.at_once for row in rows), len(rows))
             part = f"{100 * shares[name].value:.0f} % of {len(rows)}"
             self.screen.say(f"three right examples: {name or 'tasks'} {part} right at once")
         return shares

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.cli.output import NoPictures
 from heedful.cli.run import Row
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.pages.words import visible
 
 from .figures import (
@@ -116,7 +116,7 @@ def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
     """Return for each task the share right at once among the `last` tasks up to it."""
     at_once = [row.at_once for row in rows]
     recent = (at_once[max(0, end - last) : end] for end in range(1, len(rows) + 1))
-    return [share(sum(some), len(some)) for some in recent]
+    return [wilson_interval(sum(some), len(some)) for some in recent]
 
 
 def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -> bytes:

@@ -24,10 +24,9 @@ import numpy as np
 
 import heedful
 from heedful import Pipeline
-from heedful.checks import contains, numbers
+from heedful.checks import contains, grounding, numbers
+from heedful.checks import insights as cites
 from heedful.checks.evaluate import Check, Context
-from heedful.checks.grounding import grounding
-from heedful.checks.grounding.insights import insights as cites
 from heedful.drive.generate import Writer
 from heedful.errors import PackageMissing
 from heedful.loop.record import Finding

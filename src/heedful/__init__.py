@@ -16,12 +16,11 @@ _HOMES = {
     "All": "heedful.loop.stop",
     "Answer": "heedful.models.contract",
     "Attempt": "heedful.loop.record",
-    "StageAttempt": "heedful.store.runs",
     "Briefing": "heedful.lessons.ranking",
     "Budget": "heedful.loop.stop",
     "Candidate": "heedful.loop.record",
     "Change": "heedful.loop.explain",
-    "Checked": "heedful.store.runs",
+    "CheckResult": "heedful.store.runs",
     "Claim": "heedful.memory.draft",
     "Client": "heedful.service.client",
     "Comparison": "heedful.lessons.proof",
@@ -38,11 +37,11 @@ _HOMES = {
     "Episode": "heedful.traces.episode",
     "Evaluation": "heedful.loop.record",
     "Event": "heedful.traces.episode",
-    "Example": "heedful.lessons.learn",
+    "Example": "heedful.lessons.lesson",
     "Expected": "heedful.traces.appraisal",
     "Explanation": "heedful.loop.explain",
     "Exported": "heedful.memory.transfer",
-    "Exposure": "heedful.lessons.proof",
+    "Exposure": "heedful.lessons.lesson",
     "Fatigue": "heedful.loop.stop",
     "Fault": "heedful.traces.episode",
     "Figures": "heedful.loop.replay",
@@ -62,7 +61,7 @@ _HOMES = {
     "Model": "heedful.models.contract",
     "NotPassed": "heedful.errors",
     "NothingMet": "heedful.loop.stop",
-    "Outcome": "heedful.lessons.proof",
+    "Outcome": "heedful.lessons.lesson",
     "Override": "heedful.loop.record",
     "Pipeline": "heedful.pipeline",
     "Plateau": "heedful.loop.stop",
@@ -71,14 +70,14 @@ _HOMES = {
     "Proof": "heedful.lessons.proof",
     "Proposal": "heedful.lessons.consolidate",
     "Provenance": "heedful.lessons.trust",
-    "Quarantine": "heedful.memory.memory",
+    "Quarantine": "heedful.memory.quarantine",
     "QuarantinedLesson": "heedful.lessons.trust",
     "Quota": "heedful.lessons.trust",
     "Reach": "heedful.loop.reach",
     "Reasoning": "heedful.loop.decide",
     "Recorded": "heedful.loop.replay",
     "Reflected": "heedful.memory.reflect",
-    "Reflection": "heedful.lessons.learn",
+    "Reflection": "heedful.lessons.lesson",
     "Remembered": "heedful.lessons.lesson",
     "Repeat": "heedful.loop.stop",
     "RepeatedStep": "heedful.traces.signals",
@@ -91,8 +90,9 @@ _HOMES = {
     "Seen": "heedful.lessons.patterns",
     "Sighting": "heedful.lessons.trust",
     "Signal": "heedful.traces.signals",
-    "Signature": "heedful.lessons.signature",
-    "Spaces": "heedful.memory.memory",
+    "Signature": "heedful.lessons.lesson",
+    "Spaces": "heedful.memory.spaces",
+    "StageAttempt": "heedful.store.runs",
     "StageReport": "heedful.store.runs",
     "Standing": "heedful.loop.decide",
     "Stop": "heedful.loop.stop",
@@ -108,7 +108,7 @@ _HOMES = {
     "consolidate": "heedful.memory.dream",
     "context": "heedful.checks.evaluate",
     "decide": "heedful.loop.decide",
-    "episode_of": "heedful.traces.episode",
+    "episode_of": "heedful.memory.reflect",
     "explain": "heedful.loop.explain",
     "keep_dreaming": "heedful.memory.dream",
     "open_model": "heedful.models",
@@ -137,7 +137,7 @@ _ROOMS |= {"traces": "heedful.traces"}
 
 if TYPE_CHECKING:
     from heedful.pipeline import Guardrails, Pipeline
-    from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+    from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
     __version__: str
     from heedful import checks as checks
@@ -151,12 +151,21 @@ if TYPE_CHECKING:
     from heedful.drive.report import override
     from heedful.errors import HeedfulError, NotPassed
     from heedful.lessons.consolidate import Proposal
-    from heedful.lessons.learn import Example, Reflection
-    from heedful.lessons.lesson import Filter, Found, Remembered, Scope
+    from heedful.lessons.lesson import (
+        Example,
+        Exposure,
+        Filter,
+        Match,
+        Outcome,
+        Reflection,
+        Remembered,
+        Scope,
+        Signature,
+    )
     from heedful.lessons.patterns import Merge, Seen, Templates
-    from heedful.lessons.proof import Comparison, Effect, Exposure, Outcome, Proof, proof
+    from heedful.lessons.proof import Comparison, Effect, Proof, proof
     from heedful.lessons.ranking import Briefing
-    from heedful.lessons.signature import Signature, signature
+    from heedful.lessons.signature import signature
     from heedful.lessons.trust import (
         Provenance,
         QuarantinedLesson,
@@ -191,7 +200,15 @@ if TYPE_CHECKING:
         Override,
         Usage,
     )
-    from heedful.loop.replay import Figures, Recorded, Replayed, Tuned, compare, replay, tune
+    from heedful.loop.replay import (
+        Figures,
+        RecordedLoop,
+        ReplayResult,
+        TuningResult,
+        compare,
+        replay,
+        tune,
+    )
     from heedful.loop.stop import (
         All,
         Budget,
@@ -206,9 +223,11 @@ if TYPE_CHECKING:
     )
     from heedful.memory.draft import Claim, Draft, self_rated
     from heedful.memory.dream import Dream, Dreams, consolidate, keep_dreaming
-    from heedful.memory.memory import Memory, Quarantine, Spaces
+    from heedful.memory.memory import Memory
     from heedful.memory.prompts import Prompts
-    from heedful.memory.reflect import Reflected, reflect, reflect_waiting
+    from heedful.memory.quarantine import Quarantine
+    from heedful.memory.reflect import Reflected, episode_of, reflect, reflect_waiting
+    from heedful.memory.spaces import Spaces
     from heedful.memory.transfer import Exported, Imported
     from heedful.models import open_model
     from heedful.models.contract import Answer, Embedder, Message, Model
@@ -216,7 +235,7 @@ if TYPE_CHECKING:
     from heedful.store import open_store
     from heedful.store.store import Store
     from heedful.traces.appraisal import Expected, appraise
-    from heedful.traces.episode import Episode, Event, Fault, episode_of
+    from heedful.traces.episode import Episode, Event, Fault
     from heedful.traces.signals import RepeatedStep, Signal, repeated_step, signals
 
 __all__ = [
@@ -224,12 +243,11 @@ __all__ = [
     "All",
     "Answer",
     "Attempt",
-    "StageAttempt",
     "Briefing",
     "Budget",
     "Candidate",
     "Change",
-    "Checked",
+    "CheckResult",
     "Claim",
     "Client",
     "Comparison",
@@ -301,6 +319,7 @@ __all__ = [
     "Signal",
     "Signature",
     "Spaces",
+    "StageAttempt",
     "StageReport",
     "Standing",
     "Stop",

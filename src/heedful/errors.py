@@ -59,7 +59,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from heedful.redact import redacted
+from heedful.redact import redact
 
 if TYPE_CHECKING:
     from heedful.drive.drive import Result
@@ -70,7 +70,7 @@ class HeedfulError(Exception):
     """The root of everything that heedful raises on purpose. No message holds a known secret."""
 
     def __init__(self, *told: object) -> None:
-        super().__init__(*(redacted(one) if isinstance(one, str) else one for one in told))
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in told))
 
 
 class UsageError(HeedfulError):
@@ -395,5 +395,5 @@ class Refused(RemoteError):
 
 def _short(value: object, most: int = 120) -> str:
     text = repr(value[:10_000] if isinstance(value, str) else value)
-    text = redacted(text[:10_000])  # before it is cut short: half a secret is not recognised
+    text = redact(text[:10_000])  # before it is cut short: half a secret is not recognised
     return text if len(text) <= most else text[: most - 1] + "…"

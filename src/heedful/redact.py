@@ -200,7 +200,7 @@ _MIXED = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))
 _AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """The text with every secret it recognises replaced by `[redacted: kind]`.
 
     Known are the tokens of common issuers, private keys, web tokens, passwords in addresses, what
@@ -291,14 +291,14 @@ def _unless_plain(found: re.Match[str]) -> str:
     return marked if bits > 4.5 else found[0]
 
 
-def redacted_data(value: Any) -> Any:
+def redact_data(value: Any) -> Any:
     """The same for every text inside JSON data; a value under a telling key counts as assigned."""
     if isinstance(value, str):
-        return redacted(value)
+        return redact(value)
     if isinstance(value, list | tuple):
-        return [redacted_data(one) for one in value]
+        return [redact_data(one) for one in value]
     if isinstance(value, dict):
-        return {redacted_data(key): _under(str(key), one) for key, one in value.items()}
+        return {redact_data(key): _under(str(key), one) for key, one in value.items()}
     return value
 
 
@@ -307,10 +307,10 @@ def _under(key: str, value: Any) -> Any:
         return [_under(key, one) for one in value]
     telling = any(name in key.lower() for name in (*_NAMED, *_HEADERS)) and key != "key"
     if not isinstance(value, str) or not telling:  # a `key` alone names a finding
-        return redacted_data(value)
+        return redact_data(value)
     # Quotes of its own would end the value early.
     begin, whole = f'"{key}": ', value.translate(dict.fromkeys(map(ord, "\"'\\"), "x"))
-    if redacted(f'{begin}"{whole}"') == f'{begin}"[redacted: assigned]"':
+    if redact(f'{begin}"{whole}"') == f'{begin}"[redacted: assigned]"':
         return "[redacted: assigned]"
-    text = redacted(begin + value)
-    return text.removeprefix(begin) if text.startswith(begin) else redacted(value)
+    text = redact(begin + value)
+    return text.removeprefix(begin) if text.startswith(begin) else redact(value)

@@ -30,7 +30,7 @@ _LOOSE_JOINER = re.compile(rf"(?<!{_SEEN})(?<![{_SELECTORS}])[{_JOINERS}]")
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # letters and marks that nothing is seen of
 
 
-def neutral(text: str, most: int | None = None) -> str:
+def sanitize(text: str, most: int | None = None) -> str:
     """The text without controls and role tokens, cut at `most` characters (from 1; None: all).
 
     Taken out are control, bidirectional, zero-width, tag, private and unassigned characters, so a
@@ -53,12 +53,12 @@ def _hides(c: str) -> bool:
     return unicodedata.category(c)[0] == "C" and c not in "\n\t" and c not in _JOINERS
 
 
-def between(mark: str, shown: Mapping[str, str]) -> list[str]:
+def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
     """Each text between its delimiters."""
     return [f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()]
 
 
-def mark_of(name: str, shown: Mapping[str, str]) -> str:
+def delimiter(name: str, shown: Mapping[str, str]) -> str:
     """A digest of all that is shown, which occurs in none of it: no text can end its delimiters."""
     said = "\0".join((name, *shown, *shown.values()))
     while True:
@@ -67,7 +67,7 @@ def mark_of(name: str, shown: Mapping[str, str]) -> str:
             return said[:12]
 
 
-def cut(text: str, most: int) -> str:
+def cut_middle(text: str, most: int) -> str:
     """Its beginning and end, at most `most` characters (200 or more) in all, where it is longer."""
     if len(text) <= most:
         return text

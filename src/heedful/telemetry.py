@@ -16,7 +16,7 @@ from heedful.errors import PackageMissing
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Verdict
 from heedful.loop.record import Loop
-from heedful.redact import redacted
+from heedful.redact import redact
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EVERY = 60.0  # seconds
 
 
-class Seldom:
+class LogThrottle:
     """Whether something is to be said now: the same at most once in `EVERY` seconds."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class _Told:
         """What was said, as far as it may be told."""
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
-            span.set_attribute(name, redacted(text)[:LONGEST])
+            span.set_attribute(name, redact(text)[:LONGEST])
 
 
 # The one that is told, where there is one.
@@ -139,7 +139,7 @@ def end() -> None:
     _told.clear()
 
 
-def carried() -> dict[str, str]:
+def trace_headers() -> dict[str, str]:
     """The trace that is under way, for a job to name (`traceparent`); empty without one."""
     found: dict[str, str] = {}
     if _told:
@@ -228,7 +228,7 @@ async def complete(
 
 
 def _turn(role: str, content: str) -> dict[str, Any]:
-    return {"role": role, "parts": [{"type": "text", "content": redacted(content)}]}
+    return {"role": role, "parts": [{"type": "text", "content": redact(content)}]}
 
 
 class Traced(Protocol):
@@ -283,10 +283,10 @@ def _attempt_closed(
     told: _Told, span: Span, state: Any, seconds: float, run: Any, before: Any
 ) -> None:
     if len(state.loop.attempts) > len(before.loop.attempts):
-        decided(state.loop, state.verdict)
+        record_decision(state.loop, state.verdict)
 
 
-def decided(loop: Loop, verdict: Verdict) -> None:
+def record_decision(loop: Loop, verdict: Verdict) -> None:
     """Tell of the last attempt's evaluation and of what was decided on it, in the current span."""
     if not _told:
         return
@@ -301,7 +301,7 @@ def decided(loop: Loop, verdict: Verdict) -> None:
         why = {}
         if _told[0].content and evaluation.findings:
             said = "; ".join(one.message for one in evaluation.findings)
-            why = {EXPLANATION: redacted(said)[:LONGEST]}
+            why = {EXPLANATION: redact(said)[:LONGEST]}
         for name, score in (scores or {"heedful": {}}).items():
             span.add_event(EVALUATION, {EVALUATED: name, LABEL: passed, **score, **why})
     counted = {

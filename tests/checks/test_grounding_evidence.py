@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.checks import Evidence, ground
-from heedful.checks.grounding.evidence import read_rows
-from heedful.checks.grounding.words import (
+from heedful.checks.claims.evidence import read_rows
+from heedful.checks.claims.words import (
     dates,
     likeness,
     parse_number,
     quantities,
-    split_name,
     tokenize,
 )
 
@@ -73,7 +72,7 @@ def test_rows_with_the_same_name_support_either():
     ("text", "values"),
     [
         ("1,234.5 and 12 % and 1.2 million and 3k", [1234.5, 12, 1.2e6, 3000]),
-        ("twelve, twenty-five, two hundred, a dozen, a pair of", [12, 25, 200, 12, 2]),
+        ("twelve, twenty-five, two hundred, a dozen", [12, 25, 200, 12]),
         ("-5 and −2.5 and 113 - 107 and 113-107", [-5, -2.5, 113, 107, 113, 107]),
         ("the third and 21st", [3, 21]),
         ("version 4.4.2 at 16:30 in 23/24, COVID-19, A16, IP68", []),
@@ -82,7 +81,7 @@ def test_rows_with_the_same_name_support_either():
     ],
 )
 def test_numbers_are_read_as_people_write_them(text, values):
-    found = [one.value for one in quantities(tokenize(text)) if one.form != "article"]
+    found = [one.value for one in quantities(tokenize(text))]
     assert found == pytest.approx(values)
 
 
@@ -129,10 +128,6 @@ def test_what_no_calendar_has_is_no_date(text):
     assert [date for date in dates(text) if date.year] == []
 
 
-def test_two_days_of_a_month_are_two_dates():
-    assert [date.day for date in dates("June 21 and 22")] == [21, 22]
-
-
 @pytest.mark.parametrize(
     ("word", "part"),
     [
@@ -152,10 +147,6 @@ def test_an_abbreviation_stands_for_a_word(word, part):
 @pytest.mark.parametrize(("word", "part"), [("percent", "pts"), ("the", "t"), ("blocks", "ast")])
 def test_and_for_no_other(word, part):
     assert likeness(word, part) < 2
-
-
-def test_a_name_is_taken_apart():
-    assert split_name("TEAM-PTS_QTR4") == ("team", "pts", "qtr", "4")
 
 
 def test_evidence_is_indexed_once_for_many_texts():

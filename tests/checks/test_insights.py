@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import Evidence, grounding, insights, known, load, precision
+from heedful.checks import Evidence, grounding, insights, precision
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
@@ -180,12 +180,6 @@ def test_any_text_is_looked_at(text):
         assert one.span is None or text[slice(*one.span)].strip()
 
 
-@given(st.lists(st.sampled_from("We saw gains in the north and small losses elsewhere.".split())))
-def test_a_text_that_cites_nothing_passes(words):
-    text = " ".join(["Notes:", *words])
-    assert cited(text, metrics=None, columns=None, results=None) == []
-
-
 # Many numbers
 
 
@@ -228,12 +222,3 @@ def test_grounding_may_ask_for_its_evidence_at_each_call():
     assert keys(METRICS) == keys(Evidence(METRICS)) == []
     assert keys({"mae": 2.4}) == ["grounding: number 2.1 $.mae"]
     assert keys(None) == ["grounding: no evidence"]
-
-
-def test_a_task_file_can_ask_for_them():
-    assert {"insights", "precision"} <= set(known())
-    check = load({"name": "insights", "metrics": METRICS, "results": None})
-    assert [f.key for f in findings(check, "We predict an MAE of 2.")] == [
-        "insight_hallucination: prediction"
-    ]
-    assert findings(load({"name": "precision"}), MANY)

@@ -498,18 +498,6 @@ def test_wanted_rows_that_repeat_a_key_are_a_warning():
     assert (found.level, found.key) == ("warning", "rows: wanted")
 
 
-@pytest.mark.parametrize(
-    ("candidate", "key"),
-    [
-        ({"id": []}, "missing_results: empty"),
-        ({"no": [1]}, "rows: missing column"),
-        (None, "rows: no data"),
-    ],
-)
-def test_degenerate_input_has_its_own_finding(candidate, key):
-    assert keys(numbers.rows(key="id"), candidate) == [key]
-
-
 IDS = st.lists(st.integers(0, 30), max_size=40)
 
 
@@ -692,13 +680,6 @@ def test_an_old_file_is_stale(tmp_path):
     assert kinds(numbers.results(other, newer_than=path)) == []
     now = Context("a task", began=time.time())
     assert kinds(numbers.results(written(tmp_path, ".jsonl")), now) == []
-
-
-@pytest.mark.parametrize("answer", [None, 3, {"a": [1]}])
-def test_no_path_is_no_results(answer):
-    (finding,) = numbers.results(lambda output, state: output)(answer, NOW)
-    assert finding.key == "missing_results: no path"
-    assert finding.message == f"there is no path to a results file, but {answer!r}"
 
 
 # Arguments and packages

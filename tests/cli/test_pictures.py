@@ -45,8 +45,8 @@ def test_the_front_is_what_no_other_beats(every: Sequence[Point]):
 
 def test_where_a_policy_lies():
     recorded = [
-        heedful.Recorded(history(["a"], ["a"], [])),
-        heedful.Recorded(history(["a"], ["a"], ["a"])),
+        heedful.RecordedLoop(history(["a"], ["a"], [])),
+        heedful.RecordedLoop(history(["a"], ["a"], ["a"])),
     ]
     (one,) = heedful.compare(recorded, [heedful.policy("stage, attempts.limit=2")])
     assert Point.of(one) == Point("stage, attempts.limit=2", 4 / (3 + 1), 0 / 1)

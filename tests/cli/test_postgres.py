@@ -6,12 +6,12 @@ import signal
 
 import pytest
 
-from heedful.service.worker import Queued
+from heedful.service.worker import PostgresQueue
 from heedful.store import episodes, loops, open_store
 from heedful.store.postgres import known, newest
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
-from tests.work.support import SCOPE, begun, put
+from tests.service.jobs import SCOPE, begun, put
 
 # In this order: each works on what those before it have left.
 COMMANDS = [
@@ -162,7 +162,7 @@ async def _begun(url, *ids):
 
 
 async def _defer(url, kind, *options):
-    async with Queued(url) as queue:
+    async with PostgresQueue(url) as queue:
         for more in options:
             await queue.defer(kind, SCOPE, **more)
 

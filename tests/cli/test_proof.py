@@ -13,9 +13,8 @@ import pytest
 
 from heedful.cli.output import NoPictures
 from heedful.cli.pictures import draw_intervals as draw
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome, concluded
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.proof import prove_cases
 from heedful.lessons.ranking import FIRST
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -187,7 +186,7 @@ def test_a_pinned_lesson_that_hurts_may_be_unpinned(world, monkeypatch):
 
 
 def test_the_picture_takes_any_name_and_no_data(monkeypatch):
-    empty = concluded({}, 0).pooled
+    empty = prove_cases({}, 0).pooled
     assert draw([("$x$ 中\x07", empty)], "cost in $").startswith(b"\x89PNG")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(NoPictures, match="heedful\\[report\\]"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from tests.cli.support import following
 from tests.store.support import opened

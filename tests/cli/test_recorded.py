@@ -14,7 +14,7 @@ from heedful.cli.records import NOT_PASSED
 from heedful.cli.records import read_file as from_file
 from heedful.errors import RecordFileError
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
-from heedful.loop.replay import Recorded
+from heedful.loop.replay import RecordedLoop
 
 ANSWER = {"candidate": "x", "passed": False}
 WHY = {"check": "tests", "message": "case 1 fails"}
@@ -24,7 +24,7 @@ def line(*attempts: Any, **more: Any) -> str:
     return json.dumps({"id": "a", "attempts": attempts or [ANSWER], **more})
 
 
-def read(path: Path, text: str | bytes, name: str = "loops.jsonl") -> list[Recorded]:
+def read(path: Path, text: str | bytes, name: str = "loops.jsonl") -> list[RecordedLoop]:
     file = path / name
     file.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
     return from_file(file)

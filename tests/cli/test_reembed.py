@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 import heedful.models
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
 from tests.cli.support import following

@@ -20,7 +20,7 @@ from examples.demo.lab import machine
 from examples.demo.report import draw, page
 from examples.demo.stories import Shown, Story, Try, kinds
 from heedful.cli.run import Row
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}
@@ -115,7 +115,7 @@ def test_it_loads_nothing():
 
 
 def test_it_says_all_there_is():
-    text = Page(page(found(a=share(9, 10), b=share(1, 10)), None)).text
+    text = Page(page(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)), None)).text
     for words in (
         "With memory 50 points more tasks right at once",
         "20 of 40 right at once with memory",
@@ -142,7 +142,7 @@ def test_words_say_what_the_interval_says():
 
 
 def test_the_table_and_its_words(capsys):
-    print_summary(found(a=share(9, 10), b=share(1, 10)))
+    print_summary(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 120
     assert "tokens" in shown
@@ -151,9 +151,13 @@ def test_the_table_and_its_words(capsys):
 
 
 def test_the_same_pool_is_shown_once():
-    groups = [one.group for one, _ in by_group(found(a=share(9, 10), b=share(9, 10)))]
+    groups = [
+        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(9, 10)))
+    ]
     assert groups == ["a", "b", POOLED]
-    groups = [one.group for one, _ in by_group(found(a=share(9, 10), b=share(1, 10)))]
+    groups = [
+        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))
+    ]
     assert groups == ["a", "b", POOLED, FOLLOWED]
 
 

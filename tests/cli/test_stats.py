@@ -6,7 +6,7 @@ import pytest
 
 from examples.demo.figures import gain, ratio
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from heedful.lessons.proof import Estimate, share
     ],
 )
 def test_wilson_as_published(hits, of, low, high):
-    found = share(hits, of)
+    found = wilson_interval(hits, of)
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)
-    mirrored = share(of - hits, of)
+    mirrored = wilson_interval(of - hits, of)
     assert mirrored.low == pytest.approx(1 - found.high)
     assert mirrored.high == pytest.approx(1 - found.low)
 
@@ -54,7 +54,7 @@ def test_the_uplift_of_pairs(table, value, low, high):
 @pytest.mark.parametrize(("hits", "of"), [(0, 0), (3, 2), (-1, 4)])
 def test_a_share_of_nothing_is_refused(hits, of):
     with pytest.raises(InvalidInput):
-        share(hits, of)
+        wilson_interval(hits, of)
 
 
 def test_ratio_is_of_sums_and_repeats():

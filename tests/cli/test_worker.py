@@ -14,7 +14,7 @@ from heedful.cli.serve import report_lost_database as away
 from heedful.memory.memory import Memory
 from heedful.store import episodes
 from tests.engines import opened
-from tests.work.support import OTHER, SCOPE, put
+from tests.service.jobs import OTHER, SCOPE, put
 
 WORDY = """
 from pathlib import Path

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from heedful.checks.evaluate import Context
 from heedful.compat.guardrails import (
-    Guarded,
+    GuardedLoops,
     calculate_fatigue_score,
     detect_bias_repetition,
     enforce_rerun_limits,
@@ -24,7 +24,7 @@ from heedful.compat.guardrails import (
     process_loop_completion,
 )
 from heedful.compat.shapes import LoopGuardrails
-from heedful.drive.report import Told, open_loop, report
+from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.errors import (
     AttemptTaken,
     Conflict,
@@ -160,7 +160,7 @@ def test_another_status_than_done_is_an_error(store, status):
 
 
 def test_who_orchestrates_falls_back_to_who_reflects(store):
-    loops = Guarded(store, settings=LoopGuardrails(reflection_persona="NOVA"))
+    loops = GuardedLoops(store, settings=LoopGuardrails(reflection_persona="NOVA"))
     answer = do(process_loop_completion("loop_001", "done", store=loops, **POOR))
     assert answer["reflection_result"]["reflection_persona"] == "NOVA"
     assert answer["orchestrator_persona"] == "NOVA"
@@ -310,7 +310,9 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
 
     async def made() -> None:
         await open_loop(store, Scope(), "loop_001", "Sum up", policy=policy)
-        await report(store, Scope(), "loop_001", 1, Told("All is well.", evaluation=judged))
+        await report(
+            store, Scope(), "loop_001", 1, AttemptReport("All is well.", evaluation=judged)
+        )
 
     do(made())
     answer = done(store, "loop_001")
@@ -328,7 +330,7 @@ def test_a_loop_without_an_attempt_says_what_lacks(store):
     trace = do(get_loop_trace("loop_001", store=store))
     shapes.has(trace, shapes.TRACE)
     assert (trace["status"], trace["timestamp"]) == ("pending", None)
-    with pytest.raises(InvalidInput, match="summary is None; it must be told"):
+    with pytest.raises(InvalidInput, match="summary is None; it must be given"):
         done(store, "loop_001")
 
 
@@ -373,7 +375,7 @@ ALL = {"alignment": 0.8, "drift": 0.4, "pessimist": 0.1, "summary": 1.0}
 def test_what_is_not_told_is_judged_once_by_the_critics_of_the_host(store):
     critics = by_role(ALL)
     asked = critics.pop("asked")
-    loops = Guarded(store, critics=critics)
+    loops = GuardedLoops(store, critics=critics)
     told = {"summary": "All is well.", "output": "It is.", "goal": "Be kind", "task": "Sum up"}
     answer = done(loops, "loop_001", **told)
     assert done(loops, "loop_001", **told) == answer
@@ -393,7 +395,7 @@ def test_what_is_not_told_is_judged_once_by_the_critics_of_the_host(store):
 def test_of_what_is_told_nothing_is_judged(store):
     critics = by_role(ALL)
     asked = critics.pop("asked")
-    loops = Guarded(store, critics=critics)
+    loops = GuardedLoops(store, critics=critics)
     told = {"output": "It is.", "alignment_score": 0.1, "bias_tags": [TAG]}
     reflected = done(loops, "loop_001", **told)["reflection_result"]
     assert [name for name, _, _ in asked] == ["drift"]
@@ -411,7 +413,7 @@ JUDGED = (
 @pytest.mark.parametrize(("valid", "decision"), [(True, "finalize"), (False, "rerun")])
 def test_a_model_judges_in_all_roles(store, valid, decision):
     text = JUDGED.replace("VALID", str(valid).lower())
-    loops = Guarded(store, judge=ScriptedModel(*[text] * 4))
+    loops = GuardedLoops(store, judge=ScriptedModel(*[text] * 4))
     answer = done(loops, "loop_001", summary="All is well.", task="Sum up")
     shapes.has(answer, shapes.COMPLETED)
     reflected = answer["reflection_result"]
@@ -423,7 +425,7 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
 
 
 def test_an_embedder_judges_alignment_and_drift(store):
-    loops = Guarded(store, judge=FixedEmbedder())
+    loops = GuardedLoops(store, judge=FixedEmbedder())
     told = {"summary": "sum up the report", "task": "sum up the report"}
     reflected = done(loops, "loop_001", **told)["reflection_result"]
     assert reflected["alignment_score"] == pytest.approx(1)
@@ -441,11 +443,11 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
 
 
 def test_a_model_that_is_away_is_asked_again_later(store):
-    away = Guarded(store, judge=ScriptedModel(*[ModelUnavailable("away")] * 9))
+    away = GuardedLoops(store, judge=ScriptedModel(*[ModelUnavailable("away")] * 9))
     with pytest.raises(ModelUnavailable):
         done(away, "loop_001", summary="All is well.")
     text = JUDGED.replace("VALID", "true")
-    back = Guarded(store, judge=ScriptedModel(*[text] * 4))
+    back = GuardedLoops(store, judge=ScriptedModel(*[text] * 4))
     assert done(back, "loop_001", summary="All is well.")["decision_result"]["rerun_count"] == 0
 
 
@@ -470,7 +472,7 @@ def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
     trace = do(get_loop_trace("loop_2", store=store))
     assert (trace["trigger"], trace["action"]) == ("pessimist", "halt_loop")
     assert trace["status"] == "finalized"
-    elsewhere = Guarded(store, Scope("default", "other"))
+    elsewhere = GuardedLoops(store, Scope("default", "other"))
     assert not done(elsewhere, "loop_3", **POOR, bias_tags=[TAG])["reflection_result"]["bias_echo"]
 
 
@@ -632,7 +634,7 @@ def test_the_status_of_a_loop(store):
 
 @pytest.mark.parametrize(("most", "reached"), [(3, False), (0, True)])
 def test_a_loop_that_is_unknown_has_had_no_rerun(store, most, reached):
-    loops = Guarded(store, settings=LoopGuardrails(max_reruns=most))
+    loops = GuardedLoops(store, settings=LoopGuardrails(max_reruns=most))
     limits = do(enforce_rerun_limits("loop_001", True, "ops", store=loops))
     shapes.has(limits, shapes.LIMITS)
     assert limits == {
@@ -802,7 +804,7 @@ def test_the_settings_and_their_defaults():
     ],
 )
 def test_every_setting_takes_effect(store, changed, told, decision):
-    loops, name, answer = Guarded(store, settings=LoopGuardrails(**changed)), "loop_001", {}
+    loops, name, answer = GuardedLoops(store, settings=LoopGuardrails(**changed)), "loop_001", {}
     for one in told:
         answer = done(loops, name, **one)
         name = answer["decision_result"]["new_loop_id"]
@@ -810,7 +812,7 @@ def test_every_setting_takes_effect(store, changed, told, decision):
 
 
 def test_fatigue_has_a_most(store):
-    loops = Guarded(store, settings=LoopGuardrails(max_fatigue=0.5, max_reruns=9))
+    loops = GuardedLoops(store, settings=LoopGuardrails(max_fatigue=0.5, max_reruns=9))
     answers = reruns(loops, "loop_001", 4)
     assert answers[-1]["reflection_result"]["reflection_fatigue"] == 0.5
 
@@ -854,7 +856,7 @@ def test_a_name_that_was_given_to_a_rerun_stands_for_it_and_no_other_for_one(mad
     """Steps name a loop, which is new where the name is, or go on with one that was asked for."""
     store = in_file(":memory:")
     patient = LoopGuardrails(max_reruns=99, base_increment=0.001)
-    loops = Guarded(store, settings=patient)
+    loops = GuardedLoops(store, settings=patient)
 
     async def scenario() -> None:
         owners: dict[str, str] = {}  # of every name that was given to a rerun, or is an id

@@ -14,9 +14,9 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from tests.compat.shapes import MOMENT
-from tests.engines import opened
+from tests.engines import IN_SOAK, opened
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 PROMPT = "Multiply fifteen by twenty three"
 MISTAKE, CORRECTION = "the carry was left out", "345"
 

@@ -22,7 +22,7 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
-from tests.engines import opened
+from tests.engines import IN_SOAK, opened
 
 CONFLICT = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}
 UNVERIFIED = {"status": "unverified", "claim_text": "Sales doubled " + "x" * 100}
@@ -38,7 +38,7 @@ ONE = Reflection(
 )
 
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 
 @pytest.fixture

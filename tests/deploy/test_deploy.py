@@ -21,8 +21,8 @@ import heedful
 from heedful.cli.app import app
 from heedful.errors import RoleRefused
 from heedful.store.postgres import in_database
-from tests.http.running import running
 from tests.postgres import rows, server
+from tests.service.running import running
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

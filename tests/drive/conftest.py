@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from tests.engines import opened
 
 
@@ -17,13 +17,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[SqlStore]:
+def store(path: Path) -> Iterator[Store]:
     with opened(path) as one:
         yield one
 
 
 @pytest.fixture(params=["no store", "store"])
-def kept(request: pytest.FixtureRequest, path: Path) -> Iterator[SqlStore | None]:
+def kept(request: pytest.FixtureRequest, path: Path) -> Iterator[Store | None]:
     """Where a run keeps its loop: nowhere, or in a file."""
     if request.param == "no store":
         yield None

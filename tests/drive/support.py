@@ -12,8 +12,10 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import MaxAttempts
+from heedful.store import loops
+from heedful.store.records import StoredLoop
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 
 SCOPE = Scope()
 FOUR = Policy((MaxAttempts(4),), name="four")
@@ -65,7 +67,12 @@ def session(store: Any, *answers: Any, **options: Any) -> Run[Any]:
     return Run("task", **{**known, **options})
 
 
-def counted(path: Path | str) -> tuple[SqlStore, Callable[[], int]]:
+async def reread(store: Store, id: str = "a") -> StoredLoop:
+    """The loop as it is stored."""
+    return await store.read(SCOPE, loops.read, id)
+
+
+def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
     """A store and how many transactions it has committed."""
     statements: list[str] = []
     file = File(str(path), BUSY_SECONDS)
@@ -77,4 +84,4 @@ def counted(path: Path | str) -> tuple[SqlStore, Callable[[], int]]:
         return db
 
     file.writer._connect = traced
-    return SqlStore(str(path), file), lambda: len(statements)
+    return Store(str(path), file), lambda: len(statements)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
-from heedful.loop.decide import Again, Done, Policy, decide, spent
+from heedful.loop.decide import Again, Done, Policy, consume_overrides, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.replay import replay
 from heedful.loop.stop import MaxAttempts
@@ -43,7 +43,7 @@ def folded(
             Attempt(number, candidate, evaluation, Usage(), near(candidate, loop.attempts))
         )
         verdict = decide(loop, policy)
-        loop = spent(loop, verdict)
+        loop = consume_overrides(loop, verdict)
         if isinstance(verdict, Done):
             return loop, verdict
     raise AssertionError("it has to end")
@@ -65,11 +65,12 @@ def test_the_driver_decides_as_the_core_does(made, goals, policy, override, dura
     loop, verdict = folded(made, goals or policy.goals, policy, override)
 
     def generate(task: Any, hint: str) -> str:
-        return made[len(seen)][0]
+        return str(made[len(seen)][0])
 
     def evaluate(candidate: Any, context: Context) -> Evaluation:
         seen.append(context)
-        return made[context.attempt - 1][1]
+        judged: Evaluation = made[context.attempt - 1][1]
+        return judged
 
     seen: list[Context] = []
 

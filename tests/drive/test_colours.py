@@ -13,7 +13,6 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync, self_correcting
 from heedful.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
-from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.loop.record import Finding
 from heedful.loop.stop import Budget
@@ -263,12 +262,3 @@ print(len(result.loop.attempts), len(calls), result.passed)
 def test_an_interrupted_run_can_be_resumed(tmp_path):
     said = ended(python(INTERRUPTED, tmp_path / "a.db"))
     assert said.splitlines() == ["interrupted", "3 4 True"]
-
-
-def test_a_plain_function_with_a_store_is_durable(store):
-    @self_correcting(checks=[Check()], store=store, memory=store)
-    def function(task: str, hint: str) -> str:
-        return WANTED if "not right" in hint else "no"
-
-    assert function("one") == WANTED
-    assert len(asyncio.run(store.loops(Scope(), 9))) == 1

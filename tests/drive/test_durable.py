@@ -20,11 +20,13 @@ from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer, Message
+from heedful.store import exposures, loops
+from heedful.store import lessons as lesson_store
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.sqlite import in_file
 from heedful.testing import ScriptedModel
-from tests.drive.support import SCOPE, WANTED, Check, Generator, counted, session
+from tests.drive.support import SCOPE, WANTED, Check, Generator, counted, reread, session
 from tests.store.support import rows
 
 # -- commits
@@ -45,8 +47,8 @@ async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(
 ):
     store, commits = counted(path)
     generate = Generator(*(f"wrong {n}" for n in range(attempts - 1)), WANTED)
-    await store.loops(SCOPE, 1)  # opens the database
-    await store.remember(SCOPE, [])
+    await store.read(SCOPE, loops.newest, 1)  # opens the database
+    await store.write(SCOPE, exposures.remember, [])
     before = commits()
     known: dict[str, Any] = {"checks": [Check(pure=pure)], "store": store, "memory": store}
     result = await run("t", generate=generate, **known, **named)
@@ -57,7 +59,7 @@ async def test_an_attempt_is_one_commit_with_pure_checks_and_two_without(
 
 async def test_loops_that_run_together_share_their_commits(path):
     store, commits = counted(path)
-    await store.remember(SCOPE, [])
+    await store.write(SCOPE, exposures.remember, [])
     before, check = commits(), Check(pure=True)
     answers = (Generator(WANTED) for _ in range(64))
     await asyncio.gather(*(run("t", generate=g, checks=[check], store=store) for g in answers))
@@ -92,7 +94,7 @@ async def test_a_stored_verdict_stands_under_another_policy_until_it_is_overridd
     assert isinstance(await session(store, WANTED).override("attempts", "ada"), Again)
     result = await session(store, WANTED).finish()
     assert (result.passed, len(result.loop.attempts)) == (True, 5)
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert [type(v) for v in stored.verdicts] == [Again] * 3 + [Done, Again, Done]
     assert stored.verdicts[3] == Done(1, False, (Stop("attempts", "4 of 4 attempts made"),))
     assert [o.used for o in stored.loop.overrides] == [1]
@@ -112,7 +114,7 @@ async def test_two_sessions_of_one_loop_take_turns_and_nothing_is_doubled(store)
     await one.step()  # claims it again
     with pytest.raises(LeaseLost):
         await two.step()
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert [a.candidate.text for a in stored.loop.attempts] == ["x", "y", "x"]
 
 
@@ -138,7 +140,7 @@ async def test_steps_of_one_session_wait_for_each_other(store):
     one = session(store)
     verdicts = await asyncio.gather(*(one.step() for _ in range(6)))
     assert [type(v) for v in verdicts] == [Again] * 3 + [Done] * 3
-    assert len((await store.read(SCOPE, "a")).values) == 4
+    assert len((await reread(store)).values) == 4
 
 
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeypatch):
@@ -146,11 +148,11 @@ async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, m
 
     async def hang(task: Any, hint: str) -> str:
         say = "update loop set epoch = epoch + 1 where id = 'a'"
-        await store._access.write(Scope(), lambda db: db.execute(say).fetchall())
+        await store.write(Scope(), lambda db, _: db.execute(say).fetchall())
         await asyncio.Event().wait()
         return "never"
 
-    await store.claim(SCOPE, "a", Head("task"), new_owner())
+    await store.write(SCOPE, loops.claim, "a", Head("task"), new_owner())
     with pytest.raises(LeaseLost, match="taken over"):
         await session(store, generate=hang).step()
     task = asyncio.current_task()
@@ -241,7 +243,7 @@ async def test_no_attempt_is_doubled_whenever_the_loop_is_cancelled(store, path,
     result = await one.finish()
     texts = [int(str(a.candidate.text)) for a in result.loop.attempts]
     assert (len(texts), texts) == (4, sorted(set(texts)))
-    stored = await store.read(SCOPE, one.id)
+    stored = await reread(store, one.id)
     assert stored.loop.attempts == result.loop.attempts
     assert (len(stored.verdicts), stored.journal) == (4, {})
     assert rows(path, "select count(*) from loop") == [(1,)]
@@ -287,31 +289,13 @@ async def test_the_second_task_is_right_at_once_because_of_the_first(store, tmp_
     await other.close()
 
 
-async def test_a_lesson_is_in_the_transaction_of_the_verdict(path):
-    seen: list[tuple[int, ...]] = []
-
-    def check(candidate: Any, context: Context) -> list[Finding]:
-        tables = ("decision", "reflection")
-        seen.append(tuple(rows(path, f"select count(*) from {t}")[0][0] for t in tables))
-        return units(candidate, context)
-
-    store, commits = counted(path)
-    await store.remember(SCOPE, [])
-    before = commits()
-    await taught(store, store, checks=[check])
-    assert commits() - before == 2 * 3
-    assert seen == [(0, 0), (1, 0), (2, 1)]
-    assert len(rows(path, "select * from exposure")) == 1
-    await store.close()
-
-
 @pytest.mark.parametrize("named", [False, True])
 async def test_lessons_stay_in_the_scope_of_the_memory(store, named):
-    mine, loops = Memory(store, Scope("tenant", "mine")), Scope("tenant", "loops")
-    await taught(store, mine, **({"scope": loops} if named else {}))
+    mine, others = Memory(store, Scope("tenant", "mine")), Scope("tenant", "loops")
+    await taught(store, mine, **({"scope": others} if named else {}))
     assert await mine.count() == 2
-    assert [await store.count(other) for other in (Scope(), loops)] == [0, 0]
-    assert len(await store.loops(loops if named else mine.scope, 9)) == 2
+    assert [await store.read(scope, lesson_store.count) for scope in (Scope(), others)] == [0, 0]
+    assert len(await store.read(others if named else mine.scope, loops.newest, 9)) == 2
 
 
 @pytest.mark.parametrize(("checks", "passed"), [([Check()], False), ([], True)])

@@ -20,7 +20,7 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import All, Budget, MaxAttempts, NothingMet, Repeat
 from heedful.testing import ScriptedModel
-from tests.drive.support import SCOPE, WANTED, Check, Generator, session
+from tests.drive.support import WANTED, Check, Generator, reread, session
 
 AT = Context("task")
 GOAL = Goal("quality", 0.5)
@@ -127,7 +127,7 @@ async def test_an_evaluation_is_stored_whole(store):
     checks = [Asking(4, 1), giving(preference=-0.5)]
     known: dict[str, Any] = {"checks": checks, "evaluate": scoring(np.float32(0.25))}
     made = await session(store, "x", policy=ONCE, goals=[GOAL], **known).finish()
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert stored.loop.attempts == made.loop.attempts
     evaluation = stored.loop.attempts[0].evaluation
     assert evaluation is not None
@@ -223,9 +223,6 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
 
 
-# -- the goals of a policy
-
-
 # -- what judging costs
 
 
@@ -254,7 +251,7 @@ async def test_a_critic_that_gives_up_spends_the_budget_of_the_loop(store):
     verdict = await session(store, **known).step()
     assert isinstance(verdict, Done)
     assert [stop.rule for stop in verdict.stopped_by] == ["budget"]
-    stored = await store.read(SCOPE, "a")
+    stored = await reread(store)
     assert stored.loop.extra.calls == len(judge.prompts) == 6
     assert stored.loop.extra.tokens > 0
 

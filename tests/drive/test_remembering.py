@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -14,19 +13,19 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
 from heedful.errors import InvalidInput, UserCodeError
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.ranking import FIRST, together, withheld
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.store import exposures
+from heedful.store import lessons as lesson_store
 from heedful.store.sqlite import in_file
-from heedful.store.store import SqlStore
+from heedful.store.store import Store
 from heedful.testing import ScriptedModel
-from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator
+from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator, reread
 from tests.engines import opened, rows
 
 pytestmark = pytest.mark.both
@@ -56,18 +55,20 @@ def lesson(name: str, number: int = 0, **fields: Any) -> Reflection:
 
 
 async def taught(
-    store: SqlStore, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE
+    store: Store, *lessons: Reflection, ended: int = FIRST, scope: Scope = SCOPE
 ) -> None:
     """A memory with these lessons, in which so many loops have ended."""
-    await store.remember(scope, lessons or [lesson(name, n) for n, name in enumerate(NAMES)])
+    await store.write(
+        scope, exposures.remember, lessons or [lesson(name, n) for n, name in enumerate(NAMES)]
+    )
     for n in range(ended):
         before = [Exposure("check/0", f"before {n}", True, "0", 0.0)]
         end = Outcome(f"before {n}", True, 1)
-        await store.remember(scope, (), exposures=before, outcome=end)
+        await store.write(scope, exposures.remember, (), exposures=before, outcome=end)
 
 
 def coins(id: str, share: float = 0.5, seed: str = SEED) -> list[bool]:
-    return [withheld(seed, id, name, share) for name in WHOLE[:3]]
+    return [is_withheld(seed, id, name, share) for name in WHOLE[:3]]
 
 
 def named(wanted: Callable[[str], bool]) -> str:
@@ -76,7 +77,7 @@ def named(wanted: Callable[[str], bool]) -> str:
 
 def alone(*arms: bool) -> str:
     """A loop in which each lesson has a coin of its own, that falls so."""
-    return named(lambda id: not together(SEED, id) and coins(id) == list(arms))
+    return named(lambda id: not is_pooled(SEED, id) and coins(id) == list(arms))
 
 
 def shown(model: ScriptedModel, prompt: int = 0) -> list[str]:
@@ -118,7 +119,7 @@ async def test_the_first_loops_of_a_scope_are_shown_everything_and_then_a_coin_d
     memory = Memory(store, holdout=0.999)
     for n in range(FIRST + 3):
         model = await drive(store, memory, f"loop {n}")
-        hidden = n >= FIRST and withheld(SEED, f"loop {n}", WHOLE[0], 0.999)
+        hidden = n >= FIRST and is_withheld(SEED, f"loop {n}", WHOLE[0], 0.999)
         assert hidden is (n >= FIRST)
         assert ("unit" in shown(model)) is not hidden
     shares = dict(rows(path, "select distinct loop, share from exposure"))
@@ -131,10 +132,10 @@ def test_a_wrong_share_is_refused(store, holdout):
         Memory(store, holdout=holdout)
 
 
-def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
-    asyncio.run(taught(store))
+async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
+    await taught(store)
     id = alone(False, True, False)
-    model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
+    model = await drive(store, Memory(store, holdout=0.5), id)
     assert shown(model) == ["space", "unit"]  # neither "comma", nor "sign" in its place
     assert exposed(path, id) == {
         WHOLE[0][6:]: (1, 0.5, 0),
@@ -146,49 +147,49 @@ def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
 
 
 @pytest.mark.parametrize("hidden", [True, False])
-def test_one_coin_decides_over_all_in_one_loop_of_four(store, path, hidden):
-    asyncio.run(taught(store))
-    id = named(lambda id: together(SEED, id) and coins(id)[0] is hidden)
-    model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
+async def test_one_coin_decides_over_all_in_one_loop_of_four(store, path, hidden):
+    await taught(store)
+    id = named(lambda id: is_pooled(SEED, id) and coins(id)[0] is hidden)
+    model = await drive(store, Memory(store, holdout=0.5), id)
     assert len(shown(model)) == (0 if hidden else 3)
     assert set(exposed(path, id).values()) == {(not hidden, 0.5, 1)}
 
 
-def test_examples_of_one_lesson_are_one_exposure(store, path):
-    asyncio.run(taught(store, lesson("unit", 0), lesson("unit", 1), lesson("comma", 2)))
+async def test_examples_of_one_lesson_are_one_exposure(store, path):
+    await taught(store, lesson("unit", 0), lesson("unit", 1), lesson("comma", 2))
     id = alone(True, False, False)
-    model = asyncio.run(drive(store, Memory(store, holdout=0.5), id))
+    model = await drive(store, Memory(store, holdout=0.5), id)
     assert shown(model) == ["comma"]
     other = alone(False, True, False)
-    assert shown(asyncio.run(drive(store, Memory(store, holdout=0.5), other))) == ["unit", "unit"]
+    assert shown(await drive(store, Memory(store, holdout=0.5), other)) == ["unit", "unit"]
     ids = rows(path, "select examples from exposure where loop = ? and shown", other)
     assert ids == [("[1, 2]",)]
 
 
-def test_an_accepted_first_try_is_a_lesson_too(store, path):
+async def test_an_accepted_first_try_is_a_lesson_too(store, path):
     accepted = Example(TASK.replace("9", "1"), "first 1 kg")
     mark = signature("accepted", "first try")
     one = Reflection("example", mark, "accepted", "accepted", "accepted", example=accepted)
-    asyncio.run(taught(store, one))
+    await taught(store, one)
     name = f"example/{mark.digest}"
-    id = named(lambda id: withheld(SEED, id, name, 0.5))
-    assert shown(asyncio.run(drive(store, Memory(store, holdout=0.5), id))) == []
+    id = named(lambda id: is_withheld(SEED, id, name, 0.5))
+    assert shown(await drive(store, Memory(store, holdout=0.5), id)) == []
     found = "select kind, signature, shown from exposure where loop = ?"
     assert rows(path, found, id) == [("example", mark.digest, 0)]
 
 
-def test_scopes_toss_coins_of_their_own(store):
+async def test_scopes_toss_coins_of_their_own(store):
     memories = [Memory(store, Scope("t", name), holdout=0.5) for name in "ab"]
     for memory in memories:
-        asyncio.run(taught(store, lesson("unit"), scope=memory.scope))
+        await taught(store, lesson("unit"), scope=memory.scope)
 
     async def scenario() -> list[tuple[bool, ...]]:
         briefings = [[await m.brief(TASK, f"loop {n}") for m in memories] for n in range(40)]
         return [tuple(bool(one.shown) for one in pair) for pair in briefings]
 
-    arms = asyncio.run(scenario())
+    arms = await scenario()
     assert arms == [
-        tuple(not withheld(f"t\0{name}", f"loop {n}", WHOLE[0], 0.5) for name in "ab")
+        tuple(not is_withheld(f"t\0{name}", f"loop {n}", WHOLE[0], 0.5) for name in "ab")
         for n in range(40)
     ]
     assert len(set(arms)) == 4
@@ -222,7 +223,7 @@ async def test_a_resumed_loop_is_shown_the_same_lessons_again(kept, tmp_path):
         await drive(store, memory, id, generate=at_the_second, policy=FOUR)
     before = exposed(path, id)
     nearer = lesson("sign", example=Example(TASK, "sign of another one"))
-    await other.remember(SCOPE, [nearer])
+    await other.write(SCOPE, exposures.remember, [nearer])
     assert shown(await drive(store, Memory(other, holdout=0), "new"))[-1] == "sign"
     for holdout in (0.5, 0.0, 0.9):
         again = ScriptedModel("still wrong", forever=True)
@@ -316,7 +317,7 @@ async def test_a_memory_in_another_store_holds_the_same(store, tmp_path):
             model = ScriptedModel(*(["x"] * (n % 3)), WANTED, forever=True)
             await drive(store, Memory(where, holdout=0.5), f"loop {n}", model=model)
             # The loop of the other one is another loop.
-            await store._access.write(Scope(), lambda db: db.execute("delete from loop"))
+            await store.write(Scope(), lambda db, _: db.execute("delete from loop"))
     for table in ("exposure", "outcome", "reflection"):
         columns = [
             name
@@ -359,7 +360,7 @@ async def test_an_override_after_the_end_does_not_change_the_outcome(store, path
     assert before[0][1:3] == (0, 1)
     await heedful.override("l", "attempts", by="ada", store=store)
     await drive(store, memory, "l", policy=policy)
-    assert (await store.read(SCOPE, "l")).verdicts[-1].passed
+    assert (await reread(store, "l")).verdicts[-1] == Done(2, passed=True)
     assert outcomes(path) == before
 
 
@@ -407,7 +408,7 @@ async def test_a_memory_cleared_during_a_loop_stores_no_outcome(store, path):
     await taught(store)
     one = begun(store, store, "x", WANTED)
     await one.step()
-    await store.clear(SCOPE)
+    await store.write(SCOPE, lesson_store.clear)
     assert (await one.finish()).passed
     assert rows(path, "select * from outcome") == []
 
@@ -421,12 +422,12 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     for n in range(19):
         one = Exposure(WHOLE[0], f"b{n}", n < 15, WHOLE[0][6:], 0.5)
         end = Outcome(f"b{n}", n >= 15, 1)
-        await store.remember(SCOPE, (), exposures=[one], outcome=end)
+        await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
     memory = Memory(store, holdout=0.5)
     for n in range(60):
         one = Exposure(WHOLE[0], f"c{n}", n % 2 == 0, WHOLE[0][6:], 0.5)
         end = Outcome(f"c{n}", n % 2 == 1, 1)
-        await store.remember(SCOPE, (), exposures=[one], outcome=end)
+        await store.write(SCOPE, exposures.remember, (), exposures=[one], outcome=end)
     state = "select state, useful from reflection"
     assert (await memory.prove()).retire == (WHOLE[0],)
     assert rows(path, state) == [("verified", 1.0)]  # the 79th; nobody has looked
@@ -434,7 +435,7 @@ async def test_a_look_comes_after_the_outcomes_that_are_due(store, path):
     ((now, useful),) = rows(path, state)
     assert now == "retired"
     assert 0.5 <= useful < 1
-    (ruling,) = await store.rulings(SCOPE, 9)
+    (ruling,) = await store.read(SCOPE, exposures.rulings, 9)
     assert (ruling["action"], ruling["by"]) == ("retire", "proof")
     assert (await memory.brief(TASK, "m")).exposures == ()
     (found,) = (await memory.seen("unit", "unit")).lessons

@@ -15,7 +15,7 @@ from heedful.errors import LeaseLost, StoreError, UserCodeError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
-from heedful.store import loops
+from heedful.store import exposures, loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
@@ -61,8 +61,8 @@ def begun(stores: tuple[Store, Store], *answers: Any, **options: Any) -> Run[Any
 
 
 @pytest.mark.parametrize("pure", [True, False])
-def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
-    asyncio.run(taught(stores[1]))
+async def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
+    await taught(stores[1])
 
     def taken_over(task: Any, hint: str) -> str:
         execute(tmp_path / "loops.db", "update loop set epoch = epoch + 1, owner = 'another'")
@@ -70,7 +70,7 @@ def test_a_driver_that_lost_its_lease_teaches_nothing(stores, tmp_path, pure):
 
     one = begun(stores, "x", taken_over, checks=[Check(pure=pure)])
     with pytest.raises(LeaseLost):
-        asyncio.run(one.finish())
+        await one.finish()
     assert rows(tmp_path / "memory.db", TAUGHT) == []
     assert outcomes(tmp_path / "memory.db") == []
 
@@ -91,42 +91,42 @@ async def test_a_journal_that_fails_counts_each_lesson_once(stores, tmp_path):
 
 
 @pytest.mark.parametrize("again", ["the same driver", "another one"])
-def test_a_lesson_that_a_crash_lost_is_stored_when_the_loop_is_opened(stores, tmp_path, again):
-    asyncio.run(taught(stores[1]))
+async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(stores, tmp_path, again):
+    await taught(stores[1])
     one = begun(stores, "x", WANTED)
     broken(tmp_path / "memory.db", "insert on taught")
     with pytest.raises(StoreError):
-        asyncio.run(one.finish())
-    ended = asyncio.run(stores[0].read(SCOPE, loops.read, "l"))
+        await one.finish()
+    ended = await stores[0].read(SCOPE, loops.read, "l")
     assert ended.verdicts[-1].passed
     assert rows(tmp_path / "memory.db", TAUGHT) == outcomes(tmp_path / "memory.db") == []
     repair(tmp_path / "memory.db")
     for _ in range(3):
         one = one if again == "the same driver" else begun(stores, ValueError())
-        assert asyncio.run(one.finish()).candidate == WANTED
+        assert (await one.finish()).candidate == WANTED
         assert rows(tmp_path / "memory.db", TAUGHT) == [(1, 1)]
         assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 2)]
     parents = "select parents from occurrence where loop = 'l'"
     assert rows(tmp_path / "memory.db", parents) != [("[]",)]
 
 
-def test_a_stopped_loop_stores_its_outcome_and_no_lesson(stores, tmp_path):
-    asyncio.run(taught(stores[1]))
+async def test_a_stopped_loop_stores_its_outcome_and_no_lesson(stores, tmp_path):
+    await taught(stores[1])
     broken(tmp_path / "memory.db", "insert on outcome")
     with pytest.raises(StoreError):
-        asyncio.run(begun(stores, "x", policy=ONE).finish())
+        await begun(stores, "x", policy=ONE).finish()
     repair(tmp_path / "memory.db")
     for _ in range(2):
-        assert not asyncio.run(begun(stores, ValueError(), policy=ONE).finish()).passed
+        assert not (await begun(stores, ValueError(), policy=ONE).finish()).passed
         assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 1)]
     assert rows(tmp_path / "memory.db", TAUGHT) == []
 
 
-def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
-    asyncio.run(begun(stores, "x", WANTED).finish())
+async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
+    await begun(stores, "x", WANTED).finish()
     memory = Memory(stores[1])
-    asyncio.run(memory.quarantine.revoke("loop:l", by="ada"))
-    assert asyncio.run(begun(stores, ValueError()).finish()).passed
+    await memory.quarantine.revoke("loop:l", by="ada")
+    assert (await begun(stores, ValueError()).finish()).passed
     assert rows(tmp_path / "memory.db", SEEN) == []
 
 
@@ -149,13 +149,13 @@ async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apart):
+async def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apart):
     journal, other = stores if apart else (stores[1], stores[1])
     with pytest.raises(UserCodeError):
-        asyncio.run(begun((journal, other), "x", ValueError()).finish())
-    asyncio.run(taught(other))
+        await begun((journal, other), "x", ValueError()).finish()
+    await taught(other)
     model = ScriptedModel(WANTED)
-    assert asyncio.run(begun((journal, other), generate=model).finish()).passed
+    assert (await begun((journal, other), generate=model).finish()).passed
     assert shown(model) == []
     assert exposed(tmp_path / "memory.db", "l") == {}
     assert outcomes(tmp_path / "memory.db") == []
@@ -165,19 +165,19 @@ def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apa
 
 
 @pytest.mark.parametrize("apart", [True, False])
-def test_a_look_that_fails_is_logged_and_fails_no_loop(stores, tmp_path, caplog, apart):
+async def test_a_look_that_fails_is_logged_and_fails_no_loop(stores, tmp_path, caplog, apart):
     journal, other = stores if apart else (stores[1], stores[1])
-    asyncio.run(taught(other, ended=39))
+    await taught(other, ended=39)
     path = tmp_path / "memory.db"
     execute(path, "update reflection set useful = 0.9")
     broken(path, "update of useful on reflection")
     with caplog.at_level(logging.WARNING, logger="heedful"):
-        result = asyncio.run(begun((journal, other), WANTED).finish())
+        result = await begun((journal, other), WANTED).finish()
     assert result.passed
     (told,) = caplog.records
     assert told.name == "heedful"
     assert "loop l has ended" in told.getMessage()
     assert "the disk is full" in told.getMessage()
     repair(path)
-    asyncio.run(other.conclude(SCOPE, {}, []))
+    await other.write(SCOPE, exposures.conclude, {}, [])
     assert len(outcomes(path)) == 1

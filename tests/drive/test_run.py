@@ -55,15 +55,6 @@ async def test_a_loop_goes_on_with_feedback_until_it_passes(kept):
     assert str(result.explain()).endswith("attempt 3 -> passed")
 
 
-async def test_an_exhausted_loop_has_the_best_candidate(kept):
-    def check(candidate: Any, context: Context) -> list[Finding]:
-        return [Finding("c", letter) for letter in candidate]
-
-    result = await driven("abc", "ab", "abcd", "abx", checks=[check], policy=FOUR, store=kept)
-    assert (result.passed, result.candidate, result.best) == (False, "ab", 2)
-    assert [s.rule for s in result.stopped_by] == ["attempts"]
-
-
 async def test_all_candidates_of_an_attempt_are_evaluated_and_the_best_counts(kept):
     check = Check()
     result = await driven(["a", "b"], ["c", WANTED, "d"], checks=[check], store=kept)

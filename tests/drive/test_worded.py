@@ -13,6 +13,7 @@ from heedful.loop.decide import Again, Policy
 from heedful.loop.record import Evaluation, Goal
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
+from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator, session
 from tests.store.support import rows
@@ -89,14 +90,16 @@ async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     model = ScriptedModel("second wrong thing", WANTED)
     await run("How is it?", generate=model, examples=False, id="b", **known)
     assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
-    assert (await store.past(Scope(), "b")).exposures == ()  # no output was shown
+    assert (await store.read(Scope(), exposures.past, "b")).exposures == ()  # no output was shown
     third = ScriptedModel(WANTED)
     await run("How is it?", generate=third, examples=False, id="c", **known)
     ((turn,),) = third.prompts
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content
     assert turn.content.endswith("\n\nHow is it?")
-    assert [one.shown for one in (await store.past(Scope(), "c")).exposures] == [True]
+    assert [one.shown for one in (await store.read(Scope(), exposures.past, "c")).exposures] == [
+        True
+    ]
 
 
 async def test_advice_stands_before_the_feedback(store):

@@ -8,29 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+import heedful
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Override,
-    Usage,
-)
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-)
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Override, Usage
+from heedful.loop.stop import Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, StopRule
 
 QUALITY = Goal("quality", 0.75)
 DRIFT = Goal("drift", 0.25, "at_most")
@@ -177,11 +158,13 @@ simple_rules: st.SearchStrategy[StopRule] = st.one_of(
     st.builds(Repeat, st.integers(1, 3), st.booleans()),
     st.just(NothingMet()),
     st.builds(Plateau, st.integers(1, 4), st.booleans(), st.none() | st.floats(0.01, 1)),
-    st.builds(Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
+    st.builds(heedful.Budget, tokens=st.integers(1, 3_000), calls=st.none() | st.integers(1, 20)),
 )
-any_rule = simple_rules | st.builds(All, simple_rules, simple_rules)
+any_rule = simple_rules | st.builds(heedful.All, simple_rules, simple_rules)
 improvements = st.builds(
-    Improvement, st.sampled_from([0.001, 0.05, 0.1]), st.sampled_from(["best", "best", "previous"])
+    heedful.Improvement,
+    st.sampled_from([0.001, 0.05, 0.1]),
+    st.sampled_from(["best", "best", "previous"]),
 )
 policies = st.builds(
     Policy,

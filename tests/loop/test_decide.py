@@ -10,31 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import heedful
 from heedful.errors import OverrideRefused
 from heedful.loop.decide import (
     Again,
     Done,
     Policy,
-    Trigger,
-    admit,
+    apply_override,
+    check_override,
+    consume_overrides,
     decide,
-    overridden,
-    spent,
     triggers,
 )
 from heedful.loop.record import Candidate, Evaluation, Goal, Loop, Override, Usage
-from heedful.loop.stop import (
-    PRECEDENCE,
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    Stop,
-    StopRule,
-)
+from heedful.loop.stop import PRECEDENCE, All, Budget, Echo, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, rules
 
@@ -106,7 +95,7 @@ def test_the_last_evaluation_decides_and_not_the_best():
 def test_a_missing_score_is_unscored_and_never_0(evaluation, missing):
     loop = loop_of(evaluation, goals=(QUALITY, DRIFT))
     best = None if evaluation is None else 1
-    verdict = Done(best, False, (Stop("unscored", f"no score for {missing}"),))
+    verdict = Done(best, False, (heedful.Stop("unscored", f"no score for {missing}"),))
     assert decide(loop, NEVER) == verdict
 
 
@@ -125,8 +114,15 @@ def test_a_policy_may_go_on_without_a_score():
 def test_every_rule_that_speaks_is_recorded_in_the_order_of_precedence():
     loop = loop_of(*[X] * 4, texts=["same"] * 4, cancelled="by ada", goals=(QUALITY,))
     loop = replace(loop, extra=Usage(calls=9))
-    spoken: tuple[StopRule, ...] = (Plateau(1), Fatigue(0.1), Repeat(), Echo(), MaxAttempts(4))
-    for order in list(permutations((*spoken, Budget(calls=9), speaks("mine"))))[::501]:
+    spoken: tuple[StopRule, ...] = (
+        Plateau(1),
+        heedful.Fatigue(0.1),
+        Repeat(),
+        Echo(),
+        MaxAttempts(4),
+    )
+    spoken += (Budget(calls=9), speaks("mine"))
+    for order in list(permutations(spoken))[::501]:
         assert rules(decide(loop, Policy(order))) == [*PRECEDENCE, "mine"]
 
 
@@ -175,7 +171,7 @@ def test_an_override_cannot_lift_a_limit_that_is_no_rule_of_judgement(name):
     loop = replace(loop, overrides=(Override(name, "ada", decisions=9),))
     assert rules(decide(loop, policy)) == [name]
     with pytest.raises(OverrideRefused, match=name):
-        admit(Override(name, "ada"), decide(loop, policy), policy)
+        check_override(Override(name, "ada"), decide(loop, policy), policy)
 
 
 BOTH = (MaxAttempts(2), Repeat())
@@ -193,7 +189,7 @@ EXPIRED, LIVING = replace(ADA, until=5.0), replace(BO, until=15.0)
                 ("attempts", MaxAttempts(1)),
                 ("echo", Echo(1)),
                 ("repeat", Repeat()),
-                ("fatigue", Fatigue(0.1)),
+                ("fatigue", heedful.Fatigue(0.1)),
                 ("plateau", Plateau(1)),
             )
         ),
@@ -221,9 +217,9 @@ def test_an_override_lifts_its_own_rule_while_it_lasts(policy, overrides, stoppe
     assert isinstance(verdict, Done) or verdict.feedback.startswith("The last answer was not")
     consumed = {one.override for one in verdict.lifted} if isinstance(verdict, Again) else set()
     used = [o.used + (index in consumed) for index, o in enumerate(overrides)]
-    assert [o.used for o in spent(loop, verdict).overrides] == used
+    assert [o.used for o in consume_overrides(loop, verdict).overrides] == used
     for override in overrides if not (stopped or USED in overrides or EXPIRED in overrides) else ():
-        admit(override, decide(TWICE, policy), policy)
+        check_override(override, decide(TWICE, policy), policy)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +259,7 @@ def test_an_override_lasts_until_its_time(override, at, lifts):
 def test_a_refusal_names_the_field_and_what_is_allowed(override, words):
     policy = Policy((MaxAttempts(2), All(MaxAttempts(2), Echo(1)), Budget(calls=9)))
     with pytest.raises(OverrideRefused) as caught:
-        admit(override, decide(TWICE, policy), policy, at=100.0)
+        check_override(override, decide(TWICE, policy), policy, at=100.0)
     assert str(caught.value).startswith(words)
 
 
@@ -271,7 +267,7 @@ def test_a_loop_that_passed_stays_done():
     passed = loop_of(evaluated(), overrides=(replace(ADA, decisions=9),))
     assert decide(passed, LIMIT) == Done(1, passed=True)
     with pytest.raises(OverrideRefused, match="passed"):
-        admit(ADA, decide(passed, LIMIT), LIMIT)
+        check_override(ADA, decide(passed, LIMIT), LIMIT)
 
 
 @given(support.loops(), support.policies, st.lists(support.expiring, max_size=3), st.floats(0, 3))
@@ -293,18 +289,18 @@ def test_a_new_override_decides_a_stopped_loop_again_and_no_other(loop, policy, 
     loop = replace(loop, at=at)
     verdict = decide(loop, policy)
     try:
-        admit(override, verdict, policy, at)
+        check_override(override, verdict, policy, at)
     except OverrideRefused as refused:
         with pytest.raises(OverrideRefused, match=re.escape(str(refused))):
-            overridden(loop, policy, verdict, override)
+            apply_override(loop, policy, verdict, override)
         return
-    after, new = overridden(loop, policy, verdict, override)
+    after, new = apply_override(loop, policy, verdict, override)
     both = replace(loop, overrides=(*loop.overrides, override))
     if isinstance(verdict, Again):
         assert (after, new) == (both, verdict)
     else:
         assert new == decide(both, policy)
-        assert after == spent(both, new)
+        assert after == consume_overrides(both, new)
 
 
 # -- reasons
@@ -317,10 +313,12 @@ def test_reasons_list_errors_first_and_then_goals_as_declared():
     verdict = decide(loop, replace(NEVER, unscored="again"))
     assert isinstance(verdict, Again)
     assert verdict.reasons == (
-        Trigger("check", "second", "check_failed"),
-        Trigger("check", "first", "check_failed"),
-        Trigger("drift", "drift has no score", "drift_unscored"),
-        Trigger("quality", "quality 0.5 misses quality >= 0.75", "quality_threshold_not_met"),
+        heedful.Trigger("check", "second", "check_failed"),
+        heedful.Trigger("check", "first", "check_failed"),
+        heedful.Trigger("drift", "drift has no score", "drift_unscored"),
+        heedful.Trigger(
+            "quality", "quality 0.5 misses quality >= 0.75", "quality_threshold_not_met"
+        ),
     )
     exceeded = triggers(Evaluation(scores={"drift": 0.251}), (DRIFT,))
     assert [trigger.reason for trigger in exceeded] == ["drift_threshold_exceeded"]

@@ -8,22 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+import heedful
 from heedful.drive.drive import Run
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Usage,
-    agreeing,
-)
+from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_of
 
@@ -117,7 +108,7 @@ LOW, HIGH = Goal("q", 0.5), Goal("q", 0.5, "at_most")
 )
 def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
     makers: list[Any] = [
-        lambda: agreeing(goals),
+        lambda: check_goals(goals),
         lambda: Policy((MaxAttempts(),), goals=goals),
         lambda: Run("t", generate=lambda task, hint: "", goals=goals, store=None),
     ]
@@ -133,7 +124,7 @@ def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
 
 @pytest.mark.parametrize("numbers", [[2], [1, 3], [1, 1], [0, 1]])
 def test_attempts_are_numbered_from_1_without_gaps(numbers):
-    attempts = tuple(Attempt(n, Candidate.of("x")) for n in numbers)
+    attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
     with pytest.raises(InvalidInput, match="attempt numbers"):
         Loop("loop", attempts=attempts)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Example, Match
 
 
-def found(id: int, task: str, accepted: str = "answer", **fields: Any) -> Found:
+def found(id: int, task: str, accepted: str = "answer", **fields: Any) -> Match:
     fields = {"kind": "check", "verified": True, "seen": 1, "importance": 0.5, "at": 0.0, **fields}
-    return Found(id, id, Example(task, accepted), **fields)
+    return Match(id, id, Example(task, accepted), **fields)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.learn import Example, learn
-from heedful.lessons.lesson import Scope
+from heedful.lessons.learn import learn
+from heedful.lessons.lesson import Example, Scope
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures

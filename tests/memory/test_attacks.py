@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Filter, Scope
+from heedful.lessons.lesson import Filter, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
@@ -32,6 +31,18 @@ FILTERS: Sequence[dict[str, Any]] = [
     {"importance": 0.99},
     {"since": 1.0},
 ]
+
+
+ATTACKS: dict[str, dict[str, Any]] = {
+    "other words": {},
+    "poisoned example": {"example": POISON},
+    "our example": {"example": WEIGHT},
+    "our words": {"lesson": "Kilograms, please."},
+    "our words and example": {"lesson": "Kilograms, please.", "example": WEIGHT},
+    "another error": {"error_type": EVIL},
+    "the error of a loop": {"error_type": "unit", "text": "no unit", "example": POISON},
+    "as if by a loop": {"source": "loop:ours"},
+}
 
 
 @pytest.fixture(params=["words", "vectors"])
@@ -59,7 +70,7 @@ async def brought(memory: Memory) -> set[str]:
     for asked in (SIMILAR, WEIGHT.task, EVIL, f"{EVIL} {SIMILAR}", POISON.accepted, "u x t"):
         for only in FILTERS:
             found += await memory.recall(asked, 99, **only)
-        space, vector = await memory._place(asked)
+        space, vector = await memory._embed(asked)
         for given in (vector, None):
             found += await memory.store.read(
                 memory.scope, search.search, asked, space, given, 99, Filter()
@@ -76,29 +87,7 @@ async def ours(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
-@pytest.mark.parametrize(
-    "more",
-    [
-        {},
-        {"example": POISON},
-        {"example": WEIGHT},
-        {"lesson": "Kilograms, please."},
-        {"lesson": "Kilograms, please.", "example": WEIGHT},
-        {"error_type": EVIL},
-        {"error_type": "unit", "text": "no unit", "example": POISON},
-        {"source": "loop:ours"},
-    ],
-    ids=[
-        "other words",
-        "poisoned example",
-        "our example",
-        "our words",
-        "our words and example",
-        "another error",
-        "the error of a loop",
-        "as if by a loop",
-    ],
-)
+@pytest.mark.parametrize("more", ATTACKS.values(), ids=ATTACKS)
 def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, more):
     async def scenario() -> None:
         if first:
@@ -238,11 +227,3 @@ def test_a_flood_does_not_push_out_what_is_trusted(tmp_path):
             assert len(names) == 5
 
         do(scenario())
-
-
-def test_an_example_without_answer_is_no_example_for_a_prompt(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=Example(SIMILAR, ""))
-        assert (await memory.brief(SIMILAR, "loop")).examples == ()
-
-    do(scenario())

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import heedful
 from heedful.lessons.learn import MOST, learn
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import BUDGET, choose
 from heedful.loop.record import Attempt, Candidate
 from heedful.testing import FixedEmbedder
 
 
-def found(id: int, task: str, accepted: str) -> Found:
-    return Found(
+def found(id: int, task: str, accepted: str) -> Match:
+    return Match(
         id, id, heedful.Example(task, accepted), "check", True, 1, 0.5, 0.0, 0.9 - id / 100
     )
 

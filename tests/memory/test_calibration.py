@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import heedful
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import COSINE, COVERAGE, PROMPT_COSINE, PROMPT_WORDS, choose, rank
 
 ROOT = Path(__file__).parents[2]
 
 
-def found(task: str, cosine: float | None, coverage: float = 0.0) -> Found:
+def found(task: str, cosine: float | None, coverage: float = 0.0) -> Match:
     example = heedful.Example(task, "answer")
-    return Found(1, 1, example, "check", True, 1, 0.5, 0.0, cosine, coverage=coverage)
+    return Match(1, 1, example, "check", True, 1, 0.5, 0.0, cosine, coverage=coverage)
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from heedful.lessons.consolidate import (
     VETOES,
     Difference,
     Lesson,
-    difference,
+    contradicts,
+    find_regressions,
+    first_difference,
     names_of,
     near_vectors,
     near_words,
-    opposed,
     propose,
     veto,
-    worse,
 )
 from heedful.lessons.words import words
 
@@ -70,7 +70,7 @@ def lesson(id: int = 1, text: str = TEXT, **fields: Any) -> Lesson:
     ],
 )
 def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
-    assert difference(one, other) == difference(other, one) == differs
+    assert first_difference(one, other) == first_difference(other, one) == differs
 
 
 def test_names_are_quoted_or_capitalised_or_identifiers():
@@ -92,7 +92,7 @@ def test_names_are_quoted_or_capitalised_or_identifiers():
     ],
 )
 def test_what_contradicts_is_the_same_but_for_a_number_or_a_negation(one, other, against):
-    assert opposed(one, other) is opposed(other, one) is against
+    assert contradicts(one, other) is contradicts(other, one) is against
 
 
 @pytest.mark.parametrize(
@@ -304,11 +304,11 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
 )
 def test_recall_is_worse_where_a_survivor_comes_later_than_its_member(after, dropped):
     became = {"gone": (0, "into")}
-    assert worse(became, {"query": ["other", "gone"]}, {"query": after}) == dropped
+    assert find_regressions(became, {"query": ["other", "gone"]}, {"query": after}) == dropped
 
 
 def test_a_query_that_found_no_member_says_nothing():
-    assert worse({"gone": (0, "into")}, {"query": ["other"]}, {"query": []}) == {}
+    assert find_regressions({"gone": (0, "into")}, {"query": ["other"]}, {"query": []}) == {}
 
 
 def test_evidence_is_the_same_for_equal_lessons_but_for_their_names():

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.words import LINES, WIDEST, WORK, Difference, Edit, difference, pieces
+from heedful.lessons.words import LINES, WIDEST, WORK, Difference, Edit, difference, split_text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ PIECES = st.lists(
 
 
 def size(found: Difference) -> int:
-    return sum(len(pieces(one.removed)) + len(pieces(one.added)) for one in found.edits)
+    return sum(len(split_text(one.removed)) + len(split_text(one.added)) for one in found.edits)
 
 
 def least(a: list[str], b: list[str]) -> int:
@@ -89,14 +89,14 @@ def least(a: list[str], b: list[str]) -> int:
 def test_no_smaller_edit_exists_and_applied_it_gives_the_accepted(rejected, accepted):
     found = difference(rejected, accepted)
     assert found.applied(rejected) == accepted
-    assert size(found) == least(pieces(rejected), pieces(accepted))
+    assert size(found) == least(split_text(rejected), split_text(accepted))
     assert found.minimal
     assert (str(found) == "") is (rejected == accepted)
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_text_is_made_of_its_tokens(one, other):
-    assert "".join(pieces(one)) == one
+    assert "".join(split_text(one)) == one
     assert difference(one, other).applied(one) == other
 
 

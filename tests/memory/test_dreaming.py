@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import heedful
 from heedful.errors import (
     InvalidInput,
     MalformedAnswer,
@@ -20,8 +19,7 @@ from heedful.errors import (
     RollbackRefused,
     StoreError,
 )
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.store import dreams, exposures
@@ -56,101 +54,86 @@ async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
     return [(await memory.remember("k", text, **fields)).id for text in texts]
 
 
-def test_what_says_the_same_becomes_one_and_comes_back(memory):
-    async def run():
-        first, second, _ = await told(memory, TEXT, SAME, OTHER)
-        await memory.remember("k", TEXT)
-        before, found = await dump(memory), await recalled(memory, TEXT, SAME, OTHER)
-        dream = await consolidate(memory, by="ada")
-        (merge,) = dream.done
-        assert (merge.survivor, merge.members) == (first, (second,))
-        assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
-        assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
-        assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
-        assert await dump(memory) != before
-        assert await Dreams(memory).rollback(dream.id, **BY) == 1
-        assert await dump(memory) == before
-        assert await recalled(memory, TEXT, SAME, OTHER) == found
-        (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
-        assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
-
-    do(run())
+async def test_what_says_the_same_becomes_one_and_comes_back(memory):
+    first, second, _ = await told(memory, TEXT, SAME, OTHER)
+    await memory.remember("k", TEXT)
+    before, found = await dump(memory), await recalled(memory, TEXT, SAME, OTHER)
+    dream = await consolidate(memory, by="ada")
+    (merge,) = dream.done
+    assert (merge.survivor, merge.members) == (first, (second,))
+    assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
+    assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
+    assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
+    assert await dump(memory) != before
+    assert await Dreams(memory).rollback(dream.id, **BY) == 1
+    assert await dump(memory) == before
+    assert await recalled(memory, TEXT, SAME, OTHER) == found
+    (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
+    assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
 
 
-def test_the_log_tells_all_dreams_and_keeps_no_text(memory, path):
-    async def run():
-        await told(memory, TEXT, SAME)
-        dream = await consolidate(memory, by="ada")
-        again = await consolidate(memory)
-        log = await Dreams(memory).log()
-        assert [one.id for one in log] == [again.id, dream.id] == [2, 1]
-        assert log[1].texts == {1: TEXT, 2: SAME}
-        assert await Dreams(memory).show(1) == log[1]
-        assert log[0].nothing == again.nothing == "too few lessons: 1, and it takes two to merge"
-        await Dreams(memory).rollback(1, **BY)
-        assert (await Dreams(memory).show(1)).undone is not None
-
-    do(run())
+async def test_the_log_tells_all_dreams_and_keeps_no_text(memory, path):
+    await told(memory, TEXT, SAME)
+    dream = await consolidate(memory, by="ada")
+    again = await consolidate(memory)
+    log = await Dreams(memory).log()
+    assert [one.id for one in log] == [again.id, dream.id] == [2, 1]
+    assert log[1].texts == {1: TEXT, 2: SAME}
+    assert await Dreams(memory).show(1) == log[1]
+    assert log[0].nothing == again.nothing == "too few lessons: 1, and it takes two to merge"
+    await Dreams(memory).rollback(1, **BY)
+    assert (await Dreams(memory).show(1)).undone is not None
     assert "parcel" not in str(rows(path, "select * from dream, supersession"))
 
 
-def test_seen_answers_with_what_took_its_place(memory):
-    async def run():
-        first, _ = await told(memory, TEXT, SAME)
-        await told(memory, TEXT, TEXT, SAME)
-        dream = await consolidate(memory)
-        for text in (SAME, TEXT):
-            seen = await memory.seen("k", text)
-            assert (seen.count, [one["id"] for one in seen.lessons]) == (5, [first, 2])
-            assert [one["state"] for one in seen.lessons] == ["candidate", "superseded"]
-        answer = await memory.remember("k", SAME)
-        assert (answer.id, answer.created, answer.seen) == (2, False, 3)
-        assert (await memory.seen("k", TEXT)).count == 6
-        await Dreams(memory).rollback(dream.id, **BY)
-        assert [(await memory.seen("k", text)).count for text in (TEXT, SAME)] == [3, 3]
-
-    do(run())
+async def test_seen_answers_with_what_took_its_place(memory):
+    first, _ = await told(memory, TEXT, SAME)
+    await told(memory, TEXT, TEXT, SAME)
+    dream = await consolidate(memory)
+    for text in (SAME, TEXT):
+        seen = await memory.seen("k", text)
+        assert (seen.count, [one["id"] for one in seen.lessons]) == (5, [first, 2])
+        assert [one["state"] for one in seen.lessons] == ["candidate", "superseded"]
+    answer = await memory.remember("k", SAME)
+    assert (answer.id, answer.created, answer.seen) == (2, False, 3)
+    assert (await memory.seen("k", TEXT)).count == 6
+    await Dreams(memory).rollback(dream.id, **BY)
+    assert [(await memory.seen("k", text)).count for text in (TEXT, SAME)] == [3, 3]
 
 
-def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
-    async def run():
-        await told(memory, TEXT, SAME)
-        one = await consolidate(memory)
-        (merge,) = one.done
-        await memory.remember("k", f"{TEXT} then", pinned=True)
-        two = await consolidate(memory)
-        assert two.done[0].members == (merge.survivor,)
-        seen = await memory.seen("k", SAME)
-        assert (seen.count, seen.lessons[0]["id"]) == (3, 3)
-        with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
-            await Dreams(memory).rollback(one.id, **BY)
-        assert (refused.value.id, refused.value.first) == (1, 2)
-        assert await Dreams(memory).rollback(two.id, **BY) == 1
-        assert await Dreams(memory).rollback(one.id, **BY) == 1
-        assert set((await states(memory)).values()) == {"candidate"}
-        with pytest.raises(RollbackRefused, match="was rolled back before"):
-            await Dreams(memory).rollback(one.id, **BY)
-
-    do(run())
+async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
+    await told(memory, TEXT, SAME)
+    one = await consolidate(memory)
+    (merge,) = one.done
+    await memory.remember("k", f"{TEXT} then", pinned=True)
+    two = await consolidate(memory)
+    assert two.done[0].members == (merge.survivor,)
+    seen = await memory.seen("k", SAME)
+    assert (seen.count, seen.lessons[0]["id"]) == (3, 3)
+    with pytest.raises(RollbackRefused, match="heedful dream rollback 2") as refused:
+        await Dreams(memory).rollback(one.id, **BY)
+    assert (refused.value.id, refused.value.first) == (1, 2)
+    assert await Dreams(memory).rollback(two.id, **BY) == 1
+    assert await Dreams(memory).rollback(one.id, **BY) == 1
+    assert set((await states(memory)).values()) == {"candidate"}
+    with pytest.raises(RollbackRefused, match="was rolled back before"):
+        await Dreams(memory).rollback(one.id, **BY)
 
 
-def test_nobody_and_nothing_cannot_be_rolled_back(memory):
-    async def run():
-        with pytest.raises(NotFound, match="heedful dream log shows the ids"):
-            await Dreams(memory).rollback(7, **BY)
-        with pytest.raises(NotFound):
-            await Dreams(memory).show(7)
-        await told(memory, TEXT, SAME)
-        dream = await consolidate(memory)
-        with pytest.raises(InvalidInput):
-            await Dreams(memory).rollback(dream.id, by="")
-        assert "superseded" in (await states(memory)).values()
-        with pytest.raises(InvalidInput, match="mode"):
-            await consolidate(memory, mode=cast("Any", "deep"))
-        with pytest.raises(InvalidInput, match="by"):
-            await consolidate(memory, by="")
-
-    do(run())
+async def test_nobody_and_nothing_cannot_be_rolled_back(memory):
+    with pytest.raises(NotFound, match="heedful dream log shows the ids"):
+        await Dreams(memory).rollback(7, **BY)
+    with pytest.raises(NotFound):
+        await Dreams(memory).show(7)
+    await told(memory, TEXT, SAME)
+    dream = await consolidate(memory)
+    with pytest.raises(InvalidInput):
+        await Dreams(memory).rollback(dream.id, by="")
+    assert "superseded" in (await states(memory)).values()
+    with pytest.raises(InvalidInput, match="mode"):
+        await consolidate(memory, mode=cast("Any", "deep"))
+    with pytest.raises(InvalidInput, match="by"):
+        await consolidate(memory, by="")
 
 
 def example(n: int) -> Example:
@@ -185,29 +168,23 @@ def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(path, emb
         do(run(Memory(store, Scope("ours"), embedder)))
 
 
-def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory, path):
-    async def run():
-        for n, text in enumerate((TEXT, SAME)):
-            await memory.remember("k", text, example=example(n), source=f"s{n}")
-        await consolidate(memory)
-        await memory.quarantine.revoke("s1", by="ada")
-
-    do(run())
+async def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory, path):
+    for n, text in enumerate((TEXT, SAME)):
+        await memory.remember("k", text, example=example(n), source=f"s{n}")
+    await consolidate(memory)
+    await memory.quarantine.revoke("s1", by="ada")
     assert rows(path, "select record from example where record like '%label 1%'") == []
 
 
-def test_a_survivor_of_which_only_copies_are_left_is_gone_with_its_source(memory):
-    async def run():
-        await memory.remember("k", TEXT, example=example(1))
-        await memory.remember("k", SAME, example=example(2), source="page")
-        assert (await consolidate(memory)).done
-        removed = await memory.quarantine.revoke("page", by="ada")
-        assert (removed.lessons, removed.sightings) == (1, 1)
-        assert await states(memory) == {TEXT: "candidate"}
-        assert not await memory.seen("k", SAME)
-        assert [one.example for one in await memory.recall(example(1).task)] == [example(1)]
-
-    do(run())
+async def test_a_survivor_of_which_only_copies_are_left_is_gone_with_its_source(memory):
+    await memory.remember("k", TEXT, example=example(1))
+    await memory.remember("k", SAME, example=example(2), source="page")
+    assert (await consolidate(memory)).done
+    removed = await memory.quarantine.revoke("page", by="ada")
+    assert (removed.lessons, removed.sightings) == (1, 1)
+    assert await states(memory) == {TEXT: "candidate"}
+    assert not await memory.seen("k", SAME)
+    assert [one.example for one in await memory.recall(example(1).task)] == [example(1)]
 
 
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
@@ -244,84 +221,69 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
     do(run())
 
 
-def test_a_member_that_was_evicted_is_still_answered_for(memory):
-    async def run():
-        await told(memory, TEXT, SAME, TEXT)
-        dream = await consolidate(memory)
-        await memory.store.write(
-            memory.scope, lambda db, _: db.execute("delete from reflection where id = 2")
-        )
-        seen = await memory.seen("k", SAME)
-        assert [one["id"] for one in seen.lessons] == [1]
-        assert await Dreams(memory).rollback(dream.id, **BY) == 0
-        assert not await memory.seen("k", SAME)
-
-    do(run())
+async def test_a_member_that_was_evicted_is_still_answered_for(memory):
+    await told(memory, TEXT, SAME, TEXT)
+    dream = await consolidate(memory)
+    await memory.store.write(
+        memory.scope, lambda db, _: db.execute("delete from reflection where id = 2")
+    )
+    seen = await memory.seen("k", SAME)
+    assert [one["id"] for one in seen.lessons] == [1]
+    assert await Dreams(memory).rollback(dream.id, **BY) == 0
+    assert not await memory.seen("k", SAME)
 
 
-def test_an_export_brings_superseded_lessons_as_such_and_no_dreams(memory, tmp_path):
-    async def run():
-        for n, text in enumerate((TEXT, SAME, TEXT)):
-            await memory.remember("k", text, example=example(n))
-        await consolidate(memory)
-        tasks = [example(n).task for n in range(3)]
+async def test_an_export_brings_superseded_lessons_as_such_and_no_dreams(memory, tmp_path):
+    for n, text in enumerate((TEXT, SAME, TEXT)):
+        await memory.remember("k", text, example=example(n))
+    await consolidate(memory)
+    tasks = [example(n).task for n in range(3)]
 
-        async def told_of(one: Memory) -> list[set[tuple[str, str]]]:
-            every = [await one.recall(task) for task in tasks]
-            return [{(two.lesson, two.example.accepted) for two in those} for those in every]
+    async def told_of(one: Memory) -> list[set[tuple[str, str]]]:
+        every = [await one.recall(task) for task in tasks]
+        return [{(two.lesson, two.example.accepted) for two in those} for those in every]
 
-        found = await told_of(memory)
-        await memory.export(tmp_path / "m.jsonl")
-        other = Memory(":memory:", Scope("ours"))
-        await other.import_(tmp_path / "m.jsonl", trust="operator", by="ada", why="mine")
-        assert await told_of(other) == found
-        assert (await states(other))[SAME] == "superseded"
-        assert await Dreams(other).log() == []
-        await other.store.close()
-
-    do(run())
+    found = await told_of(memory)
+    await memory.export(tmp_path / "m.jsonl")
+    other = Memory(":memory:", Scope("ours"))
+    await other.import_(tmp_path / "m.jsonl", trust="operator", by="ada", why="mine")
+    assert await told_of(other) == found
+    assert (await states(other))[SAME] == "superseded"
+    assert await Dreams(other).log() == []
+    await other.store.close()
 
 
-def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
-    async def run():
-        await told(memory, TEXT, TEXT, SAME)
-        await consolidate(memory)
-        await memory.remember("k", SAME, example=example(1), trust="tool", source="page")
-        (held,) = await memory.quarantine.waiting()
-        assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
-        await memory.quarantine.release([held.id], by="ada")
-        best = (await memory.recall(example(1).task))[0]
-        assert (best.example.accepted, best.reflection) == ("label 1", 1)
-        await memory.quarantine.revoke("page", by="ada")
-        assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
-
-    do(run())
+async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
+    await told(memory, TEXT, TEXT, SAME)
+    await consolidate(memory)
+    await memory.remember("k", SAME, example=example(1), trust="tool", source="page")
+    (held,) = await memory.quarantine.waiting()
+    assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
+    await memory.quarantine.release([held.id], by="ada")
+    best = (await memory.recall(example(1).task))[0]
+    assert (best.example.accepted, best.reflection) == ("label 1", 1)
+    await memory.quarantine.revoke("page", by="ada")
+    assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
 
 
-def test_what_an_operator_raised_meanwhile_stays_raised(memory):
-    async def run():
-        await told(memory, TEXT, TEXT, SAME, trust="model")
-        dream = await consolidate(memory)
-        await memory.remember("k", SAME, lesson="weigh it twice", trust="operator")
-        raised = await memory.seen("k", SAME)
-        assert raised.lessons[0]["state"] == "candidate"
-        await Dreams(memory).rollback(dream.id, **BY)
-        (one,) = (await memory.seen("k", SAME)).lessons
-        assert (one["state"], one["text"]) == ("candidate", "weigh it twice")
-
-    do(run())
+async def test_what_an_operator_raised_meanwhile_stays_raised(memory):
+    await told(memory, TEXT, TEXT, SAME, trust="model")
+    dream = await consolidate(memory)
+    await memory.remember("k", SAME, lesson="weigh it twice", trust="operator")
+    raised = await memory.seen("k", SAME)
+    assert raised.lessons[0]["state"] == "candidate"
+    await Dreams(memory).rollback(dream.id, **BY)
+    (one,) = (await memory.seen("k", SAME)).lessons
+    assert (one["state"], one["text"]) == ("candidate", "weigh it twice")
 
 
-def test_a_dry_run_writes_nothing(memory):
-    async def run():
-        await told(memory, TEXT, SAME)
-        before = await dump(memory)
-        dream = await consolidate(memory, dry_run=True)
-        assert (dream.id, dream.after, dream.done[0].outcome) == (0, 1, "proposed")
-        assert await dump(memory) == before
-        assert await Dreams(memory).log() == []
-
-    do(run())
+async def test_a_dry_run_writes_nothing(memory):
+    await told(memory, TEXT, SAME)
+    before = await dump(memory)
+    dream = await consolidate(memory, dry_run=True)
+    assert (dream.id, dream.after, dream.done[0].outcome) == (0, 1, "proposed")
+    assert await dump(memory) == before
+    assert await Dreams(memory).log() == []
 
 
 def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
@@ -361,58 +323,48 @@ def test_all_that_is_dropped_is_told(path):
         do(run(Memory(store, Scope("ours"), Places(2))))
 
 
-def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
-    async def run():
-        await told(memory, TEXT, SAME)
-        write = memory.store.write
+async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
+    await told(memory, TEXT, SAME)
+    write = memory.store.write
 
-        async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-            if work is dreams.supersede:
-                monkeypatch.setattr(memory.store, "write", write)
-                await memory.pin(2, by="bo")
-                await memory.pin(1, by="bo")
-            return await write(scope, work, *args, **more)
+    async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
+        if work is dreams.supersede:
+            monkeypatch.setattr(memory.store, "write", write)
+            await memory.pin(2, by="bo")
+            await memory.pin(1, by="bo")
+        return await write(scope, work, *args, **more)
 
-        monkeypatch.setattr(memory.store, "write", late)
-        dream = await consolidate(memory, by="ada")
-        assert dream.nothing == f"each proposal was dropped: {CHANGED}"
-        assert set((await states(memory)).values()) == {"candidate"}
-
-    do(run())
+    monkeypatch.setattr(memory.store, "write", late)
+    dream = await consolidate(memory, by="ada")
+    assert dream.nothing == f"each proposal was dropped: {CHANGED}"
+    assert set((await states(memory)).values()) == {"candidate"}
 
 
-def test_of_two_dreams_at_once_one_merges(memory):
-    async def run():
-        await told(memory, TEXT, SAME, OTHER)
-        before = await dump(memory)
-        both = await asyncio.gather(consolidate(memory), consolidate(memory))
-        assert sorted(len(one.done) for one in both) == [0, 1]
-        assert (await memory.seen("k", SAME)).count == 2
-        (done,) = (one for one in both if one.done)
-        await Dreams(memory).rollback(done.id, **BY)
-        assert await dump(memory) == before
-
-    do(run())
+async def test_of_two_dreams_at_once_one_merges(memory):
+    await told(memory, TEXT, SAME, OTHER)
+    before = await dump(memory)
+    both = await asyncio.gather(consolidate(memory), consolidate(memory))
+    assert sorted(len(one.done) for one in both) == [0, 1]
+    assert (await memory.seen("k", SAME)).count == 2
+    (done,) = (one for one in both if one.done)
+    await Dreams(memory).rollback(done.id, **BY)
+    assert await dump(memory) == before
 
 
-def test_other_scopes_are_neither_read_nor_changed(memory, path):
+async def test_other_scopes_are_neither_read_nor_changed(memory, path):
     others = Memory(memory.store, Scope("theirs"))
-
-    async def run():
-        await told(memory, TEXT)
-        await told(others, SAME, f"{SAME} now")
-        before = await dump(others)
-        dream = await consolidate(memory)
-        assert dream.nothing.startswith("too few")
-        theirs = await consolidate(others)
-        assert theirs.done
-        assert not (await memory.seen("k", SAME))
-        with pytest.raises(NotFound):
-            await Dreams(memory).rollback(theirs.id, **BY)
-        await Dreams(others).rollback(theirs.id, **BY)
-        assert (await dump(others))["reflection"] == before["reflection"]
-
-    do(run())
+    await told(memory, TEXT)
+    await told(others, SAME, f"{SAME} now")
+    before = await dump(others)
+    dream = await consolidate(memory)
+    assert dream.nothing.startswith("too few")
+    theirs = await consolidate(others)
+    assert theirs.done
+    assert not (await memory.seen("k", SAME))
+    with pytest.raises(NotFound):
+        await Dreams(memory).rollback(theirs.id, **BY)
+    await Dreams(others).rollback(theirs.id, **BY)
+    assert (await dump(others))["reflection"] == before["reflection"]
 
 
 @pytest.mark.parametrize(
@@ -559,7 +511,3 @@ def test_a_dream_that_is_rolled_back_has_not_been(lessons, by_words):
         await memory.store.close()
 
     asyncio.run(run())
-
-
-def test_dreams_are_public():
-    assert {"Dream", "Dreams", "Proposal", "consolidate"} <= set(heedful.__all__)

@@ -49,84 +49,64 @@ async def lessons(memory: Memory, task: str, **filters: Any) -> list[str]:
 # -- a lesson without an example
 
 
-def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
-    async def scenario() -> None:
-        await kept(memory, "The billing host sleeps at night: retry later.", "Rivers end in seas.")
-        (one,) = await memory.recall("why does the billing host sleep")
-        assert (one.example.task, one.example.accepted) == (one.lesson, "")
-        assert (one.kind, one.error_type, one.seen) == ("error", "e0", 1)
-        assert memory.render([one]) == ()
-        assert (await memory.brief("why does the billing host sleep", "loop")).examples == ()
-        assert [known["examples"] for known in await memory.top()] == [0, 0]
-
-    do(scenario())
+async def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
+    await kept(memory, "The billing host sleeps at night: retry later.", "Rivers end in seas.")
+    (one,) = await memory.recall("why does the billing host sleep")
+    assert (one.example.task, one.example.accepted) == (one.lesson, "")
+    assert (one.kind, one.error_type, one.seen) == ("error", "e0", 1)
+    assert memory.render([one]) == ()
+    assert (await memory.brief("why does the billing host sleep", "loop")).examples == ()
+    assert [known["examples"] for known in await memory.top()] == [0, 0]
 
 
-def test_a_lesson_has_one_row_however_often_it_is_seen(memory):
-    async def scenario() -> None:
-        for seconds in range(9):
-            await memory.remember("Timeout", f"no answer after {seconds} s")
-        (one,) = await memory.recall("no answer")
-        assert (one.seen, one.lesson) == (9, "no answer after 0 s")
-
-    do(scenario())
+async def test_a_lesson_has_one_row_however_often_it_is_seen(memory):
+    for seconds in range(9):
+        await memory.remember("Timeout", f"no answer after {seconds} s")
+    (one,) = await memory.recall("no answer")
+    assert (one.seen, one.lesson) == (9, "no answer after 0 s")
 
 
-def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
-    async def scenario() -> None:
-        await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
-        assert await lessons(memory, "wait for the moon") == []
-        await memory.remember("E", "x", lesson="restart printers", trust="operator")
-        assert await lessons(memory, "restart printers") == ["restart printers"]
-        assert await lessons(memory, "wait for the moon") == []
-        await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
-        assert await lessons(memory, "wait for the moon") == []
-        assert await lessons(memory, "restart printers") == ["restart printers"]
-
-    do(scenario())
+async def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
+    await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
+    assert await lessons(memory, "wait for the moon") == []
+    await memory.remember("E", "x", lesson="restart printers", trust="operator")
+    assert await lessons(memory, "restart printers") == ["restart printers"]
+    assert await lessons(memory, "wait for the moon") == []
+    await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
+    assert await lessons(memory, "wait for the moon") == []
+    assert await lessons(memory, "restart printers") == ["restart printers"]
 
 
-def test_beside_its_examples_a_lesson_may_have_itself(memory):
-    async def scenario() -> None:
-        example = heedful.Example("weigh parcel seven", "7 kg")
-        await memory.remember("E", "x", lesson="weights have units", example=example)
-        assert await memory.recall("do weights have units") == []
-        await memory.remember("E", "x", lesson="weights have units")
-        assert len(await memory.recall("do weights have units")) == 1
-        assert len(await memory.recall("weigh parcel seven")) == 1
-        assert (await memory.top())[0]["examples"] == 1
-
-    do(scenario())
+async def test_beside_its_examples_a_lesson_may_have_itself(memory):
+    example = heedful.Example("weigh parcel seven", "7 kg")
+    await memory.remember("E", "x", lesson="weights have units", example=example)
+    assert await memory.recall("do weights have units") == []
+    await memory.remember("E", "x", lesson="weights have units")
+    assert len(await memory.recall("do weights have units")) == 1
+    assert len(await memory.recall("weigh parcel seven")) == 1
+    assert (await memory.top())[0]["examples"] == 1
 
 
 # -- context
 
 
-def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
+async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
     memory = Memory(store, embedder=FixedEmbedder())
-
-    async def scenario() -> None:
-        await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
-        await memory.remember("b", "yes, gladly so", context="is tea ready")
-        (one,) = await memory.recall("visit Lisbon")
-        assert (one.error_type, one.example.task) == ("a", "yes, gladly")
-        (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
-        assert cosine == pytest.approx(1)
-
-    do(scenario())
+    await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
+    await memory.remember("b", "yes, gladly so", context="is tea ready")
+    (one,) = await memory.recall("visit Lisbon")
+    assert (one.error_type, one.example.task) == ("a", "yes, gladly")
+    (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
+    assert cosine == pytest.approx(1)
 
 
-def test_a_secret_in_the_context_is_not_kept(store):
+async def test_a_secret_in_the_context_is_not_kept(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await memory.remember("a", "the upload", context="with AKIAIOSFODNN7EXAMPLE")
-        rows = await store.read(
-            Scope(), lambda db, _: db.execute("select words from example").fetchall()
-        )
-        assert "akia" not in str([tuple(row) for row in rows]).lower()
-
-    do(scenario())
+    await memory.remember("a", "the upload", context="with AKIAIOSFODNN7EXAMPLE")
+    rows = await store.read(
+        Scope(), lambda db, _: db.execute("select words from example").fetchall()
+    )
+    assert "akia" not in str([tuple(row) for row in rows]).lower()
 
 
 # -- any script
@@ -145,15 +125,11 @@ def test_a_secret_in_the_context_is_not_kept(store):
         ("Größe in Metern angeben", "GROSSE Metern", "Fluss nennen"),
     ],
 )
-def test_a_lesson_of_any_script_is_found_by_its_words(store, lesson, asked, unrelated):
+async def test_a_lesson_of_any_script_is_found_by_its_words(store, lesson, asked, unrelated):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await kept(memory, lesson, "An English lesson about boxes.")
-        assert await lessons(memory, asked) == [lesson]
-        assert await lessons(memory, unrelated) == []
-
-    do(scenario())
+    await kept(memory, lesson, "An English lesson about boxes.")
+    assert await lessons(memory, asked) == [lesson]
+    assert await lessons(memory, unrelated) == []
 
 
 WORDS = ["kilogram", "parcel", "重量", "вес", "🚀", "وزن", '"', "NEAR(", "words :", "*", "AND"]
@@ -197,44 +173,33 @@ def test_the_order_of_remembering_changes_nothing(embedder, order: Sequence[int]
 # -- the index
 
 
-def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(memory):
-    async def scenario() -> None:
-        await memory.remember("good", "retry the billing upload once")
-        before = await memory.recall("billing upload broken today")
-        for n in range(120):
-            text = f"billing upload billing upload {n}"
-            await memory.remember(f"bad {n}", text, trust="external")
-        assert await memory.recall("billing upload broken today") == before
-        assert [one.error_type for one in before] == ["good"]
-
-    do(scenario())
+async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(memory):
+    await memory.remember("good", "retry the billing upload once")
+    before = await memory.recall("billing upload broken today")
+    for n in range(120):
+        text = f"billing upload billing upload {n}"
+        await memory.remember(f"bad {n}", text, trust="external")
+    assert await memory.recall("billing upload broken today") == before
+    assert [one.error_type for one in before] == ["good"]
 
 
-def test_what_another_scope_holds_changes_no_measure(store):
+async def test_what_another_scope_holds_changes_no_measure(store):
     here, there = Memory(store, Scope("t", "here")), Memory(store, Scope("t", "there"))
-
-    async def scenario() -> None:
-        await kept(here, "retry the billing upload once", "name rivers", "count boxes")
-        (before,) = await here.recall("billing upload broken")
-        await kept(there, *(f"billing upload broken {n}" for n in range(30)))
-        (after,) = await here.recall("billing upload broken")
-        assert after == before
-
-    do(scenario())
+    await kept(here, "retry the billing upload once", "name rivers", "count boxes")
+    (before,) = await here.recall("billing upload broken")
+    await kept(there, *(f"billing upload broken {n}" for n in range(30)))
+    (after,) = await here.recall("billing upload broken")
+    assert after == before
 
 
-def test_the_rarest_words_are_looked_for_among_many(store):
+async def test_the_rarest_words_are_looked_for_among_many(store):
     memory = Memory(store)
     common = [f"commonplace{n}" for n in range(40)]
-
-    async def scenario() -> None:
-        for n in range(60):
-            await memory.remember(f"e{n}", " ".join(common))
-        await memory.remember("rare", "ox " + " ".join(common[:20]))
-        (first, *_) = await memory.recall(" ".join([*common[:20], "ox"]))
-        assert first.error_type == "rare"
-
-    do(scenario())
+    for n in range(60):
+        await memory.remember(f"e{n}", " ".join(common))
+    await memory.remember("rare", "ox " + " ".join(common[:20]))
+    (first, *_) = await memory.recall(" ".join([*common[:20], "ox"]))
+    assert first.error_type == "rare"
 
 
 # -- filters
@@ -263,31 +228,25 @@ def test_the_rarest_words_are_looked_for_among_many(store):
         ({"tags": ["blue"], "importance": 0.5, "error_type": "b", "kind": "error"}, {"b"}),
     ],
 )
-def test_a_filter_lets_through_what_it_says(memory, filters, found):
-    async def scenario() -> None:
-        for name, tags, importance in [
-            ("a", ["red"], 0.9),
-            ("b", ["red", "blue"], 0.5),
-            ("c", ["blue"], 0.1),
-        ]:
-            said = f"the parcel has weight {name}"
-            await memory.remember(name, said, tags=tags, importance=importance)
-        brought = await memory.recall("parcel weight", **filters)
-        assert {one.error_type for one in brought} == found
-        assert all(one.tags for one in brought)
-
-    do(scenario())
+async def test_a_filter_lets_through_what_it_says(memory, filters, found):
+    for name, tags, importance in [
+        ("a", ["red"], 0.9),
+        ("b", ["red", "blue"], 0.5),
+        ("c", ["blue"], 0.1),
+    ]:
+        said = f"the parcel has weight {name}"
+        await memory.remember(name, said, tags=tags, importance=importance)
+    brought = await memory.recall("parcel weight", **filters)
+    assert {one.error_type for one in brought} == found
+    assert all(one.tags for one in brought)
 
 
-def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory):
-    async def scenario() -> None:
-        for n in range(70):
-            await memory.remember(f"e{n}", "parcel weight", tags=["other"])
-        await memory.remember("x", "parcel weight and some other words", tags=["wanted"])
-        (one,) = await memory.recall("parcel weight", tags=["wanted"])
-        assert one.error_type == "x"
-
-    do(scenario())
+async def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory):
+    for n in range(70):
+        await memory.remember(f"e{n}", "parcel weight", tags=["other"])
+    await memory.remember("x", "parcel weight and some other words", tags=["wanted"])
+    (one,) = await memory.recall("parcel weight", tags=["wanted"])
+    assert one.error_type == "x"
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from heedful.lessons.proof import (
     PRIOR,
     Cells,
     Wealth,
-    against,
+    coin_evidence,
     interval,
-    mirrored,
+    mirror,
     payoffs,
     stakes,
 )
@@ -100,7 +100,7 @@ def test_the_slope_is_that_of_the_wealth(cells, gain):
 @given(cells=tables, gain=st.floats(-1, 1))
 def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
     low, high = interval(cells, LEVEL, LEVEL)
-    refuted = [Wealth.of(cells).at(gain)[0], Wealth.of(mirrored(cells)).at(-gain)[0]]
+    refuted = [Wealth.of(cells).at(gain)[0], Wealth.of(mirror(cells)).at(-gain)[0]]
     if low < gain < high:
         assert max(refuted) <= -log(LEVEL) + 1e-6
     elif not low - 1e-6 <= gain <= high + 1e-6:
@@ -110,7 +110,7 @@ def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
 @given(a=counts, b=counts, c=st.integers(0, 60), d=st.integers(0, 60))
 def test_what_is_exchanged_is_mirrored(a, b, c, d):
     low, high = interval(table(a, b, c, d), LEVEL, LEVEL)
-    exchanged = interval(mirrored(table(a, b, c, d)), LEVEL, LEVEL)
+    exchanged = interval(mirror(table(a, b, c, d)), LEVEL, LEVEL)
     assert exchanged == pytest.approx((-high, -low), abs=1e-6)
     right_is_wrong = interval(table(b, a, d, c), LEVEL, LEVEL)
     assert right_is_wrong == pytest.approx((-high, -low), abs=1e-6)
@@ -169,10 +169,10 @@ def test_what_is_even_narrows_about_zero():
 @given(share=shares, n=st.integers(0, 40))
 def test_the_evidence_against_the_coin_is_one_on_average(share, n):
     chance = [comb(n, k) * share**k * (1 - share) ** (n - k) for k in range(n + 1)]
-    mean = fsum(p * exp(against(share, n - k, k)) for k, p in enumerate(chance))
+    mean = fsum(p * exp(coin_evidence(share, n - k, k)) for k, p in enumerate(chance))
     assert mean == pytest.approx(1)
 
 
 def test_a_wrong_coin_is_found():
-    assert against(0.1, 900, 100) < 0
-    assert against(0.1, 500, 500) > 300
+    assert coin_evidence(0.1, 900, 100) < 0
+    assert coin_evidence(0.1, 500, 500) > 300

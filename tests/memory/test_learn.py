@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from heedful.lessons.learn import LONGEST, Example, learn, located
+from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.lesson import LONGEST, Example
 from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Evaluation, Finding, Goal, Improvement, Loop
 from tests.loop import support
@@ -212,7 +213,7 @@ def test_examples_are_told_apart_by_task_and_accepted_output():
 
 def test_where_the_task_lies_is_added_to_each():
     lessons = learn(loop_of(evaluated("a", "b"), PASSED), "task")
-    assert {(one.space, tuple(one.vector or ())) for one in located(lessons, "s", [1.0])} == {
+    assert {(one.space, tuple(one.vector or ())) for one in with_vector(lessons, "s", [1.0])} == {
         ("s", (1.0,))
     }
-    assert located(lessons, "", None) == lessons
+    assert with_vector(lessons, "", None) == lessons

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, StoreError
-from heedful.lessons.learn import Example, Reflection, located
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.learn import with_vector
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
@@ -53,30 +53,26 @@ def do(coroutine: Any) -> Any:
 # -- remember and seen
 
 
-def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
+async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        first = await memory.remember("ValueError", "line 3: bad value 'x'")
-        again = await memory.remember("ValueError", "line 99: bad value 'x'", lesson="ignored")
-        other = await memory.remember("ValueError", "line 3: bad value 'y'")
-        assert first == Remembered(first.id, created=True, seen=1)
-        assert again == Remembered(first.id, created=False, seen=2)
-        assert other.created
-        assert other.id != first.id
-        assert await memory.count() == 2
-        known = await memory.seen("ValueError", "line 1234: bad value 'x'")
-        assert known
-        assert (known.count, known.lessons[0]["text"]) == (2, "line 3: bad value 'x'")
-        for error_type, text in [
-            ("KeyError", "line 3: bad value 'x'"),
-            ("ValueError", "bad value 'z'"),
-        ]:
-            unknown = await memory.seen(error_type, text)
-            assert not unknown
-            assert unknown == Seen(0)
-
-    do(scenario())
+    first = await memory.remember("ValueError", "line 3: bad value 'x'")
+    again = await memory.remember("ValueError", "line 99: bad value 'x'", lesson="ignored")
+    other = await memory.remember("ValueError", "line 3: bad value 'y'")
+    assert first == Remembered(first.id, created=True, seen=1)
+    assert again == Remembered(first.id, created=False, seen=2)
+    assert other.created
+    assert other.id != first.id
+    assert await memory.count() == 2
+    known = await memory.seen("ValueError", "line 1234: bad value 'x'")
+    assert known
+    assert (known.count, known.lessons[0]["text"]) == (2, "line 3: bad value 'x'")
+    for error_type, text in [
+        ("KeyError", "line 3: bad value 'x'"),
+        ("ValueError", "bad value 'z'"),
+    ]:
+        unknown = await memory.seen(error_type, text)
+        assert not unknown
+        assert unknown == Seen(0)
     texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
     assert texts == ["line 3: bad value 'x'", "line 99: bad value 'x'", "line 3: bad value 'y'"]
 
@@ -118,90 +114,70 @@ def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["\ud800 lone", "\0 nul", "x" * 100_000, "'; drop table loop; --"])
-def test_odd_texts_are_kept(store, text):
+async def test_odd_texts_are_kept(store, text):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await memory.remember("E\ud800", text, example=Example(text[:400] or "t", text[:400]))
-        assert await memory.seen("E\ud800", text)
-        await memory.recall(text)
-        assert await memory.count() == 1
-
-    do(scenario())
+    await memory.remember("E\ud800", text, example=Example(text[:400] or "t", text[:400]))
+    assert await memory.seen("E\ud800", text)
+    await memory.recall(text)
+    assert await memory.count() == 1
 
 
 # -- recall
 
 
-def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
-    async def scenario() -> None:
-        await memory.remember("units", "7 has no unit", example=WEIGHT)
-        await memory.remember("other", "no example")
-        (one,) = await memory.recall(SIMILAR)
-        assert one.example == WEIGHT
-        assert await memory.recall(OTHER) == []
-        assert await memory.recall("") == []
-        assert await memory.recall("!?") == []
-        assert [m.content for m in memory.render([one])] == [WEIGHT.task, "7 kg"]
-        assert (await memory.brief(OTHER, "loop")).examples == ()
-        briefing = await memory.brief(SIMILAR, "loop")
-        assert briefing.shown == (one.id,)
-
-    do(scenario())
+async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
+    await memory.remember("units", "7 has no unit", example=WEIGHT)
+    await memory.remember("other", "no example")
+    (one,) = await memory.recall(SIMILAR)
+    assert one.example == WEIGHT
+    assert await memory.recall(OTHER) == []
+    assert await memory.recall("") == []
+    assert await memory.recall("!?") == []
+    assert [m.content for m in memory.render([one])] == [WEIGHT.task, "7 kg"]
+    assert (await memory.brief(OTHER, "loop")).examples == ()
+    briefing = await memory.brief(SIMILAR, "loop")
+    assert briefing.shown == (one.id,)
 
 
 @pytest.mark.parametrize(
     "query", ['"quoted" AND (NEAR', "a* OR b^", "col:umn -x", "NOT", "scope", "s" * 999, "漢字 ü"]
 )
-def test_a_task_is_never_taken_for_query_syntax(memory, query):
-    async def scenario() -> None:
-        await memory.remember("E", "x", example=Example(f"{query} task", "a"))
-        await memory.recall(query)
-        assert len(await memory.recall(f"{query} task")) == 1
-
-    do(scenario())
+async def test_a_task_is_never_taken_for_query_syntax(memory, query):
+    await memory.remember("E", "x", example=Example(f"{query} task", "a"))
+    await memory.recall(query)
+    assert len(await memory.recall(f"{query} task")) == 1
 
 
-def test_a_limit_is_kept(memory):
-    async def scenario() -> None:
-        for n in range(12):
-            example = replace(WEIGHT, accepted=f"{n} kg")
-            await memory.remember("units", "7 has no unit", example=example)
-        assert len(await memory.recall(SIMILAR, limit=4)) == 4
-        assert len((await memory.brief(SIMILAR, "loop")).shown) == 1  # none of them is verified
-
-    do(scenario())
+async def test_a_limit_is_kept(memory):
+    for n in range(12):
+        example = replace(WEIGHT, accepted=f"{n} kg")
+        await memory.remember("units", "7 has no unit", example=example)
+    assert len(await memory.recall(SIMILAR, limit=4)) == 4
+    assert len((await memory.brief(SIMILAR, "loop")).shown) == 1  # none of them is verified
 
 
-def test_vectors_of_another_space_are_not_compared(store):
+async def test_vectors_of_another_space_are_not_compared(store):
     class Other(FixedEmbedder):
         name = "other"
 
-    async def scenario() -> None:
-        await Memory(store, embedder=FixedEmbedder()).remember("u", "x", example=WEIGHT)
-        (one,) = await Memory(store, embedder=Other()).recall(SIMILAR)
-        assert one.cosine is None
-        (one,) = await Memory(store, embedder=FixedEmbedder(32)).recall(SIMILAR)
-        assert one.cosine is None
-
-    do(scenario())
+    await Memory(store, embedder=FixedEmbedder()).remember("u", "x", example=WEIGHT)
+    (one,) = await Memory(store, embedder=Other()).recall(SIMILAR)
+    assert one.cosine is None
+    (one,) = await Memory(store, embedder=FixedEmbedder(32)).recall(SIMILAR)
+    assert one.cosine is None
 
 
-def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
+async def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
     tasks = [
         f"convert the weight of parcel {n} to kilograms{' please' * (n > 6)}" for n in range(9)
     ]
-
-    async def scenario() -> None:
-        for task in tasks:
-            one = replace(WEIGHT, task=task, accepted=task[-20:])
-            kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
-            (placed,) = located([kept], *await memory._place(task))
-            await memory.store.write(memory.scope, exposures.remember, [placed])
-        said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
-        assert (len(said), said[-1]) == (3, tasks[2])
-
-    do(scenario())
+    for task in tasks:
+        one = replace(WEIGHT, task=task, accepted=task[-20:])
+        kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
+        (placed,) = with_vector([kept], *await memory._embed(task))
+        await memory.store.write(memory.scope, exposures.remember, [placed])
+    said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
+    assert (len(said), said[-1]) == (3, tasks[2])
 
 
 # -- trust
@@ -215,108 +191,86 @@ def lesson(state: Any, trust: Any, accepted: str) -> Reflection:
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
-def test_what_a_tool_or_a_document_says_is_quarantined(memory, trust):
-    async def scenario() -> None:
-        await memory.remember("u", "x", trust=trust, example=WEIGHT)
-        assert await memory.recall(SIMILAR) == []
-        assert await memory.seen("u", "x")  # but it was seen
-        assert (await memory.top())[0]["state"] == "quarantined"
-
-    do(scenario())
+async def test_what_a_tool_or_a_document_says_is_quarantined(memory, trust):
+    await memory.remember("u", "x", trust=trust, example=WEIGHT)
+    assert await memory.recall(SIMILAR) == []
+    assert await memory.seen("u", "x")  # but it was seen
+    assert (await memory.top())[0]["state"] == "quarantined"
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
 @pytest.mark.parametrize("state", ["candidate", "verified"])
-def test_a_tool_neither_silences_a_lesson_nor_speaks_through_it(store, trust, state):
+async def test_a_tool_neither_silences_a_lesson_nor_speaks_through_it(store, trust, state):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await store.write(memory.scope, exposures.remember, [lesson(state, "measured", "good")])
-        answer = await memory.remember(
-            "u", "x", lesson="bad", trust=trust, example=replace(WEIGHT, accepted="bad")
-        )
-        assert answer.seen == 2
-        (one,) = await memory.recall(SIMILAR)
-        assert (one.example.accepted, one.verified) == ("good", state == "verified")
-        (known,) = await memory.top()
-        assert (known["state"], known["trust"], known["text"]) == (state, "measured", "by measured")
-
-    do(scenario())
+    await store.write(memory.scope, exposures.remember, [lesson(state, "measured", "good")])
+    answer = await memory.remember(
+        "u", "x", lesson="bad", trust=trust, example=replace(WEIGHT, accepted="bad")
+    )
+    assert answer.seen == 2
+    (one,) = await memory.recall(SIMILAR)
+    assert (one.example.accepted, one.verified) == ("good", state == "verified")
+    (known,) = await memory.top()
+    assert (known["state"], known["trust"], known["text"]) == (state, "measured", "by measured")
 
 
-def test_an_operator_raises_what_a_model_said_and_a_model_takes_nothing_back(memory):
-    async def scenario() -> None:
-        for trust in ("model", "operator", "model"):
-            await memory.remember("u", "x", lesson=f"by {trust}", trust=trust)
-        (known,) = await memory.top()
-        assert (known["trust"], known["text"], known["seen"]) == ("operator", "by operator", 3)
-
-    do(scenario())
+async def test_an_operator_raises_what_a_model_said_and_a_model_takes_nothing_back(memory):
+    for trust in ("model", "operator", "model"):
+        await memory.remember("u", "x", lesson=f"by {trust}", trust=trust)
+    (known,) = await memory.top()
+    assert (known["trust"], known["text"], known["seen"]) == ("operator", "by operator", 3)
 
 
-def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example(store):
+async def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await memory.remember("u", "x", trust="tool", example=replace(WEIGHT, accepted="bad"))
-        await memory.remember("u", "x", trust="model", example=replace(WEIGHT, accepted="guess"))
-        (known,) = await memory.top()
-        assert (known["state"], known["trust"]) == ("quarantined", "tool")
-        await memory.remember("u", "x", lesson="Write the unit.", example=WEIGHT)
-        (known,) = await memory.top()
-        assert (known["state"], known["trust"], known["text"]) == (
-            "candidate",
-            "operator",
-            "Write the unit.",
-        )
-        assert "bad" not in {one.example.accepted for one in await memory.recall(SIMILAR)}
-        # The very example, from an operator: now it may be shown.
-        await memory.remember("u", "x", example=replace(WEIGHT, accepted="bad"))
-        assert "bad" in {one.example.accepted for one in await memory.recall(SIMILAR)}
-
-    do(scenario())
+    await memory.remember("u", "x", trust="tool", example=replace(WEIGHT, accepted="bad"))
+    await memory.remember("u", "x", trust="model", example=replace(WEIGHT, accepted="guess"))
+    (known,) = await memory.top()
+    assert (known["state"], known["trust"]) == ("quarantined", "tool")
+    await memory.remember("u", "x", lesson="Write the unit.", example=WEIGHT)
+    (known,) = await memory.top()
+    assert (known["state"], known["trust"], known["text"]) == (
+        "candidate",
+        "operator",
+        "Write the unit.",
+    )
+    assert "bad" not in {one.example.accepted for one in await memory.recall(SIMILAR)}
+    # The very example, from an operator: now it may be shown.
+    await memory.remember("u", "x", example=replace(WEIGHT, accepted="bad"))
+    assert "bad" in {one.example.accepted for one in await memory.recall(SIMILAR)}
 
 
-def test_a_measured_outcome_verifies_and_a_later_sighting_does_not_undo_it(store):
+async def test_a_measured_outcome_verifies_and_a_later_sighting_does_not_undo_it(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await store.write(memory.scope, exposures.remember, [lesson("candidate", "operator", "a")])
-        await store.write(memory.scope, exposures.remember, [lesson("verified", "measured", "a")])
-        await store.write(memory.scope, exposures.remember, [lesson("candidate", "model", "a")])
-        (one,) = await memory.recall(SIMILAR)
-        assert one.verified
-        assert (one.seen, (await memory.top())[0]["examples"]) == (3, 1)
-
-    do(scenario())
+    await store.write(memory.scope, exposures.remember, [lesson("candidate", "operator", "a")])
+    await store.write(memory.scope, exposures.remember, [lesson("verified", "measured", "a")])
+    await store.write(memory.scope, exposures.remember, [lesson("candidate", "model", "a")])
+    (one,) = await memory.recall(SIMILAR)
+    assert one.verified
+    assert (one.seen, (await memory.top())[0]["examples"]) == (3, 1)
 
 
 # -- clear, and scopes
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
-def test_clear_forgets_all_of_the_scope_and_nothing_else(store, path, engine, embedder):
+async def test_clear_forgets_all_of_the_scope_and_nothing_else(store, path, engine, embedder):
     here = Memory(store, Scope("t", "here"), embedder)
     there = Memory(store, Scope("t", "there"), embedder)
-
-    async def scenario() -> None:
-        for memory in (here, there):
-            await memory.remember("u", "x", example=WEIGHT)
-            await memory.remember("u", "y", example=WEIGHT)
-        assert await here.clear() == 2
-        assert (await here.count(), await there.count()) == (0, 2)
-        assert not await here.seen("u", "x")
-        assert await here.recall(SIMILAR) == []
-        assert len(await there.recall(SIMILAR)) == 1
-        assert await here.clear() == 0
-        for table in ("reflection", "occurrence", "example", "vector"):
-            found = rows(path, f"select * from {table}")
-            assert len(found) == (0 if table == "vector" and embedder is None else 2)
-        await whole(store)  # the index lost its rows with them
-        again = await here.remember("u", "x", example=WEIGHT)
-        assert again.created
-
-    do(scenario())
+    for memory in (here, there):
+        await memory.remember("u", "x", example=WEIGHT)
+        await memory.remember("u", "y", example=WEIGHT)
+    assert await here.clear() == 2
+    assert (await here.count(), await there.count()) == (0, 2)
+    assert not await here.seen("u", "x")
+    assert await here.recall(SIMILAR) == []
+    assert len(await there.recall(SIMILAR)) == 1
+    assert await here.clear() == 0
+    for table in ("reflection", "occurrence", "example", "vector"):
+        found = rows(path, f"select * from {table}")
+        assert len(found) == (0 if table == "vector" and embedder is None else 2)
+    await whole(store)  # the index lost its rows with them
+    again = await here.remember("u", "x", example=WEIGHT)
+    assert again.created
     if engine == "sqlite":
         index = "select count(*) from example_fts where example_fts match ?"
         assert rows(path, index, "s1xparcel OR s2xparcel") == [(3,)]
@@ -364,27 +318,11 @@ def test_nothing_ever_crosses_a_scope(embedder, done: Sequence[tuple[str, Scope,
         asyncio.run(scenario(store))
 
 
-def test_the_lessons_most_often_seen_come_first(store):
+async def test_the_lessons_most_often_seen_come_first(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        for times, text in enumerate(["once", "twice", "thrice"], 1):
-            for _ in range(times):
-                await memory.remember("E", text, tags=["t", text])
-        top = await memory.top(2)
-        assert [one["text"] for one in top] == ["thrice", "twice"]
-        assert top[0]["tags"] == ["t", "thrice"]
-
-    do(scenario())
-
-
-def test_a_memory_may_be_named_by_its_file(path):
-    memory = Memory(str(path))
-
-    async def scenario() -> None:
-        await memory.remember("E", "x")
-        assert await Memory(str(path)).count() == 1
-        assert await Memory(str(path), Scope("other")).count() == 0
-        await memory.store.close()
-
-    do(scenario())
+    for times, text in enumerate(["once", "twice", "thrice"], 1):
+        for _ in range(times):
+            await memory.remember("E", text, tags=["t", text])
+    top = await memory.top(2)
+    assert [one["text"] for one in top] == ["thrice", "twice"]
+    assert top[0]["tags"] == ["t", "thrice"]

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
-from heedful.memory.memory import BATCH, Memory, Spaces
+from heedful.lessons.lesson import Example, Scope
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import BATCH, Spaces
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.store.support import in_memory, opened, python, rows
@@ -81,35 +81,31 @@ def vectors(path: Any) -> list[tuple[str, int]]:
     return rows(path, "select space, length(data) / 4 from vector order by example")
 
 
-def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
+async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
     words, first = Memory(store), Memory(store, embedder=FixedEmbedder())
     second, shorter = Memory(store, embedder=Other()), Memory(store, embedder=Other(8))
+    assert await first.spaces() == Spaces("fixed/64")
+    await words.remember("E", "no unit", example=PARCEL)
+    await first.remember("E", "no date", example=Example("write the date 3 March", "2024"))
+    assert await words.spaces() == Spaces("", 0, {"fixed/64": 1}, 1)
+    assert (await words.spaces()).behind == 0
+    assert await first.spaces() == Spaces("fixed/64", 1, {}, 1)
+    there = await second.spaces()
+    assert there == Spaces("other/64", 0, {"fixed/64": 1}, 1)
+    assert there.behind == 2
+    assert str(there) == "0 in other/64, 1 in fixed/64, 1 without a vector"
+    # Never compared: what is found is found by its words.
+    assert [one.cosine for one in await second.recall(PARCEL.task)] == [None]
 
-    async def scenario() -> None:
-        assert await first.spaces() == Spaces("fixed/64")
-        await words.remember("E", "no unit", example=PARCEL)
-        await first.remember("E", "no date", example=Example("write the date 3 March", "2024"))
-        assert await words.spaces() == Spaces("", 0, {"fixed/64": 1}, 1)
-        assert (await words.spaces()).behind == 0
-        assert await first.spaces() == Spaces("fixed/64", 1, {}, 1)
-        there = await second.spaces()
-        assert there == Spaces("other/64", 0, {"fixed/64": 1}, 1)
-        assert there.behind == 2
-        assert str(there) == "0 in other/64, 1 in fixed/64, 1 without a vector"
-        # Never compared: what is found is found by its words.
-        assert [one.cosine for one in await second.recall(PARCEL.task)] == [None]
-
-        assert await second.reembed() == 2
-        assert await second.spaces() == Spaces("other/64", 2)
-        (found,) = await second.recall(PARCEL.task)
-        assert found.cosine == pytest.approx(1.0)
-        assert await second.reembed() == 0
-        # The same model with vectors of another length is another space.
-        assert await shorter.spaces() == Spaces("other/8", 0, {"other/64": 2})
-        assert [one.cosine for one in await shorter.recall(PARCEL.task)] == [None]
-        assert await shorter.reembed() == 2
-
-    do(scenario())
+    assert await second.reembed() == 2
+    assert await second.spaces() == Spaces("other/64", 2)
+    (found,) = await second.recall(PARCEL.task)
+    assert found.cosine == pytest.approx(1.0)
+    assert await second.reembed() == 0
+    # The same model with vectors of another length is another space.
+    assert await shorter.spaces() == Spaces("other/8", 0, {"other/64": 2})
+    assert [one.cosine for one in await shorter.recall(PARCEL.task)] == [None]
+    assert await shorter.reembed() == 2
     assert vectors(path) == [("other/8", 8), ("other/8", 8)]
 
 
@@ -150,19 +146,15 @@ def test_progress_and_batches(store, path):
     assert told == [(BATCH, 2 * BATCH + 1), (2 * BATCH, 2 * BATCH + 1), (2 * BATCH + 1,) * 2]
 
 
-def test_of_what_cannot_be_recalled_nothing_is_embedded(store, path):
+async def test_of_what_cannot_be_recalled_nothing_is_embedded(store, path):
     memory = Memory(store, embedder=FixedEmbedder())
     words = Memory(store)
-
-    async def scenario() -> None:
-        await words.remember("E", "said by a page", lesson="do this", trust="external")
-        await words.remember("E", "no task", example=Example(" \u3000\n", "answer"))
-        await Memory(store, Scope("acme")).remember("E", "no unit", example=PARCEL)
-        assert (await memory.spaces()).behind == 0
-        assert await memory.reembed() == 0
-        assert await Memory(store, Scope("acme"), FixedEmbedder()).reembed() == 1
-
-    do(scenario())
+    await words.remember("E", "said by a page", lesson="do this", trust="external")
+    await words.remember("E", "no task", example=Example(" \u3000\n", "answer"))
+    await Memory(store, Scope("acme")).remember("E", "no unit", example=PARCEL)
+    assert (await memory.spaces()).behind == 0
+    assert await memory.reembed() == 0
+    assert await Memory(store, Scope("acme"), FixedEmbedder()).reembed() == 1
     assert rows(path, "select tenant from vector") == [("acme",)]
 
 

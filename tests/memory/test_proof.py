@@ -14,21 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.proof import (
     Comparison,
     Effect,
-    Exposure,
-    Outcome,
     Proof,
     _level,
-    concluded,
-    due,
+    find_proven,
     interval,
+    is_due,
     proof,
-    proven,
+    prove_cases,
     usefulness,
 )
-from heedful.lessons.ranking import TOGETHER, together, withheld
+from heedful.lessons.ranking import TOGETHER, is_pooled, is_withheld
 
 Pairs = list[tuple[Exposure, Outcome]]
 # Of 40 loops, those in which a lesson is withheld and those with one coin for all lessons.
@@ -73,25 +72,25 @@ def only(pairs: Pairs, **options: Any) -> Comparison:
 def test_the_coin_is_the_same_for_ever():
     """Resumed by a later version, a loop must not see another prompt."""
     loops = [f"loop {n}" for n in range(40)]
-    assert [n for n, id in enumerate(loops) if withheld(7, id, "a lesson")] == WITHHELD
-    assert [n for n, id in enumerate(loops) if together(7, id)] == ALL_TOGETHER
-    assert withheld(7, "loop ä", 3, 0.5) == withheld("7", "loop ä", "3", 0.5)
+    assert [n for n, id in enumerate(loops) if is_withheld(7, id, "a lesson")] == WITHHELD
+    assert [n for n, id in enumerate(loops) if is_pooled(7, id)] == ALL_TOGETHER
+    assert is_withheld(7, "loop ä", 3, 0.5) == is_withheld("7", "loop ä", "3", 0.5)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
 def test_the_share_is_what_was_asked_for(share):
     n = 20_000
-    hits = sum(withheld("seed", str(id), "lesson", share) for id in range(n))
+    hits = sum(is_withheld("seed", str(id), "lesson", share) for id in range(n))
     assert abs(hits - n * share) < 5 * (n * share * (1 - share)) ** 0.5
 
 
 def test_no_share_withholds_nothing():
-    assert not any(withheld(0, str(id), "lesson", 0) for id in range(5_000))
+    assert not any(is_withheld(0, str(id), "lesson", 0) for id in range(5_000))
 
 
 def test_one_loop_in_four_tests_memory_as_a_whole():
     n = 20_000
-    hits = sum(together("seed", str(id)) for id in range(n))
+    hits = sum(is_pooled("seed", str(id)) for id in range(n))
     assert abs(hits - n * TOGETHER) < 5 * (n * TOGETHER * (1 - TOGETHER)) ** 0.5
 
 
@@ -99,9 +98,9 @@ def test_coins_of_one_loop_are_independent_or_one():
     both: dict[bool, int] = {True: 0, False: 0}
     of = dict(both)
     for id in map(str, range(20_000)):
-        a, b = (withheld(1, id, lesson, 0.5) for lesson in ("a", "b"))
-        of[together(1, id)] += 1
-        both[together(1, id)] += a == b
+        a, b = (is_withheld(1, id, lesson, 0.5) for lesson in ("a", "b"))
+        of[is_pooled(1, id)] += 1
+        both[is_pooled(1, id)] += a == b
     assert both[True] == of[True]
     assert abs(both[False] - of[False] / 2) < 5 * (of[False] / 4) ** 0.5
 
@@ -113,21 +112,21 @@ def test_coins_of_different_seeds_and_loops_are_independent():
         for id in range(n):
             seed, loop, lesson = one
             there, loop_there, _ = other
-            a = withheld(seed, loop.format(id), lesson, 0.5)
-            same += a == withheld(there, loop_there.format(id), lesson, 0.5)
+            a = is_withheld(seed, loop.format(id), lesson, 0.5)
+            same += a == is_withheld(there, loop_there.format(id), lesson, 0.5)
         assert abs(same - n / 2) < 5 * (n / 4) ** 0.5
 
 
 def test_names_that_run_together_are_told_apart():
     tossed = [(str(n), f"{m}") for n in range(40) for m in range(40)]
-    ones = [withheld("1", f"2{a}", b, 0.5) == withheld("12", a, b, 0.5) for a, b in tossed]
+    ones = [is_withheld("1", f"2{a}", b, 0.5) == is_withheld("12", a, b, 0.5) for a, b in tossed]
     assert 0.4 < sum(ones) / len(ones) < 0.6
 
 
 @pytest.mark.parametrize("share", [-0.1, 1, 2, float("nan")])
 def test_a_share_is_a_probability(share):
     with pytest.raises(InvalidInput, match="share"):
-        withheld(0, "loop", "lesson", share)
+        is_withheld(0, "loop", "lesson", share)
 
 
 # Who is counted
@@ -499,12 +498,12 @@ one_case = st.tuples(
     )
 )
 def test_proven_is_what_concluded_says_of_those_that_help_or_hurt(cases: Any):
-    said = concluded(cases, 0).lessons
-    assert proven(cases) == tuple(one for one in said if one.conclusion in ("helps", "hurts"))
+    said = prove_cases(cases, 0).lessons
+    assert find_proven(cases) == tuple(one for one in said if one.conclusion in ("helps", "hurts"))
 
 
 def test_looks_come_more_seldom_but_never_too_seldom():
-    looks = [n for n in range(100_001) if due(n)]
+    looks = [n for n in range(100_001) if is_due(n)]
     assert looks[:4] == [20, 40, 60, 80]
     for one, after in pairwise(looks):
         assert after - one <= max(20, one // 8)

@@ -11,8 +11,7 @@ import pytest
 from heedful.checks import contains
 from heedful.drive.drive import run
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, StoreError
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
@@ -74,19 +73,16 @@ async def learns(memory: Memory, id: str, task: str, *answers: str) -> tuple[int
 # -- reading
 
 
-def test_the_newest_comes_first_and_another_scope_sees_none(memory):
-    async def scenario() -> None:
-        for n in range(3):
-            await memory.remember(f"e{n}", "x", lesson=f"{n}", trust="external", source=f"p {n}")
-        await memory.remember("mine", "x", lesson=ATTACK)
-        found = await memory.quarantine.waiting()
-        assert [one.lesson for one in found] == ["2", "1", "0"]
-        assert {one.state for one in found} == {"quarantined"}
-        assert await memory.quarantine.waiting(1) == found[:1]
-        assert await memory.quarantine.waiting(after=found[0].id) == found[1:]
-        assert await Memory(memory.store, Scope("other")).quarantine.waiting() == []
-
-    do(scenario())
+async def test_the_newest_comes_first_and_another_scope_sees_none(memory):
+    for n in range(3):
+        await memory.remember(f"e{n}", "x", lesson=f"{n}", trust="external", source=f"p {n}")
+    await memory.remember("mine", "x", lesson=ATTACK)
+    found = await memory.quarantine.waiting()
+    assert [one.lesson for one in found] == ["2", "1", "0"]
+    assert {one.state for one in found} == {"quarantined"}
+    assert await memory.quarantine.waiting(1) == found[:1]
+    assert await memory.quarantine.waiting(after=found[0].id) == found[1:]
+    assert await Memory(memory.store, Scope("other")).quarantine.waiting() == []
 
 
 def test_a_limit_is_at_least_one(memory):
@@ -94,185 +90,155 @@ def test_a_limit_is_at_least_one(memory):
         do(memory.quarantine.waiting(0))
 
 
-def test_one_entry_is_shown_with_where_it_comes_from(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "7", lesson="Units!", example=WEIGHT, trust="tool",
-                              source="linter", tags=["t"], importance=0.9)  # fmt: skip
-        await memory.remember("w", "8", trust="external", source="page")
-        await memory.remember("v", "both", lesson="Both", trust="model", derived_from=[1])
-        one = await memory.quarantine.show(1)
-        assert (one.lesson, one.example, one.source) == ("Units!", WEIGHT, "linter")
-        assert (one.tags, one.importance, one.error_type) == (("t",), 0.9, "u")
-        assert [seen.source for seen in one.provenance.sightings] == ["linter"]
-        assert (one.provenance.sources, one.provenance.children) == (("linter",), (3,))
-        other = await memory.quarantine.show(3)
-        assert (other.trust, other.state, other.example) == ("tool", "quarantined", None)
-        assert (other.provenance.sources, other.provenance.parents) == (("linter", "tool"), (1,))
-
-    do(scenario())
+async def test_one_entry_is_shown_with_where_it_comes_from(memory):
+    await memory.remember("u", "7", lesson="Units!", example=WEIGHT, trust="tool",
+                          source="linter", tags=["t"], importance=0.9)  # fmt: skip
+    await memory.remember("w", "8", trust="external", source="page")
+    await memory.remember("v", "both", lesson="Both", trust="model", derived_from=[1])
+    one = await memory.quarantine.show(1)
+    assert (one.lesson, one.example, one.source) == ("Units!", WEIGHT, "linter")
+    assert (one.tags, one.importance, one.error_type) == (("t",), 0.9, "u")
+    assert [seen.source for seen in one.provenance.sightings] == ["linter"]
+    assert (one.provenance.sources, one.provenance.children) == (("linter",), (3,))
+    other = await memory.quarantine.show(3)
+    assert (other.trust, other.state, other.example) == ("tool", "quarantined", None)
+    assert (other.provenance.sources, other.provenance.parents) == (("linter", "tool"), (1,))
 
 
-def test_what_is_not_there_cannot_be_shown(memory):
-    async def scenario() -> None:
-        await Memory(memory.store, Scope("other")).remember("e", "x", trust="tool")
-        for one in (99, 1):
-            with pytest.raises(NotFound, match="default/default"):
-                await memory.quarantine.show(one)
-
-    do(scenario())
+async def test_what_is_not_there_cannot_be_shown(memory):
+    await Memory(memory.store, Scope("other")).remember("e", "x", trust="tool")
+    for one in (99, 1):
+        with pytest.raises(NotFound, match="default/default"):
+            await memory.quarantine.show(one)
 
 
 # -- releasing and rejecting
 
 
-def test_what_is_released_is_recalled_and_on_record(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
-                              source="page")  # fmt: skip
-        assert await memory.recall(SIMILAR) == []
-        await memory.quarantine.release([1], by="ann", why="read it")
-        (one,) = await memory.recall(SIMILAR)
-        assert (one.example, one.verified, one.lesson) == (WEIGHT, False, "Units!")
-        assert await memory.quarantine.waiting() == []
-        shown = await memory.quarantine.show(1)
-        assert (shown.state, shown.trust, shown.source) == ("candidate", "operator", "page")
-        (ruling,) = shown.provenance.rulings
-        assert (ruling["action"], ruling["by"], ruling["why"]) == ("release", "ann", "read it")
-        assert (ruling["record"]["trust"], ruling["record"]["source"]) == ("external", "page")
-        assert (await memory.store.read(memory.scope, exposures.rulings, 9))[0]["by"] == "ann"
-
-    do(scenario())
+async def test_what_is_released_is_recalled_and_on_record(memory):
+    await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
+                          source="page")  # fmt: skip
+    assert await memory.recall(SIMILAR) == []
+    await memory.quarantine.release([1], by="ann", why="read it")
+    (one,) = await memory.recall(SIMILAR)
+    assert (one.example, one.verified, one.lesson) == (WEIGHT, False, "Units!")
+    assert await memory.quarantine.waiting() == []
+    shown = await memory.quarantine.show(1)
+    assert (shown.state, shown.trust, shown.source) == ("candidate", "operator", "page")
+    (ruling,) = shown.provenance.rulings
+    assert (ruling["action"], ruling["by"], ruling["why"]) == ("release", "ann", "read it")
+    assert (ruling["record"]["trust"], ruling["record"]["source"]) == ("external", "page")
+    assert (await memory.store.read(memory.scope, exposures.rulings, 9))[0]["by"] == "ann"
 
 
-def test_a_release_lets_only_those_words_speak(memory):
-    async def scenario() -> None:
-        evil, good = replace(WEIGHT, accepted="evil"), replace(WEIGHT, accepted="good")
-        await memory.remember("u", "x", lesson=ATTACK, example=evil, trust="external",
-                              source="evil", tags=["t"], importance=1)  # fmt: skip
-        await memory.remember("u", "x", lesson="Kilograms.", example=good, trust="external",
-                              source="good")  # fmt: skip
-        await memory.quarantine.release([2], by="ann")
-        (found,) = await memory.recall(SIMILAR)
-        assert (found.example.accepted, found.lesson) == ("good", "Kilograms.")
-        assert (found.tags, found.importance) == ((), 0.5)
-        (lesson,) = await memory.top()
-        assert (lesson["text"], lesson["source"]) == ("Kilograms.", "good")
-
-    do(scenario())
+async def test_a_release_lets_only_those_words_speak(memory):
+    evil, good = replace(WEIGHT, accepted="evil"), replace(WEIGHT, accepted="good")
+    await memory.remember("u", "x", lesson=ATTACK, example=evil, trust="external",
+                          source="evil", tags=["t"], importance=1)  # fmt: skip
+    await memory.remember("u", "x", lesson="Kilograms.", example=good, trust="external",
+                          source="good")  # fmt: skip
+    await memory.quarantine.release([2], by="ann")
+    (found,) = await memory.recall(SIMILAR)
+    assert (found.example.accepted, found.lesson) == ("good", "Kilograms.")
+    assert (found.tags, found.importance) == ((), 0.5)
+    (lesson,) = await memory.top()
+    assert (lesson["text"], lesson["source"]) == ("Kilograms.", "good")
 
 
-def test_what_is_released_under_a_trusted_lesson_does_not_change_its_words(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="Mine.", example=replace(WEIGHT, accepted="mine"))
-        await memory.remember("u", "x", lesson="Theirs.", example=WEIGHT, trust="tool", source="l")
-        await memory.quarantine.release([2], by="ann")
-        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"Mine."}
-        assert len(await memory.recall(SIMILAR)) == 2
-
-    do(scenario())
+async def test_what_is_released_under_a_trusted_lesson_does_not_change_its_words(memory):
+    await memory.remember("u", "x", lesson="Mine.", example=replace(WEIGHT, accepted="mine"))
+    await memory.remember("u", "x", lesson="Theirs.", example=WEIGHT, trust="tool", source="l")
+    await memory.quarantine.release([2], by="ann")
+    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"Mine."}
+    assert len(await memory.recall(SIMILAR)) == 2
 
 
-def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
-    async def scenario() -> None:
+async def test_what_is_rejected_is_retired_and_does_not_come_back(memory):
+    for example in (WEIGHT, None):
+        said: dict[str, Any] = {"lesson": "Units!", "example": example, "trust": "external"}
+        await memory.remember(f"u{example}", "x", source="page", **said)
+    ids = [one.id for one in await memory.quarantine.waiting()]
+    await memory.quarantine.reject(ids, by="ann")
+    for kept in (True, False):
+        if not kept:  # what is evicted or pruned meanwhile is not forgotten either
+            assert len(await memory.prune(by="ann", keep=0)) == 2
         for example in (WEIGHT, None):
-            said: dict[str, Any] = {"lesson": "Units!", "example": example, "trust": "external"}
-            await memory.remember(f"u{example}", "x", source="page", **said)
-        ids = [one.id for one in await memory.quarantine.waiting()]
-        await memory.quarantine.reject(ids, by="ann")
-        for kept in (True, False):
-            if not kept:  # what is evicted or pruned meanwhile is not forgotten either
-                assert len(await memory.prune(by="ann", keep=0)) == 2
-            for example in (WEIGHT, None):
-                said = {"lesson": "Units!", "example": example, "trust": "external"}
-                await memory.remember(f"u{example}", "x", source="another page", **said)
-            assert await memory.quarantine.waiting() == []
-        states = await rows(memory, "select distinct state, trust from example")
-        assert states == [("retired", "external")]
-        await memory.remember("uNone", "x", lesson="Other words.", trust="external", source="page")
-        (one,) = await memory.quarantine.waiting()
-        assert one.lesson == "Other words."
-
-    do(scenario())
+            said = {"lesson": "Units!", "example": example, "trust": "external"}
+            await memory.remember(f"u{example}", "x", source="another page", **said)
+        assert await memory.quarantine.waiting() == []
+    states = await rows(memory, "select distinct state, trust from example")
+    assert states == [("retired", "external")]
+    await memory.remember("uNone", "x", lesson="Other words.", trust="external", source="page")
+    (one,) = await memory.quarantine.waiting()
+    assert one.lesson == "Other words."
 
 
-def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
-    async def scenario() -> None:
-        await learns(memory, "before", WEIGHT.task, "7", "7 kg")
-        (lesson,) = await memory.top()
-        await memory.clear()
-        poisoned = replace(WEIGHT, accepted="evil")
-        await memory.remember("unit", "no unit", lesson=ATTACK, example=poisoned, trust="external")
-        await memory.quarantine.reject([2], by="ann")
-        await learns(memory, "after", WEIGHT.task, "7", "7 kg")
-        found = await memory.recall(SIMILAR)
-        assert [(one.example.accepted, one.verified) for one in found] == [("7 kg", True)]
-        told = [(one["state"], one["trust"], one["text"]) for one in await memory.top()]
-        assert ("verified", "measured", lesson["text"]) in told
-
-    do(scenario())
+async def test_after_a_rejection_what_is_measured_is_judged_on_its_own(memory):
+    await learns(memory, "before", WEIGHT.task, "7", "7 kg")
+    (lesson,) = await memory.top()
+    await memory.clear()
+    poisoned = replace(WEIGHT, accepted="evil")
+    await memory.remember("unit", "no unit", lesson=ATTACK, example=poisoned, trust="external")
+    await memory.quarantine.reject([2], by="ann")
+    await learns(memory, "after", WEIGHT.task, "7", "7 kg")
+    found = await memory.recall(SIMILAR)
+    assert [(one.example.accepted, one.verified) for one in found] == [("7 kg", True)]
+    told = [(one["state"], one["trust"], one["text"]) for one in await memory.top()]
+    assert ("verified", "measured", lesson["text"]) in told
 
 
-def test_when_its_author_is_rejected_a_lesson_has_the_words_of_who_is_left(memory):
-    async def scenario() -> None:
-        bad = {"tags": ["evil"], "importance": 1.0}
-        await memory.remember("u", "x", lesson=ATTACK, trust="external", source="page", **bad)
-        await memory.remember("u", "x", lesson="A guess.", trust="model")
-        (one,) = await memory.recall("a guess")  # what is held back silences nobody
-        assert (one.lesson, one.tags, one.importance) == ("A guess.", (), 0.5)
-        assert await memory.recall(ATTACK) == []
-        await memory.quarantine.reject([1], by="ann")
-        (one,) = await memory.recall("a guess")
-        assert one.lesson == "A guess."
-        (known,) = await memory.top()
-        assert (known["trust"], known["state"]) == ("model", "candidate")
-
-    do(scenario())
+async def test_when_its_author_is_rejected_a_lesson_has_the_words_of_who_is_left(memory):
+    bad = {"tags": ["evil"], "importance": 1.0}
+    await memory.remember("u", "x", lesson=ATTACK, trust="external", source="page", **bad)
+    await memory.remember("u", "x", lesson="A guess.", trust="model")
+    (one,) = await memory.recall("a guess")  # what is held back silences nobody
+    assert (one.lesson, one.tags, one.importance) == ("A guess.", (), 0.5)
+    assert await memory.recall(ATTACK) == []
+    await memory.quarantine.reject([1], by="ann")
+    (one,) = await memory.recall("a guess")
+    assert one.lesson == "A guess."
+    (known,) = await memory.top()
+    assert (known["trust"], known["state"]) == ("model", "candidate")
 
 
 @pytest.mark.parametrize("action", ["release", "reject"])
-def test_what_cannot_be_ruled(memory, action):
-    async def scenario() -> None:
-        rule = getattr(memory.quarantine, action)
-        await memory.remember("a", "x", trust="tool")
-        await memory.remember("b", "x", trust="tool")
-        await memory.remember("c", "x")
-        for ids, by, kind, said in (
-            ([1], " ", InvalidInput, "by"),
-            ([], "ann", InvalidInput, "ids"),
-            ([1, 99], "ann", NotFound, "example '99'"),
-            (
-                [1, 3],
-                "ann",
-                NotQuarantined,
-                "example 3 does not wait in quarantine, it is candidate",
-            ),
-        ):
-            with pytest.raises(kind, match=said):
-                await rule(ids, by=by)
-        with pytest.raises(NotFound):
-            await getattr(Memory(memory.store, Scope("other")).quarantine, action)([1], by="ann")
-        assert len(await memory.quarantine.waiting()) == 2  # all or nothing
-        assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
-        await rule([2, 1, 1], by="ann")
-        assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 2
-
-    do(scenario())
+async def test_what_cannot_be_ruled(memory, action):
+    rule = getattr(memory.quarantine, action)
+    await memory.remember("a", "x", trust="tool")
+    await memory.remember("b", "x", trust="tool")
+    await memory.remember("c", "x")
+    for ids, by, kind, said in (
+        ([1], " ", InvalidInput, "by"),
+        ([], "ann", InvalidInput, "ids"),
+        ([1, 99], "ann", NotFound, "example '99'"),
+        (
+            [1, 3],
+            "ann",
+            NotQuarantined,
+            "example 3 does not wait in quarantine, it is candidate",
+        ),
+    ):
+        with pytest.raises(kind, match=said):
+            await rule(ids, by=by)
+    with pytest.raises(NotFound):
+        await getattr(Memory(memory.store, Scope("other")).quarantine, action)([1], by="ann")
+    assert len(await memory.quarantine.waiting()) == 2  # all or nothing
+    assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
+    await rule([2, 1, 1], by="ann")
+    assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 2
 
 
 @pytest.mark.parametrize("first", ["release", "reject"])
 @pytest.mark.parametrize("second", ["release", "reject"])
-def test_of_two_at_once_the_second_is_told(memory, first, second):
-    async def scenario() -> None:
-        await memory.remember("a", "x", trust="tool")
-        calls = [getattr(memory.quarantine, action)([1], by=action) for action in (first, second)]
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        ruled = (first, second)[answers.index(None)]
-        (other,) = [one for one in answers if one is not None]
-        assert isinstance(other, NotQuarantined)
-        assert f"was {'released' if ruled == 'release' else 'rejected'} by {ruled}" in str(other)
-        assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 1
-
-    do(scenario())
+async def test_of_two_at_once_the_second_is_told(memory, first, second):
+    await memory.remember("a", "x", trust="tool")
+    calls = [getattr(memory.quarantine, action)([1], by=action) for action in (first, second)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    ruled = (first, second)[answers.index(None)]
+    (other,) = [one for one in answers if one is not None]
+    assert isinstance(other, NotQuarantined)
+    assert f"was {'released' if ruled == 'release' else 'rejected'} by {ruled}" in str(other)
+    assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == 1
 
 
 def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
@@ -297,301 +263,245 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
 # -- revoking
 
 
-def test_a_loop_that_was_really_run_rests_on_what_was_in_its_prompt(memory):
+async def test_a_loop_that_was_really_run_rests_on_what_was_in_its_prompt(memory):
     options: dict[str, Any] = {"checks": [contains("kg")], "memory": memory}
-
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
-        await memory.quarantine.release([1], by="ann")
-        for n, store in enumerate([memory.store, None]):
-            task = f"convert the weight of parcel {n} to kilograms"
-            model = ScriptedModel(f"{n}", f"{n} kg")
-            result = await run(task, generate=model, store=store, id=f"loop {n}", **options)
-            assert result.passed
-        assert await rows(memory, "select count(*) from example") == [(3,)]
-        assert {one.kind for one in await memory.recall(SIMILAR)} == {"check", "error"}
-        assert (await memory.quarantine.revoke("page", by="ann")).examples == 3
-        assert await memory.recall(SIMILAR) == []
-
-    do(scenario())
+    await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
+    await memory.quarantine.release([1], by="ann")
+    for n, store in enumerate([memory.store, None]):
+        task = f"convert the weight of parcel {n} to kilograms"
+        model = ScriptedModel(f"{n}", f"{n} kg")
+        result = await run(task, generate=model, store=store, id=f"loop {n}", **options)
+        assert result.passed
+    assert await rows(memory, "select count(*) from example") == [(3,)]
+    assert {one.kind for one in await memory.recall(SIMILAR)} == {"check", "error"}
+    assert (await memory.quarantine.revoke("page", by="ann")).examples == 3
+    assert await memory.recall(SIMILAR) == []
 
 
-def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
-                              source="page")  # fmt: skip
-        await memory.quarantine.release([1], by="ann")
-        shown = await learns(memory, "loop", SIMILAR, "9", "9 kg")
-        assert shown == (1,)
-        (learnt,) = await rows(memory, "select max(id) from example")
-        await memory.remember("v", "made of it", derived_from=learnt, source="notes")
-        await memory.remember("w", "its own", example=replace(WEIGHT, task="name a river"))
-        assert len(await memory.recall(SIMILAR)) == 2
-        counted = await memory.quarantine.revoke("page", dry_run=True)
-        vectors = 3 if memory.embedder else 0
-        assert counted == RevocationResult(examples=3, lessons=3, sightings=3, vectors=vectors)
-        assert len(await memory.recall(SIMILAR)) == 2  # only counted
-        assert await memory.quarantine.revoke("page", by="ann", why="it lied") == counted
-        assert await memory.recall(SIMILAR) == []
-        assert (await memory.count(), await memory.recall("made of it")) == (1, [])
-        assert await rows(memory, "select example from origin where source = 'page'") == []
-        assert await rows(memory, "select * from lineage") == []
-        assert (
-            await rows(memory, "select id from occurrence where source in ('page', 'notes')") == []
-        )
-        (ruling, _) = await memory.store.read(memory.scope, exposures.rulings, 9)
-        assert (ruling["action"], ruling["subject"], ruling["by"]) == ("revoke", "page", "ann")
-        assert ruling["record"] == {"examples": 3, "lessons": 3, "sightings": 3, "vectors": vectors}
-
-    do(scenario())
+async def test_a_source_is_revoked_with_all_that_rests_on_it(memory):
+    await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
+                          source="page")  # fmt: skip
+    await memory.quarantine.release([1], by="ann")
+    shown = await learns(memory, "loop", SIMILAR, "9", "9 kg")
+    assert shown == (1,)
+    (learnt,) = await rows(memory, "select max(id) from example")
+    await memory.remember("v", "made of it", derived_from=learnt, source="notes")
+    await memory.remember("w", "its own", example=replace(WEIGHT, task="name a river"))
+    assert len(await memory.recall(SIMILAR)) == 2
+    counted = await memory.quarantine.revoke("page", dry_run=True)
+    vectors = 3 if memory.embedder else 0
+    assert counted == RevocationResult(examples=3, lessons=3, sightings=3, vectors=vectors)
+    assert len(await memory.recall(SIMILAR)) == 2  # only counted
+    assert await memory.quarantine.revoke("page", by="ann", why="it lied") == counted
+    assert await memory.recall(SIMILAR) == []
+    assert (await memory.count(), await memory.recall("made of it")) == (1, [])
+    assert await rows(memory, "select example from origin where source = 'page'") == []
+    assert await rows(memory, "select * from lineage") == []
+    assert await rows(memory, "select id from occurrence where source in ('page', 'notes')") == []
+    (ruling, _) = await memory.store.read(memory.scope, exposures.rulings, 9)
+    assert (ruling["action"], ruling["subject"], ruling["by"]) == ("revoke", "page", "ann")
+    assert ruling["record"] == {"examples": 3, "lessons": 3, "sightings": 3, "vectors": vectors}
 
 
-def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="Units!", example=WEIGHT, source="handbook")
-        for trust in ("external", "model", "operator", "measured"):
-            await memory.remember(
-                "u", "x", lesson="Units!", example=WEIGHT, trust=trust, source="echo"
-            )
-        assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(sightings=4)
-        (one,) = await memory.recall(SIMILAR)
-        assert (one.seen, one.example) == (1, WEIGHT)
-
-    do(scenario())
+async def test_who_repeats_what_is_trusted_takes_nothing_along(memory):
+    await memory.remember("u", "x", lesson="Units!", example=WEIGHT, source="handbook")
+    for trust in ("external", "model", "operator", "measured"):
+        await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust=trust, source="echo")
+    assert await memory.quarantine.revoke("echo", by="ann") == RevocationResult(sightings=4)
+    (one,) = await memory.recall(SIMILAR)
+    assert (one.seen, one.example) == (1, WEIGHT)
 
 
-def test_who_raises_a_text_answers_for_it(memory):
-    async def scenario() -> None:
-        for n, (trust, source) in enumerate([("external", "page"), ("operator", "handbook")]):
-            await memory.remember("u", "x", lesson=f"lesson {n}", example=WEIGHT, trust=trust,
-                                  source=source)  # fmt: skip
-        assert (await memory.quarantine.revoke("page", by="ann")) == RevocationResult(sightings=1)
-        (one,) = await memory.recall(SIMILAR)
-        assert (one.lesson, one.seen) == ("lesson 1", 1)
-        await memory.remember("u", "x", lesson="again", example=WEIGHT, trust="tool", source="tool")
-        removed = await memory.quarantine.revoke("handbook", by="ann")
-        assert (removed.examples, removed.lessons, removed.sightings) == (1, 0, 1)
-        assert await memory.recall(SIMILAR) == []
-        (known,) = await memory.top()  # what the tool saw stays, and is a tool's
-        assert (known["seen"], known["trust"], known["state"]) == (1, "tool", "quarantined")
-        assert (known["text"], known["source"]) == ("", "tool")
-        assert await rows(memory, "select text from reflection") == [("x",)]
-
-    do(scenario())
+async def test_who_raises_a_text_answers_for_it(memory):
+    for n, (trust, source) in enumerate([("external", "page"), ("operator", "handbook")]):
+        await memory.remember("u", "x", lesson=f"lesson {n}", example=WEIGHT, trust=trust,
+                              source=source)  # fmt: skip
+    assert (await memory.quarantine.revoke("page", by="ann")) == RevocationResult(sightings=1)
+    (one,) = await memory.recall(SIMILAR)
+    assert (one.lesson, one.seen) == ("lesson 1", 1)
+    await memory.remember("u", "x", lesson="again", example=WEIGHT, trust="tool", source="tool")
+    removed = await memory.quarantine.revoke("handbook", by="ann")
+    assert (removed.examples, removed.lessons, removed.sightings) == (1, 0, 1)
+    assert await memory.recall(SIMILAR) == []
+    (known,) = await memory.top()  # what the tool saw stays, and is a tool's
+    assert (known["seen"], known["trust"], known["state"]) == (1, "tool", "quarantined")
+    assert (known["text"], known["source"]) == ("", "tool")
+    assert await rows(memory, "select text from reflection") == [("x",)]
 
 
-def test_a_lesson_keeps_what_others_said(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="By the page.", trust="external", source="page",
-                              tags=["page"], importance=1, example=WEIGHT)  # fmt: skip
-        await memory.quarantine.release([1], by="ann")
-        good = replace(WEIGHT, accepted="7.0 kg")
-        await memory.remember("u", "x", lesson="By the model.", trust="model", example=good)
-        assert (await memory.top())[0]["text"] == "By the page."
-        await memory.quarantine.revoke("page", by="ann")
-        (found,) = await memory.recall(SIMILAR)
-        assert (found.example, found.lesson, found.seen) == (good, "By the model.", 1)
-        assert (found.tags, found.importance) == ((), 0.5)
-        (known,) = await memory.top()
-        assert (known["trust"], known["state"], known["source"]) == ("model", "candidate", "")
-
-    do(scenario())
+async def test_a_lesson_keeps_what_others_said(memory):
+    await memory.remember("u", "x", lesson="By the page.", trust="external", source="page",
+                          tags=["page"], importance=1, example=WEIGHT)  # fmt: skip
+    await memory.quarantine.release([1], by="ann")
+    good = replace(WEIGHT, accepted="7.0 kg")
+    await memory.remember("u", "x", lesson="By the model.", trust="model", example=good)
+    assert (await memory.top())[0]["text"] == "By the page."
+    await memory.quarantine.revoke("page", by="ann")
+    (found,) = await memory.recall(SIMILAR)
+    assert (found.example, found.lesson, found.seen) == (good, "By the model.", 1)
+    assert (found.tags, found.importance) == ((), 0.5)
+    (known,) = await memory.top()
+    assert (known["trust"], known["state"], known["source"]) == ("model", "candidate", "")
 
 
-def test_a_mere_sighting_by_others_keeps_the_error_known(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "line 3: no unit", lesson="By the book.", source="book")
-        await memory.remember("u", "line 4: no unit", source="ticket")
-        await memory.quarantine.revoke("book", by="ann")
-        assert (await memory.seen("u", "line 99: no unit")).count == 1
-        (found,) = await memory.recall("no unit in line 4")
-        assert (found.lesson, found.example.accepted) == ("line 4: no unit", "")
-        assert await memory.quarantine.revoke("ticket", by="ann") == RevocationResult(1, 1, 1)
-        assert not await memory.seen("u", "line 99: no unit")
-
-    do(scenario())
+async def test_a_mere_sighting_by_others_keeps_the_error_known(memory):
+    await memory.remember("u", "line 3: no unit", lesson="By the book.", source="book")
+    await memory.remember("u", "line 4: no unit", source="ticket")
+    await memory.quarantine.revoke("book", by="ann")
+    assert (await memory.seen("u", "line 99: no unit")).count == 1
+    (found,) = await memory.recall("no unit in line 4")
+    assert (found.lesson, found.example.accepted) == ("line 4: no unit", "")
+    assert await memory.quarantine.revoke("ticket", by="ann") == RevocationResult(1, 1, 1)
+    assert not await memory.seen("u", "line 99: no unit")
 
 
-def test_words_that_came_with_an_example_of_others_go_without_it(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="A guess.", trust="model")
-        await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",
-                              source="page")  # fmt: skip
-        await memory.quarantine.release([2], by="ann")
-        await memory.remember("u", "x", lesson="The book's.", example=WEIGHT, source="book")
-        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"The book's."}
-        await memory.quarantine.revoke("book", by="ann")
-        (one,) = await memory.recall(SIMILAR)
-        assert (one.example, one.lesson) == (WEIGHT, "A page's.")
-        assert await memory.recall("the book's") == []
-
-    do(scenario())
+async def test_words_that_came_with_an_example_of_others_go_without_it(memory):
+    await memory.remember("u", "x", lesson="A guess.", trust="model")
+    await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",
+                          source="page")  # fmt: skip
+    await memory.quarantine.release([2], by="ann")
+    await memory.remember("u", "x", lesson="The book's.", example=WEIGHT, source="book")
+    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"The book's."}
+    await memory.quarantine.revoke("book", by="ann")
+    (one,) = await memory.recall(SIMILAR)
+    assert (one.example, one.lesson) == (WEIGHT, "A page's.")
+    assert await memory.recall("the book's") == []
 
 
-def test_words_and_example_of_others_stay_theirs(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="A guess.", trust="model")
-        await memory.remember("u", "x", lesson="A page's.", trust="external", source="page")
-        await memory.remember("u", "x", lesson="A tool's.", example=WEIGHT, trust="tool",
-                              source="linter")  # fmt: skip
-        await memory.quarantine.release([2, 3], by="ann")
-        await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
-        (lesson,) = await memory.top()
-        assert (lesson["text"], lesson["source"]) == ("A page's.", "page")
-        assert (await memory.quarantine.revoke("book", by="ann")) == RevocationResult(sightings=1)
-        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A page's."}
-        await memory.quarantine.revoke("page", by="ann")
-        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A tool's."}
-        await memory.quarantine.revoke("linter", by="ann")
-        (one,) = await memory.recall("a guess")  # which nobody speaks over any more
-        assert (one.lesson, one.seen) == ("A guess.", 1)
-
-    do(scenario())
+async def test_words_and_example_of_others_stay_theirs(memory):
+    await memory.remember("u", "x", lesson="A guess.", trust="model")
+    await memory.remember("u", "x", lesson="A page's.", trust="external", source="page")
+    await memory.remember("u", "x", lesson="A tool's.", example=WEIGHT, trust="tool",
+                          source="linter")  # fmt: skip
+    await memory.quarantine.release([2, 3], by="ann")
+    await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, source="book")
+    (lesson,) = await memory.top()
+    assert (lesson["text"], lesson["source"]) == ("A page's.", "page")
+    assert (await memory.quarantine.revoke("book", by="ann")) == RevocationResult(sightings=1)
+    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A page's."}
+    await memory.quarantine.revoke("page", by="ann")
+    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"A tool's."}
+    await memory.quarantine.revoke("linter", by="ann")
+    (one,) = await memory.recall("a guess")  # which nobody speaks over any more
+    assert (one.lesson, one.seen) == ("A guess.", 1)
 
 
-def test_the_same_words_have_one_row_whoever_says_them(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="Mine.", trust="external", source="one")
-        await memory.remember("u", "x", lesson="Theirs.", trust="external", source="two")
-        await memory.quarantine.release([2], by="ann")
-        await memory.remember("u", "x", lesson="Theirs.")
-        await memory.remember("u", "x", lesson="Mine.", trust="model")
-        told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
-        assert told == [(1, 0, "quarantined"), (2, 1, "candidate")]
-        await memory.quarantine.revoke("two", by="ann")
-        await memory.remember("u", "x", lesson="Mine.")
-        told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
-        assert told == [(1, 1, "candidate")]
-        assert [one.lesson for one in await memory.recall("mine")] == ["Mine."]
-        await whole(memory.store)
-
-    do(scenario())
+async def test_the_same_words_have_one_row_whoever_says_them(memory):
+    await memory.remember("u", "x", lesson="Mine.", trust="external", source="one")
+    await memory.remember("u", "x", lesson="Theirs.", trust="external", source="two")
+    await memory.quarantine.release([2], by="ann")
+    await memory.remember("u", "x", lesson="Theirs.")
+    await memory.remember("u", "x", lesson="Mine.", trust="model")
+    told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
+    assert told == [(1, 0, "quarantined"), (2, 1, "candidate")]
+    await memory.quarantine.revoke("two", by="ann")
+    await memory.remember("u", "x", lesson="Mine.")
+    told = await rows(memory, "select id, digest = 'lesson', state from example order by id")
+    assert told == [(1, 1, "candidate")]
+    assert [one.lesson for one in await memory.recall("mine")] == ["Mine."]
+    await whole(memory.store)
 
 
-def test_a_lesson_whose_author_stays_keeps_its_words(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",
-                              source="page")  # fmt: skip
-        mine = replace(WEIGHT, accepted="7.0 kg")
-        await memory.remember("u", "x", lesson="Mine.", example=mine)
-        await memory.quarantine.release([1], by="ann")
-        await memory.remember("u", "x", trust="tool", source="linter")
-        await memory.quarantine.revoke("linter", by="ann")
-        assert {one.lesson for one in await memory.recall(SIMILAR)} == {"Mine."}
-
-    do(scenario())
+async def test_a_lesson_whose_author_stays_keeps_its_words(memory):
+    await memory.remember("u", "x", lesson="A page's.", example=WEIGHT, trust="external",
+                          source="page")  # fmt: skip
+    mine = replace(WEIGHT, accepted="7.0 kg")
+    await memory.remember("u", "x", lesson="Mine.", example=mine)
+    await memory.quarantine.release([1], by="ann")
+    await memory.remember("u", "x", trust="tool", source="linter")
+    await memory.quarantine.revoke("linter", by="ann")
+    assert {one.lesson for one in await memory.recall(SIMILAR)} == {"Mine."}
 
 
-def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson="One.", example=WEIGHT, source="one")
-        other = replace(WEIGHT, accepted="7.0 kg")
-        await memory.remember("u", "x", lesson="Two.", example=other, source="two")
-        store: Any = memory.store
-        retire = "update reflection set state = 'retired' returning id"
-        await store.write(Scope(), lambda db, _: db.execute(retire).fetchall())
-        await memory.quarantine.revoke("one", by="ann")
-        (known,) = await memory.top()
-        assert (known["state"], known["text"]) == ("retired", "Two.")
-        assert await memory.recall(SIMILAR) == []
-
-    do(scenario())
+async def test_what_a_proof_retired_is_not_brought_back_by_a_revocation(memory):
+    await memory.remember("u", "x", lesson="One.", example=WEIGHT, source="one")
+    other = replace(WEIGHT, accepted="7.0 kg")
+    await memory.remember("u", "x", lesson="Two.", example=other, source="two")
+    store: Any = memory.store
+    retire = "update reflection set state = 'retired' returning id"
+    await store.write(Scope(), lambda db, _: db.execute(retire).fetchall())
+    await memory.quarantine.revoke("one", by="ann")
+    (known,) = await memory.top()
+    assert (known["state"], known["text"]) == ("retired", "Two.")
+    assert await memory.recall(SIMILAR) == []
 
 
-def test_eviction_of_what_lies_between_does_not_break_the_chain(memory):
-    async def scenario() -> None:
-        await memory.remember("a", "x", trust="external", source="page")
-        await memory.quarantine.release([1], by="ann")
-        await memory.remember("b", "x", derived_from=[1])
-        await memory.remember("c", "x", derived_from=[2], pinned=True)
-        await memory.remember("mine", "x", pinned=True)
-        assert len(await memory.prune(by="ann", keep=2)) == 2
-        (held,) = await memory.store.read(memory.scope, quarantine_store.entries, [3])
-        came = await memory.store.read(memory.scope, quarantine_store.provenance, held)
-        assert came.sources == ("page",)
-        assert (await memory.quarantine.revoke("page", by="ann")).examples == 1
-        assert [one["error_type"] for one in await memory.top()] == ["mine"]
-        assert await rows(memory, "select example, source from origin") == [(4, "")]
-
-    do(scenario())
+async def test_eviction_of_what_lies_between_does_not_break_the_chain(memory):
+    await memory.remember("a", "x", trust="external", source="page")
+    await memory.quarantine.release([1], by="ann")
+    await memory.remember("b", "x", derived_from=[1])
+    await memory.remember("c", "x", derived_from=[2], pinned=True)
+    await memory.remember("mine", "x", pinned=True)
+    assert len(await memory.prune(by="ann", keep=2)) == 2
+    (held,) = await memory.store.read(memory.scope, quarantine_store.entries, [3])
+    came = await memory.store.read(memory.scope, quarantine_store.provenance, held)
+    assert came.sources == ("page",)
+    assert (await memory.quarantine.revoke("page", by="ann")).examples == 1
+    assert [one["error_type"] for one in await memory.top()] == ["mine"]
+    assert await rows(memory, "select example, source from origin") == [(4, "")]
 
 
-def test_of_what_waited_and_is_evicted_no_trace_stays(memory):
-    async def scenario() -> None:
-        for n in range(5):
-            await memory.remember(f"e{n}", "x", trust="external", source=f"page {n}")
-        await memory.prune(by="ann", keep=0)
-        for table in ("origin", "lineage", "occurrence", "example"):
-            assert await rows(memory, f"select * from {table}") == []
-
-    do(scenario())
+async def test_of_what_waited_and_is_evicted_no_trace_stays(memory):
+    for n in range(5):
+        await memory.remember(f"e{n}", "x", trust="external", source=f"page {n}")
+    await memory.prune(by="ann", keep=0)
+    for table in ("origin", "lineage", "occurrence", "example"):
+        assert await rows(memory, f"select * from {table}") == []
 
 
-def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
-        await memory.quarantine.release([1], by="ann")
-        briefing = await memory.brief(SIMILAR, "loop")
-        assert briefing.shown == (1,)
-        await memory.quarantine.revoke("page", by="ann")
-        await memory.remember("v", "x", example=WEIGHT)  # with an id of its own
-        lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, briefing)
-        answers = await memory.store.write(
-            memory.scope, exposures.remember, lessons, exposures=briefing.exposures
-        )
-        assert answers == []
-        assert await memory.count() == 1
-
-    do(scenario())
+async def test_a_loop_that_was_shown_what_is_revoked_meanwhile_teaches_nothing(memory):
+    await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
+    await memory.quarantine.release([1], by="ann")
+    briefing = await memory.brief(SIMILAR, "loop")
+    assert briefing.shown == (1,)
+    await memory.quarantine.revoke("page", by="ann")
+    await memory.remember("v", "x", example=WEIGHT)  # with an id of its own
+    lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, briefing)
+    answers = await memory.store.write(
+        memory.scope, exposures.remember, lessons, exposures=briefing.exposures
+    )
+    assert answers == []
+    assert await memory.count() == 1
 
 
-def test_a_loop_that_goes_on_elsewhere_still_rests_on_what_it_was_shown_before(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
-        await memory.quarantine.release([1], by="ann")
-        briefing = await memory.brief(SIMILAR, "loop")
-        await memory.store.write(memory.scope, exposures.remember, [], exposures=briefing.exposures)
-        blank = replace(briefing, shown=(), exposures=())
-        lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, blank)
-        await memory.store.write(memory.scope, exposures.remember, lessons)
-        assert (await memory.quarantine.revoke("page", by="ann")).examples == 2
-
-    do(scenario())
+async def test_a_loop_that_goes_on_elsewhere_still_rests_on_what_it_was_shown_before(memory):
+    await memory.remember("u", "x", example=WEIGHT, trust="external", source="page")
+    await memory.quarantine.release([1], by="ann")
+    briefing = await memory.brief(SIMILAR, "loop")
+    await memory.store.write(memory.scope, exposures.remember, [], exposures=briefing.exposures)
+    blank = replace(briefing, shown=(), exposures=())
+    lessons = memory.lessons(loop("loop", "9", "9 kg"), SIMILAR, blank)
+    await memory.store.write(memory.scope, exposures.remember, lessons)
+    assert (await memory.quarantine.revoke("page", by="ann")).examples == 2
 
 
-def test_revoking_a_loop_removes_what_it_taught_and_what_came_of_that(memory):
-    async def scenario() -> None:
-        tasks = [f"convert the weight of parcel {n} to kilograms" for n in range(3)]
-        for n, task in enumerate(tasks):
-            await learns(memory, f"loop {n}", task, str(n), f"{n} kg")
-        parents = await rows(memory, "select child, parent from lineage order by child")
-        assert (2, 1) in parents
-        removed = await memory.quarantine.revoke("loop:loop 1", by="ann", why="its check was wrong")
-        assert removed.examples == (2 if (3, 2) in parents else 1)
-        assert 1 in {id for (id,) in await rows(memory, "select id from example")}
-
-    do(scenario())
+async def test_revoking_a_loop_removes_what_it_taught_and_what_came_of_that(memory):
+    tasks = [f"convert the weight of parcel {n} to kilograms" for n in range(3)]
+    for n, task in enumerate(tasks):
+        await learns(memory, f"loop {n}", task, str(n), f"{n} kg")
+    parents = await rows(memory, "select child, parent from lineage order by child")
+    assert (2, 1) in parents
+    removed = await memory.quarantine.revoke("loop:loop 1", by="ann", why="its check was wrong")
+    assert removed.examples == (2 if (3, 2) in parents else 1)
+    assert 1 in {id for (id,) in await rows(memory, "select id from example")}
 
 
-def test_what_derives_from_itself_keeps_what_it_came_from(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=WEIGHT, trust="model", source="model")
-        await memory.remember("v", "x", trust="measured", derived_from=[1], source="between")
-        await memory.remember("u", "x", example=WEIGHT, trust="measured", derived_from=[2],
-                              source="again")  # fmt: skip
-        assert await rows(memory, "select trust from example where id = 1") == [("model",)]
-        shown = replace(await memory.brief(SIMILAR, "loop"), shown=(2,))
-        (one,) = memory.lessons(loop("loop", "7", "7 kg"), WEIGHT.task, shown)
-        await memory.store.write(
-            memory.scope,
-            exposures.remember,
-            [replace(one, kind="error", signature=signature("u", "x"))],
-        )
-        assert await rows(memory, "select trust from example where id = 1") == [("measured",)]
-        assert (await memory.quarantine.revoke("model", by="ann")).examples == 2
-        assert await memory.recall(SIMILAR) == []
-
-    do(scenario())
+async def test_what_derives_from_itself_keeps_what_it_came_from(memory):
+    await memory.remember("u", "x", example=WEIGHT, trust="model", source="model")
+    await memory.remember("v", "x", trust="measured", derived_from=[1], source="between")
+    await memory.remember("u", "x", example=WEIGHT, trust="measured", derived_from=[2],
+                          source="again")  # fmt: skip
+    assert await rows(memory, "select trust from example where id = 1") == [("model",)]
+    shown = replace(await memory.brief(SIMILAR, "loop"), shown=(2,))
+    (one,) = memory.lessons(loop("loop", "7", "7 kg"), WEIGHT.task, shown)
+    await memory.store.write(
+        memory.scope,
+        exposures.remember,
+        [replace(one, kind="error", signature=signature("u", "x"))],
+    )
+    assert await rows(memory, "select trust from example where id = 1") == [("measured",)]
+    assert (await memory.quarantine.revoke("model", by="ann")).examples == 2
+    assert await memory.recall(SIMILAR) == []
 
 
 @pytest.mark.parametrize(("source", "by", "kind"), [
@@ -599,58 +509,46 @@ def test_what_derives_from_itself_keeps_what_it_came_from(memory):
     ("page", " ", InvalidInput),
     ("another", "ann", NotFound),
 ])  # fmt: skip
-def test_what_cannot_be_revoked(memory, source, by, kind):
-    async def scenario() -> None:
-        await memory.remember("a", "x", trust="external", source="page")
-        await Memory(memory.store, Scope("other")).remember("a", "x", source="another")
-        with pytest.raises(kind):
-            await memory.quarantine.revoke(source, by=by)
-        assert await memory.count() == 1
-        assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
-
-    do(scenario())
+async def test_what_cannot_be_revoked(memory, source, by, kind):
+    await memory.remember("a", "x", trust="external", source="page")
+    await Memory(memory.store, Scope("other")).remember("a", "x", source="another")
+    with pytest.raises(kind):
+        await memory.quarantine.revoke(source, by=by)
+    assert await memory.count() == 1
+    assert await memory.store.read(memory.scope, exposures.rulings, 9) == []
 
 
-def test_a_source_of_another_scope_is_another(memory):
-    async def scenario() -> None:
-        other = Memory(memory.store, Scope("other"))
-        for one in (memory, other):
-            await one.remember("a", "x", trust="external", source="page")
-        await memory.quarantine.revoke("page", by="ann")
-        assert (await memory.count(), await other.count()) == (0, 1)
-        assert len(await other.quarantine.waiting()) == 1
-
-    do(scenario())
+async def test_a_source_of_another_scope_is_another(memory):
+    other = Memory(memory.store, Scope("other"))
+    for one in (memory, other):
+        await one.remember("a", "x", trust="external", source="page")
+    await memory.quarantine.revoke("page", by="ann")
+    assert (await memory.count(), await other.count()) == (0, 1)
+    assert len(await other.quarantine.waiting()) == 1
 
 
 @pytest.mark.sqlite
-def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
-    async def scenario() -> None:
-        for n in range(3):
-            await memory.remember(f"e{n}", "x", trust="external", source="page")
-        store: Any = memory.store
-        stop = "create trigger stop before insert on ruling begin select raise(abort, 'no'); end"
-        await store.write(Scope(), lambda db, _: db.execute(stop).fetchall())
-        with pytest.raises(StoreError, match="no"):
-            await memory.quarantine.revoke("page", by="ann")
-        assert len(await memory.quarantine.waiting()) == 3
-        with pytest.raises(StoreError):
-            await memory.quarantine.release([1, 2], by="ann")
-        assert len(await memory.quarantine.waiting()) == 3
-
-    do(scenario())
+async def test_a_failure_within_a_revocation_leaves_all_as_it_was(memory):
+    for n in range(3):
+        await memory.remember(f"e{n}", "x", trust="external", source="page")
+    store: Any = memory.store
+    stop = "create trigger stop before insert on ruling begin select raise(abort, 'no'); end"
+    await store.write(Scope(), lambda db, _: db.execute(stop).fetchall())
+    with pytest.raises(StoreError, match="no"):
+        await memory.quarantine.revoke("page", by="ann")
+    assert len(await memory.quarantine.waiting()) == 3
+    with pytest.raises(StoreError):
+        await memory.quarantine.release([1, 2], by="ann")
+    assert len(await memory.quarantine.waiting()) == 3
 
 
-def test_seen_counts_what_waits_and_does_not_say_it(memory):
-    async def scenario() -> None:
-        await memory.remember("units", "7 has no unit", lesson=ATTACK, trust="external")
-        known = await memory.seen("units", "7 has no unit")
-        assert known.count == 1
-        (lesson,) = known.lessons
-        assert (lesson["state"], lesson["text"]) == ("quarantined", "")
-        (held,) = await memory.quarantine.waiting()
-        await memory.quarantine.release([held.id], by="ada")
-        known = await memory.seen("units", "7 has no unit")
-        assert known.lessons[0]["text"] == ATTACK
-
-    do(scenario())
+async def test_seen_counts_what_waits_and_does_not_say_it(memory):
+    await memory.remember("units", "7 has no unit", lesson=ATTACK, trust="external")
+    known = await memory.seen("units", "7 has no unit")
+    assert known.count == 1
+    (lesson,) = known.lessons
+    assert (lesson["state"], lesson["text"]) == ("quarantined", "")
+    (held,) = await memory.quarantine.waiting()
+    await memory.quarantine.release([held.id], by="ada")
+    known = await memory.seen("units", "7 has no unit")
+    assert known.lessons[0]["text"] == ATTACK

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import (
     COSINE,
     COVERAGE,
@@ -28,7 +28,7 @@ from tests.memory.support import found
 # -- rank
 
 
-def ids(ranked: Iterable[Found]) -> list[int]:
+def ids(ranked: Iterable[Match]) -> list[int]:
     return [one.id for one in ranked]
 
 

@@ -1,12 +1,11 @@
 """What recall puts first where relevance is equal."""
 
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Example, Match
 from heedful.lessons.ranking import rank
 
 
-def found(id: int, task: str, *, verified: bool, seen: int) -> Found:
-    return Found(id, id, Example(task, "1.60 m"), "check", verified, seen, 0.5, 0.0, cosine=0.9)
+def found(id: int, task: str, *, verified: bool, seen: int) -> Match:
+    return Match(id, id, Example(task, "1.60 m"), "check", verified, seen, 0.5, 0.0, cosine=0.9)
 
 
 def test_an_answer_accepted_again_at_once_stays_verified():

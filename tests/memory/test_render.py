@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.lessons.ranking import as_messages, as_text, choose, provenance
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 from tests.memory.support import found
 from tests.store.support import opened
 
@@ -122,7 +121,7 @@ def test_lessons_without_an_example_are_told_before_the_examples():
 def test_only_data_stands_in_a_turn(task, accepted):
     turns = as_messages([found(1, task, accepted)])
     assert [turn.role for turn in turns] == ["user", "assistant"]
-    assert [turn.content for turn in turns] == [neutral(task), neutral(accepted)]
+    assert [turn.content for turn in turns] == [sanitize(task), sanitize(accepted)]
 
 
 SCRIPTS = {
@@ -146,19 +145,15 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_words_of_any_script_find_their_lesson_and_are_rendered_as_they_are(script):
+async def test_words_of_any_script_find_their_lesson_and_are_rendered_as_they_are(script):
     task, asked, accepted = SCRIPTS[script]
-
-    async def recalled() -> None:
-        with opened(":memory:") as store:
-            memory = Memory(store)
-            for name, (other, _, answer) in SCRIPTS.items():
-                await memory.remember(name, answer, example=Example(other, answer))
-            found = await memory.recall(asked)
-            assert [one.error_type for one in found] == [script]
-            said = [turn.content for turn in memory.render(found)]
-            assert said == [task, accepted]
-            lines = as_text(memory.render(found)).splitlines()
-            assert [lines[2], lines[4]] == said
-
-    asyncio.run(recalled())
+    with opened(":memory:") as store:
+        memory = Memory(store)
+        for name, (other, _, answer) in SCRIPTS.items():
+            await memory.remember(name, answer, example=Example(other, answer))
+        found = await memory.recall(asked)
+        assert [one.error_type for one in found] == [script]
+        said = [turn.content for turn in memory.render(found)]
+        assert said == [task, accepted]
+        lines = as_text(memory.render(found)).splitlines()
+        assert [lines[2], lines[4]] == said

@@ -9,57 +9,38 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
-from heedful.testing import FixedEmbedder
+from heedful.lessons.lesson import Example
 
 TASK = "convert the weight of the parcel to kilograms"
 
 
-def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        memory = heedful.Memory(str(tmp_path / "a.db"))
-        example = Example(TASK, "12.0 kg", "12 km", "not a weight")
-        await memory.remember("units", "12 km is not a weight", example=example)
-        await memory.remember("units", "weight of the parcel in kilograms", lesson="weigh twice")
-        found = await memory.recall(TASK)
-        asked, answered = memory.render(found)
-        assert (asked.content, answered.content) == (TASK, "12.0 kg")
-        assert "not verified, seen once, remembered as units" in asked.source
-        first, second = memory.render_text(found), memory.render_text(found)
-        assert first != second  # the delimiters
-        assert TASK in first
-        assert "12.0 kg" in first
-        assert memory.render(found, budget=5) == ()
-        assert memory.render_text(found, budget=1) == ""
-        assert memory.render_text([]) == ""
-        await memory.store.close()
-
-    asyncio.run(scenario())
+async def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> None:
+    memory = heedful.Memory(str(tmp_path / "a.db"))
+    example = Example(TASK, "12.0 kg", "12 km", "not a weight")
+    await memory.remember("units", "12 km is not a weight", example=example)
+    await memory.remember("units", "weight of the parcel in kilograms", lesson="weigh twice")
+    found = await memory.recall(TASK)
+    asked, answered = memory.render(found)
+    assert (asked.content, answered.content) == (TASK, "12.0 kg")
+    assert "not verified, seen once, remembered as units" in asked.source
+    first, second = memory.render_text(found), memory.render_text(found)
+    assert first != second  # the delimiters
+    assert TASK in first
+    assert "12.0 kg" in first
+    assert memory.render(found, budget=5) == ()
+    assert memory.render_text(found, budget=1) == ""
+    assert memory.render_text([]) == ""
+    await memory.store.close()
 
 
-def test_a_lesson_without_an_example_is_in_the_text_form() -> None:
-    async def scenario() -> None:
-        memory = heedful.Memory(":memory:", embedder=FixedEmbedder())
-        await memory.remember("units", "weigh the parcel in kilograms")
-        found = await memory.recall("weigh the parcel in kilograms")
-        assert memory.render(found) == ()
-        assert "weigh the parcel in kilograms" in memory.render_text(found)
-        await memory.store.close()
-
-    asyncio.run(scenario())
-
-
-def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        memory = heedful.Memory(str(tmp_path / "a.db"))
-        await memory.remember("u", "x", example=Example(TASK, "12.0 kg"), context="a parcel desk")
-        await memory.remember("v", "the invoice has no number", context="an invoice desk")
-        (one,) = await memory.recall(TASK)
-        (other,) = await memory.recall("the invoice has no number")
-        assert (one.example.context, other.example.context) == ("a parcel desk", "an invoice desk")
-        await memory.store.close()
-
-    asyncio.run(scenario())
+async def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
+    memory = heedful.Memory(str(tmp_path / "a.db"))
+    await memory.remember("u", "x", example=Example(TASK, "12.0 kg"), context="a parcel desk")
+    await memory.remember("v", "the invoice has no number", context="an invoice desk")
+    (one,) = await memory.recall(TASK)
+    (other,) = await memory.recall("the invoice has no number")
+    assert (one.example.context, other.example.context) == ("a parcel desk", "an invoice desk")
+    await memory.store.close()
 
 
 def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
@@ -76,21 +57,18 @@ def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
     assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped", "skipped"]
 
 
-def test_an_evaluation_is_remembered_once_and_counted() -> None:
-    async def scenario() -> None:
-        memory = heedful.Memory(":memory:")
-        conflict = [{"status": "conflict", "conflict_reason": "the contract says 2027"}]
-        given = ("", conflict, "When does it end?", "a contract", 1, 0.4, 0.9)
-        first = await memory.learn_from_evaluation(*given)
-        again = await memory.learn_from_evaluation(*given)
-        assert first is not None
-        assert again is not None
-        assert (first.created, again.created, again.seen) == (True, False, 2)
-        assert await memory.seen("conflict", "Detected conflict: the contract says 2027")
-        assert await memory.learn_from_evaluation("fine", [], "q", "c", 1, 0.5, 0.5) is None
-        assert await memory.count() == 1
-        with pytest.raises(InvalidInput, match="iteration"):
-            await memory.learn_from_evaluation("", conflict, "q", "c", -1, None, None)
-        await memory.store.close()
-
-    asyncio.run(scenario())
+async def test_an_evaluation_is_remembered_once_and_counted() -> None:
+    memory = heedful.Memory(":memory:")
+    conflict = [{"status": "conflict", "conflict_reason": "the contract says 2027"}]
+    given = ("", conflict, "When does it end?", "a contract", 1, 0.4, 0.9)
+    first = await memory.learn_from_evaluation(*given)
+    again = await memory.learn_from_evaluation(*given)
+    assert first is not None
+    assert again is not None
+    assert (first.created, again.created, again.seen) == (True, False, 2)
+    assert await memory.seen("conflict", "Detected conflict: the contract says 2027")
+    assert await memory.learn_from_evaluation("fine", [], "q", "c", 1, 0.5, 0.5) is None
+    assert await memory.count() == 1
+    with pytest.raises(InvalidInput, match="iteration"):
+        await memory.learn_from_evaluation("", conflict, "q", "c", -1, None, None)
+    await memory.store.close()

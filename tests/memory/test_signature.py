@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.lessons.signature import MOST, Signature, signature
+from heedful.lessons.lesson import Signature
+from heedful.lessons.signature import MOST, signature
 
 SAME = {
     "measured numbers": ("took 12.5 seconds", "took 900 seconds"),

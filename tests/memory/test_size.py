@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks import text as checks
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.proof import Exposure
+from heedful.lessons.lesson import Example, Exposure, Reflection, Remembered, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons
@@ -99,68 +97,52 @@ def test_a_bound_is_at_least_one(store, most):
         Memory(store, max_entries=most)
 
 
-def test_without_a_bound_all_is_kept(store):
+async def test_without_a_bound_all_is_kept(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        for n in range(30):
-            await memory.remember("E", f"error {chr(97 + n)}")
-        assert await memory.count() == 30
-
-    do(scenario())
+    for n in range(30):
+        await memory.remember("E", f"error {chr(97 + n)}")
+    assert await memory.count() == 30
 
 
-def test_the_one_longest_of_no_use_makes_room(store, clock):
+async def test_the_one_longest_of_no_use_makes_room(store, clock):
     memory = Memory(store, max_entries=3)
-
-    async def scenario() -> None:
-        for text in ("one", "two", "three", "one"):
-            await memory.remember("E", text)
-        answer = await memory.remember("E", "four")
-        assert answer.created
-        assert await kept(memory) == {"one", "three", "four"}
-        # What is seen again needs no room.
-        await memory.remember("E", "three")
-        assert await kept(memory) == {"one", "three", "four"}
-
-    do(scenario())
+    for text in ("one", "two", "three", "one"):
+        await memory.remember("E", text)
+    answer = await memory.remember("E", "four")
+    assert answer.created
+    assert await kept(memory) == {"one", "three", "four"}
+    # What is seen again needs no room.
+    await memory.remember("E", "three")
+    assert await kept(memory) == {"one", "three", "four"}
 
 
-def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
+async def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
     memory = Memory(store, embedder=FixedEmbedder(), max_entries=5)
-
-    async def scenario() -> None:
-        pinned = Example("parcel 99", "99 kg")
-        await memory.remember("style", "x", example=pinned, pinned=True)
-        for n in range(12):
-            await memory.remember("units", "no unit", example=Example(f"parcel {n}", f"{n} kg"))
-        found = await memory.recall("parcel 3", 99)
-        assert sorted(one.example.accepted for one in found) == [
-            "10 kg", "11 kg", "8 kg", "9 kg", "99 kg",
-        ]  # fmt: skip
-        assert await memory.count() == 2
-        assert (await memory.seen("units", "no unit")).count == 12
-
-    do(scenario())
+    pinned = Example("parcel 99", "99 kg")
+    await memory.remember("style", "x", example=pinned, pinned=True)
+    for n in range(12):
+        await memory.remember("units", "no unit", example=Example(f"parcel {n}", f"{n} kg"))
+    found = await memory.recall("parcel 3", 99)
+    assert sorted(one.example.accepted for one in found) == [
+        "10 kg", "11 kg", "8 kg", "9 kg", "99 kg",
+    ]  # fmt: skip
+    assert await memory.count() == 2
+    assert (await memory.seen("units", "no unit")).count == 12
     assert rows(path, "select count(*) from vector") == [(5,)]
 
 
-def test_what_is_shown_is_of_use(store, clock):
+async def test_what_is_shown_is_of_use(store, clock):
     memory = Memory(store, max_entries=2)
-
-    async def scenario() -> None:
-        await store.write(memory.scope, exposures.remember, [lesson("works"), lesson("not shown")])
-        name = f"check/{signature('c', 'works').digest}"
-        spared = f"check/{signature('c', 'not shown').digest}"
-        given = [
-            Exposure(name, "loop", True, share=0.5),
-            Exposure(spared, "loop", False, share=0.5),
-        ]
-        await store.write(memory.scope, exposures.remember, [], exposures=given)
-        await memory.remember("E", "new")
-        assert await kept(memory) == {"works", "new"}
-
-    do(scenario())
+    await store.write(memory.scope, exposures.remember, [lesson("works"), lesson("not shown")])
+    name = f"check/{signature('c', 'works').digest}"
+    spared = f"check/{signature('c', 'not shown').digest}"
+    given = [
+        Exposure(name, "loop", True, share=0.5),
+        Exposure(spared, "loop", False, share=0.5),
+    ]
+    await store.write(memory.scope, exposures.remember, [], exposures=given)
+    await memory.remember("E", "new")
+    assert await kept(memory) == {"works", "new"}
 
 
 ORDER: list[tuple[str, dict[str, Any]]] = [
@@ -179,113 +161,91 @@ ORDER: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_the_order_of_usefulness(store):
+async def test_the_order_of_usefulness(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        for name, columns in reversed(ORDER):
-            await memory.remember("E", name)
-            await set_to(store, name, **columns)
-        await memory.remember("E", "pinned")
-        await set_to(store, "pinned", state="retired", useful=0.5, pinned=True)
-        for n in range(len(ORDER)):
-            bounded = Memory(store, max_entries=len(ORDER) + 1)
-            await bounded.remember("E", f"filler {chr(97 + n)}", importance=1.0)
-            await set_to(store, f"filler {chr(97 + n)}", useful=2.0)
-            left = await kept(memory)
-            assert [name in left for name, _ in ORDER] == [at > n for at in range(len(ORDER))]
-            assert "pinned" in left
-
-    do(scenario())
+    for name, columns in reversed(ORDER):
+        await memory.remember("E", name)
+        await set_to(store, name, **columns)
+    await memory.remember("E", "pinned")
+    await set_to(store, "pinned", state="retired", useful=0.5, pinned=True)
+    for n in range(len(ORDER)):
+        bounded = Memory(store, max_entries=len(ORDER) + 1)
+        await bounded.remember("E", f"filler {chr(97 + n)}", importance=1.0)
+        await set_to(store, f"filler {chr(97 + n)}", useful=2.0)
+        left = await kept(memory)
+        assert [name in left for name, _ in ORDER] == [at > n for at in range(len(ORDER))]
+        assert "pinned" in left
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
-def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
+async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
     memory = Memory(store, max_entries=3)
-
-    async def scenario() -> None:
-        for text in ("one", "two"):
-            await memory.remember("E", text)
-        await set_to(store, "one", state="retired")
-        for n in range(20):
-            answer = await memory.remember("E", f"flood {chr(97 + n)}", trust=trust)
-            assert answer.created
-            assert await kept(memory) == {"one", "two", f"flood {chr(97 + n)}"}
-        await memory.remember("E", "three")
-        assert await kept(memory) == {"one", "two", "three"}
-        # Now there is no room for it at all, and it is told so.
-        assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
-        assert await kept(memory) == {"one", "two", "three"}
-        assert not await memory.seen("E", "flood")
-
-    do(scenario())
+    for text in ("one", "two"):
+        await memory.remember("E", text)
+    await set_to(store, "one", state="retired")
+    for n in range(20):
+        answer = await memory.remember("E", f"flood {chr(97 + n)}", trust=trust)
+        assert answer.created
+        assert await kept(memory) == {"one", "two", f"flood {chr(97 + n)}"}
+    await memory.remember("E", "three")
+    assert await kept(memory) == {"one", "two", "three"}
+    # Now there is no room for it at all, and it is told so.
+    assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
+    assert await kept(memory) == {"one", "two", "three"}
+    assert not await memory.seen("E", "flood")
 
 
-def test_what_is_pinned_stays_and_a_full_memory_says_so(store):
+async def test_what_is_pinned_stays_and_a_full_memory_says_so(store):
     memory = Memory(store, max_entries=2)
-
-    async def scenario() -> None:
-        first = await memory.remember("E", "one")
-        await memory.pin(first.id, by="ann")
-        await memory.remember("E", "two")
-        await memory.remember("E", "three")
-        assert await kept(memory) == {"one", "three"}
-        (three,) = (one for one in await memory.top() if one["text"] == "three")
-        await memory.pin(three["id"], by="ann")
-        assert await memory.remember("E", "four") == NOT_KEPT
-        assert (await memory.remember("E", "one")).seen == 2
-        await memory.unpin(first.id, by="ann")
-        assert (await memory.remember("E", "four")).created
-        assert await kept(memory) == {"three", "four"}
-
-    do(scenario())
+    first = await memory.remember("E", "one")
+    await memory.pin(first.id, by="ann")
+    await memory.remember("E", "two")
+    await memory.remember("E", "three")
+    assert await kept(memory) == {"one", "three"}
+    (three,) = (one for one in await memory.top() if one["text"] == "three")
+    await memory.pin(three["id"], by="ann")
+    assert await memory.remember("E", "four") == NOT_KEPT
+    assert (await memory.remember("E", "one")).seen == 2
+    await memory.unpin(first.id, by="ann")
+    assert (await memory.remember("E", "four")).created
+    assert await kept(memory) == {"three", "four"}
 
 
-def test_a_smaller_bound_holds_from_the_next_lesson_on(store):
-    async def scenario() -> None:
-        for n in range(12):
-            await Memory(store).remember("E", f"error {chr(97 + n)}")
-        await Memory(store, max_entries=4).remember("E", "new")
-        assert await Memory(store).count() == 4
-        assert await kept(Memory(store)) == {"new", "error j", "error k", "error l"}
-
-    do(scenario())
+async def test_a_smaller_bound_holds_from_the_next_lesson_on(store):
+    for n in range(12):
+        await Memory(store).remember("E", f"error {chr(97 + n)}")
+    await Memory(store, max_entries=4).remember("E", "new")
+    assert await Memory(store).count() == 4
+    assert await kept(Memory(store)) == {"new", "error j", "error k", "error l"}
 
 
-def test_nothing_is_left_of_what_is_evicted(store, path):
+async def test_nothing_is_left_of_what_is_evicted(store, path):
     memory = Memory(store, embedder=FixedEmbedder(), max_entries=1)
-
-    async def scenario() -> None:
-        for n in range(3):
-            example = Example(f"weigh the parcel {chr(97 + n)}", f"{n} kg")
-            await memory.remember("E", f"error {chr(97 + n)}", example=example)
-        (one,) = await memory.recall("weigh the parcel a")
-        assert one.example.accepted == "2 kg"
-        await whole(store)
-
-    do(scenario())
+    for n in range(3):
+        example = Example(f"weigh the parcel {chr(97 + n)}", f"{n} kg")
+        await memory.remember("E", f"error {chr(97 + n)}", example=example)
+    (one,) = await memory.recall("weigh the parcel a")
+    assert one.example.accepted == "2 kg"
+    await whole(store)
     for table in ("reflection", "occurrence", "example", "vector"):
         assert rows(path, f"select count(*) from {table}") == [(1,)]
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one store", "two stores"])
-def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
-    async def scenario() -> None:
-        with opened(tmp_path / "a.db") as store, opened(tmp_path / "b.db") as other:
-            memory = Memory(store, max_entries=2)
-            for word in ("red", "green", "blue", "grey"):
-                await heedful.run(
-                    f"Say {word}",
-                    generate=ScriptedModel("x", word),
-                    checks=[checks.contains(word)],
-                    memory=memory,
-                    store=other if apart else store,
-                )
-            texts = await kept(memory)
-            assert len(texts) == 2
-            assert all(any(word in text for text in texts) for word in ("blue", "grey"))
-
-    do(scenario())
+async def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
+    with opened(tmp_path / "a.db") as store, opened(tmp_path / "b.db") as other:
+        memory = Memory(store, max_entries=2)
+        for word in ("red", "green", "blue", "grey"):
+            await heedful.run(
+                f"Say {word}",
+                generate=ScriptedModel("x", word),
+                checks=[checks.contains(word)],
+                memory=memory,
+                store=other if apart else store,
+            )
+        texts = await kept(memory)
+        assert len(texts) == 2
+        assert all(any(word in text for text in texts) for word in ("blue", "grey"))
 
 
 @pytest.mark.sqlite
@@ -374,24 +334,20 @@ def test_what_is_evicted_is_found_without_a_sort(store):
 # -- pin
 
 
-def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
+async def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        answer = await memory.remember("E", "one")
-        with pytest.raises(InvalidInput, match="by is ''"):
-            await memory.pin(answer.id, by="")
-        assert not (await memory.top())[0]["pinned"]
-        with pytest.raises(NotFound, match="no lesson '99'"):
-            await memory.pin(99, by="ann")
-        with pytest.raises(NotFound):
-            await Memory(store, Scope("other")).pin(answer.id, by="ann")
-        await memory.pin(answer.id, by="ann", why="it is the house rule")
-        assert (await memory.top())[0]["pinned"]
-        await memory.unpin(answer.id, by="bob")
-        assert not (await memory.top())[0]["pinned"]
-
-    do(scenario())
+    answer = await memory.remember("E", "one")
+    with pytest.raises(InvalidInput, match="by is ''"):
+        await memory.pin(answer.id, by="")
+    assert not (await memory.top())[0]["pinned"]
+    with pytest.raises(NotFound, match="no lesson '99'"):
+        await memory.pin(99, by="ann")
+    with pytest.raises(NotFound):
+        await Memory(store, Scope("other")).pin(answer.id, by="ann")
+    await memory.pin(answer.id, by="ann", why="it is the house rule")
+    assert (await memory.top())[0]["pinned"]
+    await memory.unpin(answer.id, by="bob")
+    assert not (await memory.top())[0]["pinned"]
     name = f"error/{signature('E', 'one').digest}"
     assert rows(path, "select action, subject, by, why from ruling order by id") == [
         ("pin", name, "ann", "it is the house rule"),
@@ -419,120 +375,96 @@ def test_what_cannot_be_asked_for(store, given, field):
     assert caught.value.field == field
 
 
-def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
+async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
-            await store.write(memory.scope, exposures.remember, [lesson(text)])
-        await set_to(store, "pinned", pinned=True)
-        await set_to(store, "helps", useful=1.01, state="verified")
-        await set_to(store, "hurts", useful=0.9, state="verified")
-        clock.now += 100 * DAY
-        await store.write(memory.scope, exposures.remember, [lesson("seen")])
-        shown = Exposure(f"check/{signature('c', 'shown').digest}", "loop", True, share=0.0)
-        await store.write(memory.scope, exposures.remember, [], exposures=[shown])
-        clock.now += 10 * DAY
-        for dry in (True, True, False):
-            found = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)
-            assert {one["text"]: one["why"] for one in found} == {
-                "unused": "not used for 110 days",
-                "hurts": "not used for 110 days",
-            }
-        assert await memory.prune(by="ann", unused_for=60 * DAY) == []
-        assert await kept(memory) == {"seen", "shown", "pinned", "helps"}
-
-    do(scenario())
+    for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
+        await store.write(memory.scope, exposures.remember, [lesson(text)])
+    await set_to(store, "pinned", pinned=True)
+    await set_to(store, "helps", useful=1.01, state="verified")
+    await set_to(store, "hurts", useful=0.9, state="verified")
+    clock.now += 100 * DAY
+    await store.write(memory.scope, exposures.remember, [lesson("seen")])
+    shown = Exposure(f"check/{signature('c', 'shown').digest}", "loop", True, share=0.0)
+    await store.write(memory.scope, exposures.remember, [], exposures=[shown])
+    clock.now += 10 * DAY
+    for dry in (True, True, False):
+        found = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)
+        assert {one["text"]: one["why"] for one in found} == {
+            "unused": "not used for 110 days",
+            "hurts": "not used for 110 days",
+        }
+    assert await memory.prune(by="ann", unused_for=60 * DAY) == []
+    assert await kept(memory) == {"seen", "shown", "pinned", "helps"}
     ((by, subject, record),) = rows(path, "select by, subject, record from ruling")
     assert (by, subject) == ("ann", "2 lessons")
     names = {f"check/{signature('c', text).digest}" for text in ("unused", "hurts")}
     assert {one["lesson"] for one in json.loads(record)["removed"]} == names
 
 
-def test_so_many_are_kept_the_most_useful(store, clock):
+async def test_so_many_are_kept_the_most_useful(store, clock):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        for n in range(9):
-            await memory.remember("E", f"error {chr(97 + n)}", importance=0.9 if n == 3 else 0.5)
-            clock.now += DAY
-        found = await memory.prune(by="ann", unused_for=6.5 * DAY, keep=4)
-        assert [(one["text"], one["why"]) for one in found] == [
-            ("error a", "not used for 9 days"),
-            ("error b", "not used for 8 days"),
-            ("error c", "not used for 7 days"),
-            ("error e", "the least useful beyond 4"),
-            ("error f", "the least useful beyond 4"),
-        ]
-        assert await memory.prune(by="ann", keep=4) == []
-
-    do(scenario())
+    for n in range(9):
+        await memory.remember("E", f"error {chr(97 + n)}", importance=0.9 if n == 3 else 0.5)
+        clock.now += DAY
+    found = await memory.prune(by="ann", unused_for=6.5 * DAY, keep=4)
+    assert [(one["text"], one["why"]) for one in found] == [
+        ("error a", "not used for 9 days"),
+        ("error b", "not used for 8 days"),
+        ("error c", "not used for 7 days"),
+        ("error e", "the least useful beyond 4"),
+        ("error f", "the least useful beyond 4"),
+    ]
+    assert await memory.prune(by="ann", keep=4) == []
 
 
-def test_what_is_pinned_or_helps_counts_among_those_kept(store):
+async def test_what_is_pinned_or_helps_counts_among_those_kept(store):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        for text in ("one", "two", "three", "four"):
-            await memory.remember("E", text)
-        await set_to(store, "one", pinned=True)
-        await set_to(store, "two", useful=1.2)
-        await memory.prune(by="ann", keep=3)
-        assert await kept(memory) == {"one", "two", "four"}
-        await memory.prune(by="ann", keep=0)
-        assert await kept(memory) == {"one", "two"}
-
-    do(scenario())
+    for text in ("one", "two", "three", "four"):
+        await memory.remember("E", text)
+    await set_to(store, "one", pinned=True)
+    await set_to(store, "two", useful=1.2)
+    await memory.prune(by="ann", keep=3)
+    assert await kept(memory) == {"one", "two", "four"}
+    await memory.prune(by="ann", keep=0)
+    assert await kept(memory) == {"one", "two"}
 
 
-def test_nothing_crosses_a_scope(store):
+async def test_nothing_crosses_a_scope(store):
     here, there = Memory(store, Scope("here"), max_entries=1), Memory(store, Scope("there"))
-
-    async def scenario() -> None:
-        for memory in (there, here):
-            for text in ("one", "two"):
-                await memory.remember("E", text)
-        assert (await here.count(), await there.count()) == (1, 2)
-        await here.prune(by="ann", keep=0)
-        assert (await here.count(), await there.count()) == (0, 2)
-
-    do(scenario())
+    for memory in (there, here):
+        for text in ("one", "two"):
+            await memory.remember("E", text)
+    assert (await here.count(), await there.count()) == (1, 2)
+    await here.prune(by="ann", keep=0)
+    assert (await here.count(), await there.count()) == (0, 2)
 
 
 # -- a clock that is wrong
 
 
-def test_a_clock_that_jumps_back_makes_no_lesson_older(store, clock):
+async def test_a_clock_that_jumps_back_makes_no_lesson_older(store, clock):
     memory = Memory(store)
-
-    async def scenario() -> None:
-        await memory.remember("E", "one")
-        (before,) = await memory.top()
-        clock.now -= 500 * DAY
-        await memory.remember("E", "one")
-        await memory.remember("E", "two")
-        for one in await memory.top():
-            assert one["first_seen"] <= one["last_seen"]
-            if one["text"] == "one":
-                assert one["last_seen"] == before["last_seen"]
-                assert one["seen"] == 2
-        # What bears a time that is still to come is not old.
-        assert await memory.prune(by="ann", unused_for=DAY) == []
-        clock.now += 2 * DAY
-        assert [one["text"] for one in await memory.prune(by="ann", unused_for=DAY)] == ["two"]
-
-    do(scenario())
+    await memory.remember("E", "one")
+    (before,) = await memory.top()
+    clock.now -= 500 * DAY
+    await memory.remember("E", "one")
+    await memory.remember("E", "two")
+    for one in await memory.top():
+        assert one["first_seen"] <= one["last_seen"]
+        if one["text"] == "one":
+            assert one["last_seen"] == before["last_seen"]
+            assert one["seen"] == 2
+    # What bears a time that is still to come is not old.
+    assert await memory.prune(by="ann", unused_for=DAY) == []
+    clock.now += 2 * DAY
+    assert [one["text"] for one in await memory.prune(by="ann", unused_for=DAY)] == ["two"]
 
 
-def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
+async def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
     memory = Memory(store, max_entries=9)
-
-    async def scenario() -> None:
-        clock.now += 9_000 * DAY
-        await memory.remember("E", "from the future")
-        clock.now -= 9_000 * DAY
-        await memory.remember("E", "of today")
-        assert await memory.prune(by="ann", unused_for=DAY) == []
-        assert await kept(memory) == {"from the future", "of today"}
-
-    do(scenario())
+    clock.now += 9_000 * DAY
+    await memory.remember("E", "from the future")
+    clock.now -= 9_000 * DAY
+    await memory.remember("E", "of today")
+    assert await memory.prune(by="ann", unused_for=DAY) == []
+    assert await kept(memory) == {"from the future", "of today"}

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import ORDER
 from heedful.memory.memory import Memory
@@ -77,104 +76,89 @@ def fields(value: Any) -> set[str]:
 
 
 @pytest.mark.sqlite
-def test_every_column_is_exported_or_local():
-    async def scenario() -> None:
-        memory = await everything()
-        told = fields(records(await exported(memory)))
-        missing = {
-            (table, name)
-            for table, names in (await columns(memory)).items()
-            for name in names - LOCAL[table]
-            if RENAMED.get((table, name), name) not in told
-        }
-        assert missing == set()
-
-    do(scenario())
+async def test_every_column_is_exported_or_local():
+    memory = await everything()
+    told = fields(records(await exported(memory)))
+    missing = {
+        (table, name)
+        for table, names in (await columns(memory)).items()
+        for name in names - LOCAL[table]
+        if RENAMED.get((table, name), name) not in told
+    }
+    assert missing == set()
 
 
 # -- the same again, and each thing once
 
 
-def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
-    async def scenario() -> None:
-        memory, other = await everything(), fresh()
-        data = await exported(memory)
-        done = await moved(data, other)
-        kinds = ("lesson", "example", "sighting", "lineage", "loop", "ruling", "link")
-        counts = {kind: len(only(records(data), kind)) for kind in kinds}
-        assert min(counts.values()) > 0
-        assert done.written == {**counts, "sighting": counts["sighting"]}
-        assert (done.new, done.merged, done.known, done.left) == (counts["lesson"], 0, 0, 0)
-        assert (done.tenant, done.project) == ("default", "default")
-        assert await exported(other) == data
-        for one in (other, memory):  # twice, and back where it came from
-            again = await moved(data, one)
-            assert (again.new, again.merged, again.known) == (0, 0, counts["lesson"])
-            assert again.written == {}
-            assert await exported(one) == data
-        links = "select child, relation, parent, at from link order by 1, 2, 3"
-        assert await rows(other, links) == await rows(memory, links)
-        assert {row[1] for row in await rows(other, links)} == {"strategy", "became"}
-        (meta,) = await rows(other, "select meta from reflection where kind = 'reflection'")
-        assert json.loads(meta[0])["source_event_ids"] == ["e2", "e3", "e4"]
-        assert await other.prove() == await memory.prove()
-        task = "convert parcel 9 to kilograms"
-        with_vectors = Memory(other.store, embedder=FixedEmbedder())
-        found = [await one.recall(task) for one in (memory, with_vectors)]
-        assert [f.cosine for f in found[0]] == [f.cosine for f in found[1]] != []
-
-    do(scenario())
+async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
+    memory, other = await everything(), fresh()
+    data = await exported(memory)
+    done = await moved(data, other)
+    kinds = ("lesson", "example", "sighting", "lineage", "loop", "ruling", "link")
+    counts = {kind: len(only(records(data), kind)) for kind in kinds}
+    assert min(counts.values()) > 0
+    assert done.written == {**counts, "sighting": counts["sighting"]}
+    assert (done.new, done.merged, done.known, done.left) == (counts["lesson"], 0, 0, 0)
+    assert (done.tenant, done.project) == ("default", "default")
+    assert await exported(other) == data
+    for one in (other, memory):  # twice, and back where it came from
+        again = await moved(data, one)
+        assert (again.new, again.merged, again.known) == (0, 0, counts["lesson"])
+        assert again.written == {}
+        assert await exported(one) == data
+    links = "select child, relation, parent, at from link order by 1, 2, 3"
+    assert await rows(other, links) == await rows(memory, links)
+    assert {row[1] for row in await rows(other, links)} == {"strategy", "became"}
+    (meta,) = await rows(other, "select meta from reflection where kind = 'reflection'")
+    assert json.loads(meta[0])["source_event_ids"] == ["e2", "e3", "e4"]
+    assert await other.prove() == await memory.prove()
+    task = "convert parcel 9 to kilograms"
+    with_vectors = Memory(other.store, embedder=FixedEmbedder())
+    found = [await one.recall(task) for one in (memory, with_vectors)]
+    assert [f.cosine for f in found[0]] == [f.cosine for f in found[1]] != []
 
 
-def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
-    async def scenario() -> None:
-        memory, other = await everything(), fresh(embedder=FixedEmbedder())
-        data = await exported(memory, vectors=False)
-        assert len(data) < len(await exported(memory))
-        await moved(data, other)
-        there = await other.spaces()
-        assert (there.here, there.nowhere) == (0, there.behind)
-        assert await other.reembed() == there.behind > 0
-        assert await exported(other, vectors=False) == data
-
-    do(scenario())
+async def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
+    memory, other = await everything(), fresh(embedder=FixedEmbedder())
+    data = await exported(memory, vectors=False)
+    assert len(data) < len(await exported(memory))
+    await moved(data, other)
+    there = await other.spaces()
+    assert (there.here, there.nowhere) == (0, there.behind)
+    assert await other.reembed() == there.behind > 0
+    assert await exported(other, vectors=False) == data
 
 
-def test_the_scope_is_the_callers():
-    async def scenario() -> None:
-        data = await exported(await everything())
-        store = in_memory()
-        acme = Memory(store, Scope("acme", "support"))
-        done = await moved(data, acme)
-        assert (done.tenant, done.project) == ("default", "default")
-        assert await Memory(store).count() == 0
-        assert await acme.count() == done.new
-        names = [record.pop("tenant") for record in records(await exported(acme))[:1]]
-        assert names == ["acme"]
-
-    do(scenario())
+async def test_the_scope_is_the_callers():
+    data = await exported(await everything())
+    store = in_memory()
+    acme = Memory(store, Scope("acme", "support"))
+    done = await moved(data, acme)
+    assert (done.tenant, done.project) == ("default", "default")
+    assert await Memory(store).count() == 0
+    assert await acme.count() == done.new
+    names = [record.pop("tenant") for record in records(await exported(acme))[:1]]
+    assert names == ["acme"]
 
 
-def test_both_ways_of_reading_a_file_are_one(tmp_path):
-    async def scenario() -> None:
-        memory = await everything()
-        path = tmp_path / "lessons.jsonl"
-        told: list[tuple[str, int, int]] = []
-        done = await memory.export(path, progress=lambda *at: told.append(at))
-        assert path.read_bytes() == await exported(memory)
-        assert (done.bytes, done.lines) == (
-            path.stat().st_size,
-            len(path.read_bytes().split(b"\n")) - 1,
-        )
-        assert told == [("exporting", n + 1, done.lessons) for n in range(done.lessons)]
-        assert list(tmp_path.iterdir()) == [path]
-        told.clear()
-        other = fresh()
-        done_there = await other.import_(str(path), progress=lambda *at: told.append(at))
-        assert done_there.source == f"import:{done.digest[:16]}"
-        assert told == [("checking", done.bytes, done.bytes), ("importing", done.bytes, done.bytes)]
-
-    do(scenario())
+async def test_both_ways_of_reading_a_file_are_one(tmp_path):
+    memory = await everything()
+    path = tmp_path / "lessons.jsonl"
+    told: list[tuple[str, int, int]] = []
+    done = await memory.export(path, progress=lambda *at: told.append(at))
+    assert path.read_bytes() == await exported(memory)
+    assert (done.bytes, done.lines) == (
+        path.stat().st_size,
+        len(path.read_bytes().split(b"\n")) - 1,
+    )
+    assert told == [("exporting", n + 1, done.lessons) for n in range(done.lessons)]
+    assert list(tmp_path.iterdir()) == [path]
+    told.clear()
+    other = fresh()
+    done_there = await other.import_(str(path), progress=lambda *at: told.append(at))
+    assert done_there.source == f"import:{done.digest[:16]}"
+    assert told == [("checking", done.bytes, done.bytes), ("importing", done.bytes, done.bytes)]
 
 
 # -- random memories
@@ -212,19 +196,15 @@ LESSON = st.fixed_dictionaries(
 )
 
 
-def test_an_export_holds_no_number_that_json_has_no_word_for():
+async def test_an_export_holds_no_number_that_json_has_no_word_for():
     example = Example("a task", "done", before={"q": float("nan")}, after={"q": float("-inf")})
     one = Reflection("error", signature("E", "it"), "E", "it", "it", example=example)
-
-    async def scenario() -> None:
-        memory = fresh()
-        await memory.store.write(memory.scope, exposures.remember, [one])
-        data = await exported(memory)
-        assert b"NaN" not in data
-        assert b"Infinity" not in data
-        assert (await moved(data, fresh())).new == 1
-
-    do(scenario())
+    memory = fresh()
+    await memory.store.write(memory.scope, exposures.remember, [one])
+    data = await exported(memory)
+    assert b"NaN" not in data
+    assert b"Infinity" not in data
+    assert (await moved(data, fresh())).new == 1
 
 
 # What is done between lessons: something is ruled on, forgotten, or its source revoked.

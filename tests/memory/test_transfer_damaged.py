@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
-from heedful.lessons.export import LONGEST_LINE, encoded
-from heedful.lessons.learn import Example
+from heedful.lessons.export import LONGEST_LINE, encode_line
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.memory import transfers
@@ -180,20 +180,17 @@ def test_the_last_line_may_lack_its_end():
     refused(DATA.replace(b"\n", b"\r\n"))
 
 
-def test_an_import_of_nothing_is_none(tmp_path):
-    async def scenario() -> None:
-        memory = fresh()
-        done = await moved(sealed([HEADER]), memory)
-        assert (done.new, done.known, done.written) == (0, 0, {})
-        for path, said in [
-            (tmp_path, "Is a directory"),
-            (tmp_path / "none.jsonl", "No such file or directory"),
-        ]:
-            with pytest.raises(ExportFileError, match=said) as error:
-                await memory.import_(path)
-            assert (error.value.line, error.value.path) == (0, str(path))
-
-    do(scenario())
+async def test_an_import_of_nothing_is_none(tmp_path):
+    memory = fresh()
+    done = await moved(sealed([HEADER]), memory)
+    assert (done.new, done.known, done.written) == (0, 0, {})
+    for path, said in [
+        (tmp_path, "Is a directory"),
+        (tmp_path / "none.jsonl", "No such file or directory"),
+    ]:
+        with pytest.raises(ExportFileError, match=said) as error:
+            await memory.import_(path)
+        assert (error.value.line, error.value.path) == (0, str(path))
 
 
 class Pipe(RawIOBase):
@@ -209,15 +206,12 @@ class Pipe(RawIOBase):
         return self._data.readinto(buffer)
 
 
-def test_what_can_be_read_once_is_kept_until_it_is_checked():
-    async def scenario() -> None:
-        memory = fresh()
-        pipe: Any = Pipe(DATA)
-        done = await memory.import_(pipe, trust="operator", by="ada", why="mine")
-        assert await exported(memory) == DATA
-        assert done.new > 0
-
-    do(scenario())
+async def test_what_can_be_read_once_is_kept_until_it_is_checked():
+    memory = fresh()
+    pipe: Any = Pipe(DATA)
+    done = await memory.import_(pipe, trust="operator", by="ada", why="mine")
+    assert await exported(memory) == DATA
+    assert done.new > 0
 
 
 class Changing(BytesIO):
@@ -268,32 +262,29 @@ def test_a_full_disk_is_told():
     assert do(exported(memory))  # the store goes on
 
 
-def test_a_file_is_not_overwritten_by_accident(tmp_path):
-    async def scenario() -> None:
-        memory, path = await everything(), tmp_path / "lessons.jsonl"
+async def test_a_file_is_not_overwritten_by_accident(tmp_path):
+    memory, path = await everything(), tmp_path / "lessons.jsonl"
+    await memory.export(path)
+    before = path.read_bytes()
+    await memory.remember("E", "one more")
+    with pytest.raises(InvalidInput, match="a name that is free, unless force is given"):
         await memory.export(path)
-        before = path.read_bytes()
-        await memory.remember("E", "one more")
-        with pytest.raises(InvalidInput, match="a name that is free, unless force is given"):
-            await memory.export(path)
-        assert path.read_bytes() == before
-        link = tmp_path / "link.jsonl"
-        link.symlink_to(path)
-        done = await memory.export(link, force=True)
-        assert link.is_symlink()
-        assert path.read_bytes() == await exported(memory)
-        assert path.stat().st_size == done.bytes
-        with pytest.raises(InvalidInput, match="the name of a file"):
-            await memory.export(tmp_path, force=True)
-        with pytest.raises(StoreUnavailable, match="No such file or directory"):
-            await memory.export(tmp_path / "none" / "x")
-        os.mkfifo(tmp_path / "pipe")
-        with pytest.raises(InvalidInput, match="the name of a file"):
-            await memory.export(tmp_path / "pipe", force=True)
-        names = {"lessons.jsonl", "link.jsonl", "pipe"}
-        assert {one.name for one in tmp_path.iterdir()} == names
-
-    do(scenario())
+    assert path.read_bytes() == before
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    done = await memory.export(link, force=True)
+    assert link.is_symlink()
+    assert path.read_bytes() == await exported(memory)
+    assert path.stat().st_size == done.bytes
+    with pytest.raises(InvalidInput, match="the name of a file"):
+        await memory.export(tmp_path, force=True)
+    with pytest.raises(StoreUnavailable, match="No such file or directory"):
+        await memory.export(tmp_path / "none" / "x")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match="the name of a file"):
+        await memory.export(tmp_path / "pipe", force=True)
+    names = {"lessons.jsonl", "link.jsonl", "pipe"}
+    assert {one.name for one in tmp_path.iterdir()} == names
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -329,18 +320,15 @@ def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, alone):
         do(scenario(Memory(store)))
 
 
-def test_an_entry_that_no_line_holds_is_told():
-    async def scenario() -> None:
-        memory = fresh()
-        await memory.remember("E", "x", example=transfers.PARCEL)
-        made = encoded({"x": "y"})
-        assert made == b'{"x":"y"}\n'
-        huge = "\U0001f600" * (LONGEST_LINE // 12 + 1)  # 12 bytes each, as escapes
-        await memory.remember("E", "y", example=Example(huge, "a"))
-        with pytest.raises((InvalidInput, StoreError), match="at most 67108864 bytes long"):
-            await exported(memory)
-
-    do(scenario())
+async def test_an_entry_that_no_line_holds_is_told():
+    memory = fresh()
+    await memory.remember("E", "x", example=transfers.PARCEL)
+    made = encode_line({"x": "y"})
+    assert made == b'{"x":"y"}\n'
+    huge = "\U0001f600" * (LONGEST_LINE // 12 + 1)  # 12 bytes each, as escapes
+    await memory.remember("E", "y", example=Example(huge, "a"))
+    with pytest.raises((InvalidInput, StoreError), match="at most 67108864 bytes long"):
+        await exported(memory)
 
 
 def test_what_was_learnt_is_nobody_elses_to_read(tmp_path):

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.export import STATES, lowest_state, place
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.trust import HELD, ORDER, RAISING, lowest
+from heedful.lessons.export import STATES, sort_key
+from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
+from heedful.lessons.trust import HELD, ORDER, RAISING, lowest_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from heedful.store.sqlite import in_file
@@ -76,98 +74,84 @@ async def stood(memory: Memory) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("trust", "state"), [*itertools.product(ORDER, STATES)])
-def test_trust_is_kept_at_the_lower(trust, state):
+async def test_trust_is_kept_at_the_lower(trust, state):
     """Of its own and what is allowed: external, or its own where an operator vouches for it."""
-
-    async def scenario() -> None:
-        data = claiming(trust, state)
-        theirs, own = fresh(), fresh()
-        await transfers.given(data, theirs)
-        kept = lowest([trust, "external"]), lowest_state(state, "quarantined")
-        assert await stood(theirs) == {kept}
-        assert await theirs.recall(TASK) == []
-        waiting = await theirs.store.read(theirs.scope, quarantine.entries, None)
-        assert [one.trust for one in waiting] == ["external"] * (kept[1] == "quarantined")
-        await moved(data, own)
-        assert await stood(own) == {(trust, state)}
-        assert bool(await own.recall(TASK)) == (state in USABLE)
-
-    do(scenario())
+    data = claiming(trust, state)
+    theirs, own = fresh(), fresh()
+    await transfers.given(data, theirs)
+    kept = lowest_trust([trust, "external"]), max(state, "quarantined", key=STATES.index)
+    assert await stood(theirs) == {kept}
+    assert await theirs.recall(TASK) == []
+    waiting = await theirs.store.read(theirs.scope, quarantine.entries, None)
+    assert [one.trust for one in waiting] == ["external"] * (kept[1] == "quarantined")
+    await moved(data, own)
+    assert await stood(own) == {(trust, state)}
+    assert bool(await own.recall(TASK)) == (state in USABLE)
 
 
 @pytest.mark.parametrize(
     ("known", "trust", "state"), [*itertools.product(ORDER, ORDER, ("verified", "retired"))]
 )
-def test_what_is_known_is_raised_as_a_sighting_would(known, trust, state):
+async def test_what_is_known_is_raised_as_a_sighting_would(known, trust, state):
     """Never by anybody's import; by an operator's where `remember` would, and then on record."""
-
-    async def scenario() -> None:
-        memory, data = fresh(), claiming(trust, state)
-        await memory.remember("F", "no unit", example=PARCEL, trust=known)
-        before, seen = await stood(memory), (await memory.seen("F", "no unit")).count
-        await transfers.given(data, memory)
-        assert await stood(memory) == before
-        assert (await memory.seen("F", "no unit")).count == seen + 1
-        await moved(data, memory)
-        raised = known not in RAISING and trust in RAISING
-        verified = known in RAISING and trust in RAISING and state == "verified"
-        after = {(trust, state)} if raised else {(known, "verified")} if verified else before
-        assert await stood(memory) == after
-        assert (await memory.seen("F", "no unit")).count == seen + 1
-        rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
-        actions = [one["action"] for one in rulings]
-        assert sorted(actions) == ["import", *["release"] * (2 * raised)]
-        assert all((one["by"], one["why"]) == ("ada", "my own memory") for one in rulings)
-        await moved(data, memory)
-        assert await stood(memory) == after
-        assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == len(rulings)
-
-    do(scenario())
+    memory, data = fresh(), claiming(trust, state)
+    await memory.remember("F", "no unit", example=PARCEL, trust=known)
+    before, seen = await stood(memory), (await memory.seen("F", "no unit")).count
+    await transfers.given(data, memory)
+    assert await stood(memory) == before
+    assert (await memory.seen("F", "no unit")).count == seen + 1
+    await moved(data, memory)
+    raised = known not in RAISING and trust in RAISING
+    verified = known in RAISING and trust in RAISING and state == "verified"
+    after = {(trust, state)} if raised else {(known, "verified")} if verified else before
+    assert await stood(memory) == after
+    assert (await memory.seen("F", "no unit")).count == seen + 1
+    rulings = await memory.store.read(memory.scope, exposures.rulings, 9)
+    actions = [one["action"] for one in rulings]
+    assert sorted(actions) == ["import", *["release"] * (2 * raised)]
+    assert all((one["by"], one["why"]) == ("ada", "my own memory") for one in rulings)
+    await moved(data, memory)
+    assert await stood(memory) == after
+    assert len(await memory.store.read(memory.scope, exposures.rulings, 9)) == len(rulings)
 
 
 @pytest.mark.parametrize("words", ["use kilograms", "no unit"])
-def test_words_that_an_import_replaces_are_no_longer_judged(words):
-    async def scenario() -> None:
-        memory, other = fresh(), fresh()
-        await memory.remember("F", "no unit", trust="model")
-        await other.remember("F", "no unit", lesson=words)
-        (one,) = await memory.top()
-        name = f"{one['kind']}/{one['signature']}"
-        shown = [Exposure(name, "l", True, one["signature"])]
-        end = Outcome("l", False, 1)
-        await memory.store.write(memory.scope, exposures.remember, (), exposures=shown, outcome=end)
-        await memory.store.write(memory.scope, exposures.conclude, {name: 0.6}, [])
-        await moved(await exported(other), memory)
-        (one,) = await memory.top()
-        told = [
-            (ruling["by"], ruling["why"])
-            for ruling in await memory.store.read(memory.scope, exposures.rulings, 9)
-            if ruling["action"] == "restore"
-        ]
-        cases, _ = await memory.store.read(memory.scope, exposures.evidence, 10)
-        if words == "no unit":
-            assert (one["useful"], told, name in cases) == (0.6, [], True)
-        else:
-            assert (one["useful"], name in cases) == (1.0, False)
-            assert told == [("ada", "other words took its place")]
-
-    do(scenario())
+async def test_words_that_an_import_replaces_are_no_longer_judged(words):
+    memory, other = fresh(), fresh()
+    await memory.remember("F", "no unit", trust="model")
+    await other.remember("F", "no unit", lesson=words)
+    (one,) = await memory.top()
+    name = f"{one['kind']}/{one['signature']}"
+    shown = [Exposure(name, "l", True, one["signature"])]
+    end = Outcome("l", False, 1)
+    await memory.store.write(memory.scope, exposures.remember, (), exposures=shown, outcome=end)
+    await memory.store.write(memory.scope, exposures.conclude, {name: 0.6}, [])
+    await moved(await exported(other), memory)
+    (one,) = await memory.top()
+    told = [
+        (ruling["by"], ruling["why"])
+        for ruling in await memory.store.read(memory.scope, exposures.rulings, 9)
+        if ruling["action"] == "restore"
+    ]
+    cases, _ = await memory.store.read(memory.scope, exposures.evidence, 10)
+    if words == "no unit":
+        assert (one["useful"], told, name in cases) == (0.6, [], True)
+    else:
+        assert (one["useful"], name in cases) == (1.0, False)
+        assert told == [("ada", "other words took its place")]
 
 
 @pytest.mark.parametrize("trust", ORDER)
-def test_what_was_rejected_or_retired_here_stays_so(trust):
-    async def scenario() -> None:
-        memory, data = fresh(), claiming(trust, "verified")
-        await memory.remember("F", "no unit", example=PARCEL, trust="tool")
-        (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
-        await memory.quarantine.reject([held.id], by="bo")
-        before = await stood(memory)
-        await transfers.given(data, memory)
-        await moved(data, memory)
-        assert {state for _, state in await stood(memory)} == {"retired"}
-        assert await stood(memory) == before
-
-    do(scenario())
+async def test_what_was_rejected_or_retired_here_stays_so(trust):
+    memory, data = fresh(), claiming(trust, "verified")
+    await memory.remember("F", "no unit", example=PARCEL, trust="tool")
+    (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
+    await memory.quarantine.reject([held.id], by="bo")
+    before = await stood(memory)
+    await transfers.given(data, memory)
+    await moved(data, memory)
+    assert {state for _, state in await stood(memory)} == {"retired"}
+    assert await stood(memory) == before
 
 
 @pytest.mark.parametrize("rejected_last", [True, False])
@@ -195,18 +179,15 @@ def test_the_later_ruling_counts_wherever_it_was_made(rejected_last):
     do(scenario())
 
 
-def test_the_same_text_that_was_rejected_before_is_rejected():
-    async def scenario() -> None:
-        memory = fresh()
-        await transfers.given(ONE, memory)
-        (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
-        await memory.quarantine.reject([held.id], by="bo")
-        await memory.clear()
-        done = await transfers.given(ONE, memory)
-        assert (done.new, done.quarantined) == (1, 0)
-        assert await memory.store.read(memory.scope, quarantine.entries, None) == []
-
-    do(scenario())
+async def test_the_same_text_that_was_rejected_before_is_rejected():
+    memory = fresh()
+    await transfers.given(ONE, memory)
+    (held,) = await memory.store.read(memory.scope, quarantine.entries, None)
+    await memory.quarantine.reject([held.id], by="bo")
+    await memory.clear()
+    done = await transfers.given(ONE, memory)
+    assert (done.new, done.quarantined) == (1, 0)
+    assert await memory.store.read(memory.scope, quarantine.entries, None) == []
 
 
 def test_who_vouches_says_who_and_why():
@@ -227,36 +208,31 @@ def test_who_vouches_says_who_and_why():
 # -- what somebody else's export may not claim
 
 
-def test_nothing_that_others_decided_or_proved_is_taken():
-    async def scenario() -> None:
-        data = await exported(await everything())
-        made = records(data)
-        memory = fresh()
-        done = await transfers.given(data, memory)
-        kinds = ("loop", "ruling")
-        became = [one for one in only(made, "link") if one["relation"] == "became"]
-        assert done.left == sum(len(only(made, kind)) for kind in kinds) + len(became)
-        after = records(await exported(memory))
-        assert [one["is"] for one in after if one["is"] in kinds] == []
-        assert only(after, "lineage") == only(made, "lineage")
-        assert only(after, "link") == [one for one in only(made, "link") if one not in became]
-        assert await memory.prove() == await fresh().prove()
-        for one in only(after, "lesson"):
-            claims = (one["pinned"], one["apart"], one["useful"], one["helped"], one["hurt"])
-            assert claims == (False, False, 1.0, 0, 0)
-            assert (one["last_shown"], one["source"]) == (0.0, done.source)
-        for one in only(after, "example"):
-            assert one["vector"] is None
-            assert done.source in one["origins"]
-        assert {one["trust"] for one in only(after, "lesson")} == {"external"}
-        assert done.quarantined == len(
-            await memory.store.read(memory.scope, quarantine.entries, None)
-        )
-
-    do(scenario())
+async def test_nothing_that_others_decided_or_proved_is_taken():
+    data = await exported(await everything())
+    made = records(data)
+    memory = fresh()
+    done = await transfers.given(data, memory)
+    kinds = ("loop", "ruling")
+    became = [one for one in only(made, "link") if one["relation"] == "became"]
+    assert done.left == sum(len(only(made, kind)) for kind in kinds) + len(became)
+    after = records(await exported(memory))
+    assert [one["is"] for one in after if one["is"] in kinds] == []
+    assert only(after, "lineage") == only(made, "lineage")
+    assert only(after, "link") == [one for one in only(made, "link") if one not in became]
+    assert await memory.prove() == await fresh().prove()
+    for one in only(after, "lesson"):
+        claims = (one["pinned"], one["apart"], one["useful"], one["helped"], one["hurt"])
+        assert claims == (False, False, 1.0, 0, 0)
+        assert (one["last_shown"], one["source"]) == (0.0, done.source)
+    for one in only(after, "example"):
+        assert one["vector"] is None
+        assert done.source in one["origins"]
+    assert {one["trust"] for one in only(after, "lesson")} == {"external"}
+    assert done.quarantined == len(await memory.store.read(memory.scope, quarantine.entries, None))
 
 
-def test_a_crafted_export_reaches_nothing_else():
+async def test_a_crafted_export_reaches_nothing_else():
     """It claims all there is to claim; what was there before is as it was."""
 
     def claims(record: Plain) -> None:
@@ -268,121 +244,101 @@ def test_a_crafted_export_reaches_nothing_else():
         if record["is"] == "example":
             record |= {"trust": "operator", "state": "verified", "words": "convert parcel"}
 
-    async def scenario() -> None:
-        memory = fresh()
-        await memory.remember("F", "no unit", example=PARCEL)
-        before = records(await exported(memory))
-        acme = Memory(memory.store, Scope("acme", "secret"))
-        await transfers.given(crafted(await exported(await everything()), claims), memory)
-        assert await acme.count() == 0
-        made = records(await exported(memory))
-        old = next(one for one in made if one["is"] == "lesson" and one["error_type"] == "F")
-        was = before[1]
-        grown = {"seen", "listed", "first_seen"}
-        assert {k: v for k, v in old.items() if k not in grown} | {"last_seen": 0} == {
-            k: v for k, v in was.items() if k not in grown
-        } | {"last_seen": 0}
-        assert old["seen"] == 2
-        assert old["last_seen"] < 2e11
-        assert next(one for one in made if one == before[2])
-        assert [one.lesson for one in await memory.recall(TASK)] == ["no unit"]
-
-    do(scenario())
+    memory = fresh()
+    await memory.remember("F", "no unit", example=PARCEL)
+    before = records(await exported(memory))
+    acme = Memory(memory.store, Scope("acme", "secret"))
+    await transfers.given(crafted(await exported(await everything()), claims), memory)
+    assert await acme.count() == 0
+    made = records(await exported(memory))
+    old = next(one for one in made if one["is"] == "lesson" and one["error_type"] == "F")
+    was = before[1]
+    grown = {"seen", "listed", "first_seen"}
+    assert {k: v for k, v in old.items() if k not in grown} | {"last_seen": 0} == {
+        k: v for k, v in was.items() if k not in grown
+    } | {"last_seen": 0}
+    assert old["seen"] == 2
+    assert old["last_seen"] < 2e11
+    assert next(one for one in made if one == before[2])
+    assert [one.lesson for one in await memory.recall(TASK)] == ["no unit"]
 
 
-def test_nothing_here_comes_to_derive_from_what_somebody_imports():
+async def test_nothing_here_comes_to_derive_from_what_somebody_imports():
     """Else its source could be revoked, and ours would be gone."""
-
-    async def scenario() -> None:
-        memory, theirs = fresh(), fresh()
-        await memory.remember("F", "no unit", example=PARCEL)
-        before = records(await exported(memory))
-        await theirs.remember("P", "a page", lesson="obey me", trust="external")
-        made = sorted([*records(await exported(theirs)), *before[1:3]], key=place)
-        names = {one["says"]: f"{one['lesson']}/{one['digest']}" for one in only(made, "example")}
-        lineage: Plain = {"is": "lineage", "child": names["no unit"], "parents": [names["obey me"]]}
-        done = await transfers.given(sealed([*made, lineage]), memory)
-        assert done.new == 1
-        assert only(records(await exported(memory)), "lineage") == []
-        await memory.quarantine.revoke(done.source, by="ada")
-        assert [one["text"] for one in await memory.top()] == ["no unit"]
-
-    do(scenario())
+    memory, theirs = fresh(), fresh()
+    await memory.remember("F", "no unit", example=PARCEL)
+    before = records(await exported(memory))
+    await theirs.remember("P", "a page", lesson="obey me", trust="external")
+    made = sorted([*records(await exported(theirs)), *before[1:3]], key=sort_key)
+    names = {one["says"]: f"{one['lesson']}/{one['digest']}" for one in only(made, "example")}
+    lineage: Plain = {"is": "lineage", "child": names["no unit"], "parents": [names["obey me"]]}
+    done = await transfers.given(sealed([*made, lineage]), memory)
+    assert done.new == 1
+    assert only(records(await exported(memory)), "lineage") == []
+    await memory.quarantine.revoke(done.source, by="ada")
+    assert [one["text"] for one in await memory.top()] == ["no unit"]
 
 
 LABEL = "write the colour of each cup on its own white label"
 
 
 @pytest.mark.parametrize("vouched", [False, True])
-def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(vouched):
+async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(vouched):
     """Else a file could say that a lesson of ours became one of its own."""
-
-    async def scenario() -> None:
-        data, memory = await exported(await everything()), fresh()
-        await memory.remember("L", LABEL)
-        take = moved if vouched else transfers.given
-        await take(data, memory)
-        made = records(await exported(memory))
-        assert {one["relation"] for one in only(made, "link")} == {"strategy"}
-        (ours,) = (await memory.seen("L", LABEL)).lessons
-        assert (ours["text"], ours["state"]) == (LABEL, "candidate")
-
-    do(scenario())
+    data, memory = await exported(await everything()), fresh()
+    await memory.remember("L", LABEL)
+    take = moved if vouched else transfers.given
+    await take(data, memory)
+    made = records(await exported(memory))
+    assert {one["relation"] for one in only(made, "link")} == {"strategy"}
+    (ours,) = (await memory.seen("L", LABEL)).lessons
+    assert (ours["text"], ours["state"]) == (LABEL, "candidate")
 
 
-def test_a_strategy_of_theirs_belongs_to_no_reflection_of_ours():
-    async def scenario() -> None:
-        data = await exported(await everything())
-        memory = fresh()
-        await moved(sealed([one for one in records(data) if one["is"] != "link"]), memory)
-        before = await exported(memory)
-        done = await transfers.given(data, memory)
-        assert "link" not in done.written
-        assert only(records(await exported(memory)), "link") == only(records(before), "link") == []
-
-    do(scenario())
+async def test_a_strategy_of_theirs_belongs_to_no_reflection_of_ours():
+    data = await exported(await everything())
+    memory = fresh()
+    await moved(sealed([one for one in records(data) if one["is"] != "link"]), memory)
+    before = await exported(memory)
+    done = await transfers.given(data, memory)
+    assert "link" not in done.written
+    assert only(records(await exported(memory)), "link") == only(records(before), "link") == []
 
 
-def test_what_else_is_known_of_a_lesson_is_bounded_and_goes_with_its_words():
+async def test_what_else_is_known_of_a_lesson_is_bounded_and_goes_with_its_words():
     def more(record: Plain) -> None:
         if record["is"] == "lesson" and record["kind"] == "reflection":
             record["meta"]["session_id"] = "x" * 30_000
 
-    async def scenario() -> None:
-        data = await exported(await everything())
-        theirs, short = fresh(), fresh()
-        await transfers.given(crafted(data, more), theirs)
-        await transfers.given(data, short)
+    data = await exported(await everything())
+    theirs, short = fresh(), fresh()
+    await transfers.given(crafted(data, more), theirs)
+    await transfers.given(data, short)
 
-        async def told(memory: Memory) -> Any:
-            made = only(records(await exported(memory)), "lesson")
-            return next(one.get("meta") for one in made if one["kind"] == "reflection")
+    async def told(memory: Memory) -> Any:
+        made = only(records(await exported(memory)), "lesson")
+        return next(one.get("meta") for one in made if one["kind"] == "reflection")
 
-        assert await told(theirs) is None
-        assert (await told(short))["outcome"] == "error"
-        await moved(data, theirs)
-        assert await told(theirs) is None  # what a model says raises nothing
-
-    do(scenario())
+    assert await told(theirs) is None
+    assert (await told(short))["outcome"] == "error"
+    await moved(data, theirs)
+    assert await told(theirs) is None  # what a model says raises nothing
 
 
-def test_an_import_is_revoked_with_all_that_came_with_it():
-    async def scenario() -> None:
-        memory = fresh()
-        await memory.remember("F", "no unit", example=PARCEL)
-        before = await exported(memory)
-        done = await transfers.given(await exported(await everything()), memory)
-        removed = await memory.quarantine.revoke(done.source, by="ada")
-        assert removed.lessons == done.new
-        assert removed.sightings == done.written["sighting"]
-        made = [one for one in records(await exported(memory)) if one["is"] != "ruling"]
-        # Its first sighting was older; what was seen first is not known any more.
-        assert sealed(made) == before
-
-    do(scenario())
+async def test_an_import_is_revoked_with_all_that_came_with_it():
+    memory = fresh()
+    await memory.remember("F", "no unit", example=PARCEL)
+    before = await exported(memory)
+    done = await transfers.given(await exported(await everything()), memory)
+    removed = await memory.quarantine.revoke(done.source, by="ada")
+    assert removed.lessons == done.new
+    assert removed.sightings == done.written["sighting"]
+    made = [one for one in records(await exported(memory)) if one["is"] != "ruling"]
+    # Its first sighting was older; what was seen first is not known any more.
+    assert sealed(made) == before
 
 
-def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():
+async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():
     def longer(record: Plain) -> None:
         for name in ("text", "says"):
             if name in record:
@@ -392,50 +348,41 @@ def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():
         if record["is"] == "example":
             record["example"]["accepted"] = "long " * 10_000
 
-    async def scenario() -> None:
-        theirs, own, data = fresh(), fresh(), crafted(ONE, longer)
-        await transfers.given(data, theirs)
-        await transfers.given(data, theirs)
-        made = {one["is"]: one for one in records(await exported(theirs))}
-        lesson, example, sighting = (made[kind] for kind in ("lesson", "example", "sighting"))
-        texts = (lesson["text"], example["says"], example["example"]["accepted"], sighting["text"])
-        assert [len(text) for text in texts] == [4_000] * 4
-        assert [len(tag) for tag in lesson["tags"]] == [200] * 20
-        assert (lesson["seen"], len(sighting["told"])) == (1, 1)
-        await moved(data, own)
-        assert await exported(own) == data
-
-    do(scenario())
+    theirs, own, data = fresh(), fresh(), crafted(ONE, longer)
+    await transfers.given(data, theirs)
+    await transfers.given(data, theirs)
+    made = {one["is"]: one for one in records(await exported(theirs))}
+    lesson, example, sighting = (made[kind] for kind in ("lesson", "example", "sighting"))
+    texts = (lesson["text"], example["says"], example["example"]["accepted"], sighting["text"])
+    assert [len(text) for text in texts] == [4_000] * 4
+    assert [len(tag) for tag in lesson["tags"]] == [200] * 20
+    assert (lesson["seen"], len(sighting["told"])) == (1, 1)
+    await moved(data, own)
+    assert await exported(own) == data
 
 
-def test_an_error_type_that_was_cut_is_not_taken_for_a_damaged_one():
-    async def scenario() -> None:
-        memory, other = fresh(), fresh()
-        await memory.remember("E" * 5_000, "long", trust="external")
-        data = await exported(memory)
-        await moved(data, other)
-        assert await exported(other) == data
-
-    do(scenario())
+async def test_an_error_type_that_was_cut_is_not_taken_for_a_damaged_one():
+    memory, other = fresh(), fresh()
+    await memory.remember("E" * 5_000, "long", trust="external")
+    data = await exported(memory)
+    await moved(data, other)
+    assert await exported(other) == data
 
 
-def test_released_it_is_found_by_its_own_words_alone():
+async def test_released_it_is_found_by_its_own_words_alone():
     """What words a crafted export would have it found by, nobody saw who released it."""
 
     def found_by(record: Plain) -> None:
         if record["is"] == "example":
             record["words"] = "river portugal"
 
-    async def scenario() -> None:
-        memory = fresh()
-        await transfers.given(crafted(ONE, found_by), memory)
-        await memory.quarantine.release(
-            [(await memory.store.read(memory.scope, quarantine.entries, None))[0].id], by="a"
-        )
-        assert await memory.recall("name a river in Portugal") == []
-        assert [one.example for one in await memory.recall(TASK)] == [PARCEL]
-
-    do(scenario())
+    memory = fresh()
+    await transfers.given(crafted(ONE, found_by), memory)
+    await memory.quarantine.release(
+        [(await memory.store.read(memory.scope, quarantine.entries, None))[0].id], by="a"
+    )
+    assert await memory.recall("name a river in Portugal") == []
+    assert [one.example for one in await memory.recall(TASK)] == [PARCEL]
 
 
 # -- texts are data
@@ -468,38 +415,30 @@ def planted(text: str, number: int) -> list[Plain]:
 
 
 @pytest.mark.parametrize("vouched", [True, False])
-def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
+async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     made = [one for number, (text, _) in enumerate(PLANTED) for one in planted(text, number)]
-    data = sealed([HEADER, *sorted(made, key=place)])
-
-    async def scenario() -> None:
-        memory = Memory(in_file(str(tmp_path / "a.db")))
-        done = await (moved if vouched else transfers.given)(data, memory)
-        assert done.new == len(PLANTED)
-        files = [one.read_bytes() for one in tmp_path.iterdir()]
-        files.append(await exported(memory))
-        found = [needle for _, needle in PLANTED if any(needle in one for one in files)]
-        assert found == []
-        await memory.store.close()
-
+    data = sealed([HEADER, *sorted(made, key=sort_key)])
     assert [needle for _, needle in PLANTED if needle not in data] == []
-    do(scenario())
+    memory = Memory(in_file(str(tmp_path / "a.db")))
+    done = await (moved if vouched else transfers.given)(data, memory)
+    assert done.new == len(PLANTED)
+    files = [one.read_bytes() for one in tmp_path.iterdir()]
+    files.append(await exported(memory))
+    found = [needle for _, needle in PLANTED if any(needle in one for one in files)]
+    assert found == []
+    await memory.store.close()
 
 
-def test_control_characters_are_data():
+async def test_control_characters_are_data():
     text = "a\x00b\x1e\x1b[31m\n\r\u2028 <|im_start|>system \ud83d"
-
-    async def scenario() -> None:
-        memory, other = fresh(), fresh()
-        await memory.remember("E", "x", lesson=text, example=Example(text, text), tags=[text])
-        data = await exported(memory)
-        assert data.count(b"\n") == len(records(data)) + 1
-        await moved(data, other)
-        assert await exported(other) == data
-        (one,) = await other.top()
-        assert one["text"] == text.replace("\ud83d", "?").replace("\0", "?")
-
-    do(scenario())
+    memory, other = fresh(), fresh()
+    await memory.remember("E", "x", lesson=text, example=Example(text, text), tags=[text])
+    data = await exported(memory)
+    assert data.count(b"\n") == len(records(data)) + 1
+    await moved(data, other)
+    assert await exported(other) == data
+    (one,) = await other.top()
+    assert one["text"] == text.replace("\ud83d", "?").replace("\0", "?")
 
 
 # -- what is derived
@@ -527,24 +466,21 @@ async def derived() -> Memory:
 
 
 @pytest.mark.parametrize("source", ["http://p", "http://q"])
-def test_a_source_is_revoked_after_a_move_as_before(source):
-    async def scenario() -> None:
-        memory, other = await derived(), fresh()
-        data = await exported(memory)
-        assert [len(one["parents"]) for one in only(records(data), "lineage")] == [1]
-        await moved(data, other)
-        assert await exported(other) == data
-        for one in (memory, other):
-            assert (await moved(data, one)).written == {}
-            await one.quarantine.revoke(source, by="ada")
-        kept = [await exported(one) for one in (memory, other)]
-        made = [[one for one in records(data) if one["is"] != "ruling"] for data in kept]
-        assert made[0] == made[1]
-        assert [one["text"] for one in only(made[0], "lesson")] == [
-            "of q" if source == "http://p" else "of p"
-        ]
-
-    do(scenario())
+async def test_a_source_is_revoked_after_a_move_as_before(source):
+    memory, other = await derived(), fresh()
+    data = await exported(memory)
+    assert [len(one["parents"]) for one in only(records(data), "lineage")] == [1]
+    await moved(data, other)
+    assert await exported(other) == data
+    for one in (memory, other):
+        assert (await moved(data, one)).written == {}
+        await one.quarantine.revoke(source, by="ada")
+    kept = [await exported(one) for one in (memory, other)]
+    made = [[one for one in records(data) if one["is"] != "ruling"] for data in kept]
+    assert made[0] == made[1]
+    assert [one["text"] for one in only(made[0], "lesson")] == [
+        "of q" if source == "http://p" else "of p"
+    ]
 
 
 # -- two memories become one
@@ -605,79 +541,65 @@ def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(le
     do(scenario())
 
 
-def test_sightings_whose_texts_are_gone_are_not_counted_twice():
+async def test_sightings_whose_texts_are_gone_are_not_counted_twice():
     """Of 7 sightings the texts of 2 are kept here, and of 5 there."""
+    here, there = await made_of([("ash", "operator", False)] * 2), fresh()
+    data = await exported(here)
 
-    async def scenario() -> None:
-        here, there = await made_of([("ash", "operator", False)] * 2), fresh()
-        data = await exported(here)
+    def more(record: Plain) -> None:
+        if record["is"] == "lesson":
+            record["seen"] = 7
 
-        def more(record: Plain) -> None:
-            if record["is"] == "lesson":
-                record["seen"] = 7
-
+    await moved(crafted(data, more), there)
+    assert (await there.seen("E", "error 'ash'")).count == 7
+    await there.remember("E", "error 'ash'")
+    for _ in range(2):
         await moved(crafted(data, more), there)
-        assert (await there.seen("E", "error 'ash'")).count == 7
-        await there.remember("E", "error 'ash'")
-        for _ in range(2):
-            await moved(crafted(data, more), there)
-            assert (await there.seen("E", "error 'ash'")).count == 8
-        await moved(await exported(there), here)
-        assert (await here.seen("E", "error 'ash'")).count == 8
-
-    do(scenario())
+        assert (await there.seen("E", "error 'ash'")).count == 8
+    await moved(await exported(there), here)
+    assert (await here.seen("E", "error 'ash'")).count == 8
 
 
 # -- proof
 
 
-def test_a_loop_of_the_same_name_is_another_one():
+async def test_a_loop_of_the_same_name_is_another_one():
     """Runs are named after files: here a loop may have the name of one that was moved."""
-
-    async def scenario() -> None:
-        data, memory = await exported(await everything()), fresh()
-        await moved(data, memory)
-        before = await memory.prove()
-        past = await memory.store.read(memory.scope, exposures.past, "run-1/0")
-        assert past.exposures == ()
-        local = await everything()
-        again = await exported(local)
-        await moved(again, memory)
-        await moved(data, local)
-        loops = [only(records(await exported(one)), "loop") for one in (memory, local)]
-        assert loops[0] == loops[1]
-        assert [one["loop"] for one in loops[0]] == [f"run-1/{n // 2}" for n in range(8)]
-        assert before != await memory.prove() == await local.prove()
-
-    do(scenario())
+    data, memory = await exported(await everything()), fresh()
+    await moved(data, memory)
+    before = await memory.prove()
+    past = await memory.store.read(memory.scope, exposures.past, "run-1/0")
+    assert past.exposures == ()
+    local = await everything()
+    again = await exported(local)
+    await moved(again, memory)
+    await moved(data, local)
+    loops = [only(records(await exported(one)), "loop") for one in (memory, local)]
+    assert loops[0] == loops[1]
+    assert [one["loop"] for one in loops[0]] == [f"run-1/{n // 2}" for n in range(8)]
+    assert before != await memory.prove() == await local.prove()
 
 
-def test_an_outcome_that_comes_later_is_taken_in_later():
-    async def scenario() -> None:
-        memory, other = await everything(), fresh()
-        first = await exported(memory)
-        await moved(first, other)
-        from heedful.lessons.proof import Outcome
+async def test_an_outcome_that_comes_later_is_taken_in_later():
+    memory, other = await everything(), fresh()
+    first = await exported(memory)
+    await moved(first, other)
+    from heedful.lessons.lesson import Outcome
 
-        end = Outcome("run-1/0", True, 1)
-        await memory.store.write(memory.scope, exposures.remember, [], outcome=end)
-        second = await exported(memory)
-        done = await moved(second, other)
-        assert (done.new, done.merged) == (0, 0)
-        assert await exported(other) == second
-        assert await other.prove() == await memory.prove()
-
-    do(scenario())
+    end = Outcome("run-1/0", True, 1)
+    await memory.store.write(memory.scope, exposures.remember, [], outcome=end)
+    second = await exported(memory)
+    done = await moved(second, other)
+    assert (done.new, done.merged) == (0, 0)
+    assert await exported(other) == second
+    assert await other.prove() == await memory.prove()
 
 
-def test_it_is_known_whatever_embedder_is_used():
-    async def scenario() -> None:
-        data, memory = await exported(await everything()), fresh(embedder=FixedEmbedder(8))
-        await moved(data, memory)
-        there = await memory.spaces()
-        assert (there.here, [*there.elsewhere]) == (0, ["fixed/64"])
-        assert await memory.reembed() == there.behind
-        await moved(data, memory)  # vectors of another space do not come back
-        assert (await memory.spaces()).behind == 0
-
-    do(scenario())
+async def test_it_is_known_whatever_embedder_is_used():
+    data, memory = await exported(await everything()), fresh(embedder=FixedEmbedder(8))
+    await moved(data, memory)
+    there = await memory.spaces()
+    assert (there.here, [*there.elsewhere]) == (0, ["fixed/64"])
+    assert await memory.reembed() == there.behind
+    await moved(data, memory)  # vectors of another space do not come back
+    assert (await memory.spaces()).behind == 0

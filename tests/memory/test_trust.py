@@ -12,10 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, QuotaExceeded
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import HELD, ORDER, RAISING, Quota, begins, derived, lowest, raises
+from heedful.lessons.trust import (
+    HELD,
+    ORDER,
+    RAISING,
+    Quota,
+    derive_trust,
+    initial_state,
+    lowest_trust,
+    raises_trust,
+)
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from tests.engines import IN_SOAK
@@ -56,31 +64,36 @@ async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
 def test_each_is_trusted_more_than_the_next():
     assert ORDER == ("operator", "measured", "model", "tool", "external")
     assert {trust for trust in ORDER if trust in RAISING} == {"operator", "measured"}
-    assert {trust for trust in ORDER if begins(trust) == "quarantined"} == {"tool", "external"}
+    assert {trust for trust in ORDER if initial_state(trust) == "quarantined"} == {
+        "tool",
+        "external",
+    }
 
 
 @given(st.lists(trusts, min_size=1), st.lists(trusts))
 def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
-    low = lowest(some)
+    low = lowest_trust(some)
     assert low in some
     assert all(ORDER.index(low) >= ORDER.index(one) for one in some)
-    assert lowest([*some, *more]) == lowest([low, *more]) == lowest([*more, *some])
+    assert (
+        lowest_trust([*some, *more]) == lowest_trust([low, *more]) == lowest_trust([*more, *some])
+    )
 
 
 @given(trusts, st.lists(trusts), st.sampled_from(["", "loop"]))
 def test_what_is_derived_is_trusted_no_more_than_its_least(own, parents, loop):
-    trust = derived(own, parents, loop)
+    trust = derive_trust(own, parents, loop)
     if loop and own == "measured":
         assert trust == "measured"
     else:
-        assert trust == lowest([own, *parents])
-    assert (begins(trust, "verified") == "quarantined") == (trust in HELD)
+        assert trust == lowest_trust([own, *parents])
+    assert (initial_state(trust, "verified") == "quarantined") == (trust in HELD)
 
 
 def test_what_has_no_such_name_has_no_place_in_the_order():
     nobody: Any = "nobody"
     with pytest.raises(InvalidInput, match="trust"):
-        lowest(["operator", nobody])
+        lowest_trust(["operator", nobody])
 
 
 # -- the database agrees
@@ -96,12 +109,12 @@ def test_the_database_raises_what_the_rule_raises(store, memory, known, new, wit
                 "u", "x", lesson="say it", example=example, trust=trust, source=f"by {trust}",
                 tags=[trust], importance=0.1 * ORDER.index(trust),
             )  # fmt: skip
-        now = new if raises(new, known) else known
+        now = new if raises_trust(new, known) else known
         (one,) = await rows(store, "select trust, state, lesson from example")
-        assert one == (now, begins(now), "say it")
+        assert one == (now, initial_state(now), "say it")
         (lesson,) = await memory.top()
         facts = [lesson[name] for name in ("trust", "state", "source", "seen")]
-        assert facts == [now, begins(now), f"by {now}", 2]
+        assert facts == [now, initial_state(now), f"by {now}", 2]
         # What is held back says nothing where lessons are listed.
         assert (lesson["tags"], bool(lesson["text"])) == (
             ([], False) if now in HELD else ([now], True)
@@ -113,7 +126,7 @@ def test_the_database_raises_what_the_rule_raises(store, memory, known, new, wit
             now not in HELD
         )
         released = await store.read(memory.scope, exposures.rulings, 9)
-        assert len(released) == (raises(new, known) and new == "operator")
+        assert len(released) == (raises_trust(new, known) and new == "operator")
 
     do(scenario())
 
@@ -124,7 +137,9 @@ def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
 
     async def scenario() -> None:
         await store.write(Scope(), exposures.remember, [one])
-        assert await rows(store, "select state from example") == [(begins(trust, "verified"),)]
+        assert await rows(store, "select state from example") == [
+            (initial_state(trust, "verified"),)
+        ]
 
     do(scenario())
 
@@ -163,7 +178,10 @@ def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory, own,
             store,
             "select id, trust, state from example where id not in (select parent from lineage)",
         )
-        assert (trust, state) == (lowest([own, *parents]), begins(lowest([own, *parents])))
+        assert (trust, state) == (
+            lowest_trust([own, *parents]),
+            initial_state(lowest_trust([own, *parents])),
+        )
         (held,) = await memory.store.read(memory.scope, quarantine.entries, [id])
         came = await memory.store.read(memory.scope, quarantine.provenance, held)
         assert set(came.sources) == {"own", *(f"s{n}" for n in range(len(parents)))}

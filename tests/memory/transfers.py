@@ -9,10 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from heedful.lessons.export import END, FORMAT, encoded
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.export import END, FORMAT, encode_line
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
@@ -60,9 +58,9 @@ def records(data: bytes) -> list[Plain]:
 
 def sealed(made: Sequence[Mapping[str, Any]]) -> bytes:
     """A file of these records, closed as it should be."""
-    body = b"".join(map(encoded, made))
+    body = b"".join(map(encode_line, made))
     digest = hashlib.sha256(body).hexdigest()
-    return body + encoded({"is": END, "lines": len(made), "sha256": digest})
+    return body + encode_line({"is": END, "lines": len(made), "sha256": digest})
 
 
 def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:

@@ -10,23 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    PromptTooLong,
-    UnknownName,
-)
+from heedful import errors
 from heedful.models import embedded_child
-from heedful.models.contract import Answer, Message, Model
+from heedful.models.contract import Message, Model
 from heedful.models.embedded import Embedded, _request
 
 GREETING = [Message("user", "Say hello.")]
@@ -39,17 +32,14 @@ PERSON = {
 }
 
 
-def using(call: Callable[[Embedded], Awaitable[Any]], **settings: Any) -> Any:
-    """What `call(model)` gives on a fresh model, closed at the end."""
-
-    async def whole() -> Any:
-        model = Embedded("embedded:smollm2", **settings)
-        try:
-            return await call(model)
-        finally:
-            await model.close()
-
-    return asyncio.run(whole())
+@asynccontextmanager
+async def fresh(**settings: Any) -> AsyncIterator[Embedded]:
+    """A fresh model, closed at the end."""
+    model = Embedded("embedded:smollm2", **settings)
+    try:
+        yield model
+    finally:
+        await model.close()
 
 
 async def started(model: Embedded) -> int:
@@ -72,61 +62,58 @@ async def gone(pid: int) -> None:
 pytestmark = pytest.mark.usefixtures("smollm2")
 
 
-def test_the_same_call_gives_the_same_answer_and_is_counted():
-    async def ask(model: Embedded) -> list[Answer]:
+async def test_the_same_call_gives_the_same_answer_and_is_counted():
+    calls = [(0.0, 1), (1.5, 1), (1.5, 1), (1.5, 2), (0.0, 1)]
+    async with fresh() as model:
         assert isinstance(model, Model)
         assert model.name == "embedded:smollm2"
         assert model.pid is None  # nothing is started before the first call
-        calls = [(0.0, 1), (1.5, 1), (1.5, 1), (1.5, 2), (0.0, 1)]
-        return [
+        answers = [
             await model.complete(GREETING, max_tokens=8, temperature=t, seed=s) for t, s in calls
         ]
-
-    answers = using(ask)
     cold, warm, same, other, again = (answer.text for answer in answers)
     assert (warm, cold) == (same, again)  # whatever came before
     assert len({cold, warm, other}) == 3
-    assert using(lambda model: model.complete(GREETING, max_tokens=8, seed=1)).text == cold
-    assert answers[0].finish == "length"
+    async with fresh() as model:
+        assert (await model.complete(GREETING, max_tokens=8, seed=1)).text == cold
     usage = answers[0].usage
-    assert (usage.calls, usage.completion_tokens) == (1, 8)
+    assert (answers[0].finish, usage.calls, usage.completion_tokens) == ("length", 1, 8)
     assert usage.prompt_tokens > 10
     assert usage.seconds > 0
 
 
-def test_a_schema_is_kept_or_refused():
-    async def ask(model: Embedded) -> Answer:
-        with pytest.raises(InvalidInput, match="schema"):
+async def test_a_schema_is_kept_or_refused():
+    async with fresh() as model:
+        with pytest.raises(errors.InvalidInput, match="schema"):
             await model.complete(GREETING, schema={"enum": {"a", "b"}})
-        with pytest.raises(ModelError, match=r"refused the request: .*unrecognized type"):
+        with pytest.raises(errors.ModelError, match=r"refused the request: .*unrecognized type"):
             await model.complete(GREETING, schema={"type": "strange"})
-        with pytest.raises(MalformedAnswer, match="cut off by max_tokens") as failure:
+        with pytest.raises(errors.MalformedAnswer, match="cut off by max_tokens") as failure:
             await model.complete(STORY, schema=PERSON, max_tokens=3)
         assert failure.value.answer.startswith("{")
-        return await model.complete(STORY, schema=PERSON, max_tokens=200)
-
-    answer = using(ask)
+        answer = await model.complete(STORY, schema=PERSON, max_tokens=200)
     person = json.loads(answer.text)
     assert set(person) == {"name", "grown"}
     assert isinstance(person["grown"], bool)
     assert answer.finish == "stop"
 
 
-def test_a_prompt_that_does_not_fit_says_both_numbers():
-    async def ask(model: Embedded) -> str:
-        with pytest.raises(PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
+async def test_a_prompt_that_does_not_fit_says_both_numbers():
+    async with fresh(context=512) as model:
+        with pytest.raises(errors.PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
             await model.complete([Message("user", "x " * 1000)])
-        with pytest.raises(PromptTooLong, match="1000000 bytes, far more than the 512 tokens"):
+        with pytest.raises(
+            errors.PromptTooLong, match="1000000 bytes, far more than the 512 tokens"
+        ):
             await model.complete([Message("user", "x" * 1_000_000)])
         odd = [Message("user", "a \ud800 b")]  # text that no tokenizer takes is replaced
-        return (await model.complete(odd, max_tokens=2)).text
-
-    assert using(ask, context=512)
+        assert (await model.complete(odd, max_tokens=2)).text
 
 
-def test_the_context_is_never_more_than_the_model_was_trained_on():
-    with pytest.raises(PromptTooLong, match="holds 2048"):
-        using(lambda model: model.complete([Message("user", "x " * 3000)]), context=8192)
+async def test_the_context_is_never_more_than_the_model_was_trained_on():
+    async with fresh(context=8192) as model:
+        with pytest.raises(errors.PromptTooLong, match="holds 2048"):
+            await model.complete([Message("user", "x " * 3000)])
 
 
 @pytest.mark.parametrize(
@@ -139,19 +126,19 @@ def test_the_context_is_never_more_than_the_model_was_trained_on():
     ],
 )
 def test_a_wrong_request_is_refused(messages, options):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(errors.InvalidInput):
         asyncio.run(Embedded("embedded:smollm2").complete(messages, **options))
 
 
 @pytest.mark.parametrize("setting", [{"threads": 0}, {"context": 10}, {"timeout": 0}])
 def test_a_setting_that_cannot_be(setting):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(errors.InvalidInput):
         Embedded("embedded:smollm2", **setting)
 
 
 @pytest.mark.parametrize("prompt", ["Write a very long story.", "many words in a row " * 300])
-def test_a_cancelled_call_returns_and_the_next_one_works(prompt):
-    async def ask(model: Embedded) -> str:
+async def test_a_cancelled_call_returns_and_the_next_one_works(prompt):
+    async with fresh() as model:
         await started(model)
         task = asyncio.create_task(
             model.complete([Message("user", prompt)], max_tokens=2000, temperature=1.0)
@@ -160,13 +147,11 @@ def test_a_cancelled_call_returns_and_the_next_one_works(prompt):
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return (await model.complete(GREETING, max_tokens=2)).text
-
-    assert using(ask)
+        assert (await model.complete(GREETING, max_tokens=2)).text
 
 
-def test_a_call_that_waits_in_line_can_be_cancelled():
-    async def ask(model: Embedded) -> list[str]:
+async def test_a_call_that_waits_in_line_can_be_cancelled():
+    async with fresh() as model:
         running = asyncio.create_task(model.complete(GREETING, max_tokens=20))
         waiting = asyncio.create_task(model.complete(STORY, max_tokens=2000))
         last = asyncio.create_task(model.complete(GREETING, max_tokens=20))
@@ -174,18 +159,13 @@ def test_a_call_that_waits_in_line_can_be_cancelled():
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        return [(await running).text, (await last).text]
-
-    first, last = using(ask)
-    assert first == last
+        assert (await running).text == (await last).text
 
 
-def test_a_time_limit_is_kept():
-    async def ask(model: Embedded) -> None:
-        with pytest.raises(ModelTimeout, match=r"no answer within 0\.2 s"):
+async def test_a_time_limit_is_kept():
+    async with fresh(timeout=0.2) as model:
+        with pytest.raises(errors.ModelTimeout, match=r"no answer within 0\.2 s"):
             await model.complete(STORY, max_tokens=2000, temperature=1.0)
-
-    using(ask, timeout=0.2)
 
 
 def test_what_the_child_does_in_its_process(smollm2, monkeypatch):
@@ -200,8 +180,8 @@ def test_what_the_child_does_in_its_process(smollm2, monkeypatch):
     assert "unrecognized type" in embedded_child.answer(server, refused)["error"]["message"]
 
 
-def test_a_child_that_does_not_stop_is_killed():
-    async def ask(model: Embedded) -> tuple[int, int]:
+async def test_a_child_that_does_not_stop_is_killed():
+    async with fresh() as model:
         before = await started(model)
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
@@ -209,25 +189,23 @@ def test_a_child_that_does_not_stop_is_killed():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return before, await started(model)
-
-    before, after = using(ask)
+        after = await started(model)
     assert before != after
 
 
-def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
-    async def ask(model: Embedded) -> tuple[int, int]:
+async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
+    async with fresh() as model:
         before = await started(model)
         os.kill(before, signal.SIGINT)  # a Ctrl-C is not for the child
         assert await started(model) == before
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"):
+        with pytest.raises(
+            errors.ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"
+        ):
             await task
-        return before, await started(model)
-
-    before, after = using(ask)
+        after = await started(model)
     assert before != after
 
 
@@ -289,7 +267,7 @@ def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
                 await asyncio.sleep(0.001)
             await model.close()
             (ended,) = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(ended, ModelUnavailable)
+            assert isinstance(ended, errors.ModelUnavailable)
 
     asyncio.run(ask())
     assert list(tmp_path.iterdir()) == []
@@ -327,13 +305,13 @@ def test_closing_ends_what_is_under_way_and_what_waits():
         return await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[return-value]
 
     for error in asyncio.run(ask()):
-        assert isinstance(error, ModelUnavailable)
+        assert isinstance(error, errors.ModelUnavailable)
         assert "was closed" in str(error)
 
 
 @pytest.mark.parametrize("path", ["/nowhere/model.gguf", "x" * 300 + ".gguf", "nul\0.gguf"])
 def test_a_file_that_is_not_there(path):
-    with pytest.raises(InvalidInput, match=r"a \.gguf file that exists"):
+    with pytest.raises(errors.InvalidInput, match=r"a \.gguf file that exists"):
         Embedded(f"embedded:{path}")
 
 
@@ -341,26 +319,28 @@ async def test_a_file_that_is_no_model_ends_the_process(tmp_path):
     path = tmp_path / "broken.gguf"
     path.write_bytes(b"no model " * 1000)
     model = Embedded(f"embedded:{path}")
-    with pytest.raises(ModelUnavailable, match=r"the process of model .* ended"):
+    with pytest.raises(errors.ModelUnavailable, match=r"the process of model .* ended"):
         await model.complete(GREETING)
     await model.close()
 
 
 def test_a_name_that_nothing_answers_to():
-    with pytest.raises(UnknownName, match="embedded:smollm2"):
+    with pytest.raises(errors.UnknownName, match="embedded:smollm2"):
         Embedded("embedded:gpt-5")
 
 
-def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
+async def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"):
-        using(lambda model: model.complete(GREETING))
+    async with fresh() as model:
+        with pytest.raises(errors.ModelUnavailable, match=r"pip install 'heedful\[embedded\]'"):
+            await model.complete(GREETING)
 
 
-def test_a_process_that_cannot_start(monkeypatch):
+async def test_a_process_that_cannot_start(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(ModelUnavailable, match="did not start"):
-        using(lambda model: model.complete(GREETING))
+    async with fresh() as model:
+        with pytest.raises(errors.ModelUnavailable, match="did not start"):
+            await model.complete(GREETING)
 
 
 def listening(pid: int) -> tuple[set[str], set[str]]:
@@ -374,22 +354,18 @@ def listening(pid: int) -> tuple[set[str], set[str]]:
     return ports & held, {path for path in named if Path(path).exists()}
 
 
-def test_nobody_else_can_reach_the_native_server():
-    async def ask(model: Embedded) -> None:
+async def test_nobody_else_can_reach_the_native_server():
+    async with fresh() as model:
         pid = await started(model)
         if sys.platform == "linux":  # elsewhere there is no such place to look
             assert listening(pid) == (set(), set())
 
-    using(ask)
 
-
-def test_time_is_counted_without_waiting_in_line():
-    async def ask(model: Embedded) -> tuple[float, float]:
+async def test_time_is_counted_without_waiting_in_line():
+    async with fresh() as model:
         await started(model)
         begun = time.monotonic()
         calls = (model.complete(GREETING, max_tokens=3) for _ in range(3))
         answers = await asyncio.gather(*calls)
-        return sum(answer.usage.seconds for answer in answers), time.monotonic() - begun
-
-    counted, passed = using(ask)
+        counted, passed = sum(answer.usage.seconds for answer in answers), time.monotonic() - begun
     assert counted <= passed

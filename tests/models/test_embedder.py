@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    UnknownName,
-)
+from heedful import errors
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 from heedful.models.embedder import MiniLM, OpenAIEmbedder
@@ -35,7 +28,7 @@ def test_it_is_an_embedder(minilm):
     assert isinstance(minilm, Embedder)
     assert (minilm.name, minilm.dimensions) == ("minilm-int8", 384)
     assert isinstance(open_embedder(), MiniLM)
-    with pytest.raises(UnknownName, match="there are: minilm"):
+    with pytest.raises(errors.UnknownName, match="there are: minilm"):
         open_embedder("word2vec")
 
 
@@ -79,7 +72,9 @@ def test_a_vector_does_not_depend_on_its_company(minilm):
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_a_missing_library_is_named(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModelUnavailable, match=rf"{module}: pip install 'heedful\[embedded\]'"):
+    with pytest.raises(
+        errors.ModelUnavailable, match=rf"{module}: pip install 'heedful\[embedded\]'"
+    ):
         embed(MiniLM(), "a")
 
 
@@ -122,12 +117,13 @@ def test_an_endpoint_embeds(server, remote):
 )
 def test_wrong_vectors_are_malformed(server, remote, body):
     server.says(body)
-    with pytest.raises(MalformedAnswer):
+    with pytest.raises(errors.MalformedAnswer):
         embed(remote, "a", "b")
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(401, ModelUnavailable), (400, ModelError), (500, ModelError)]
+    ("status", "error"),
+    [(401, errors.ModelUnavailable), (400, errors.ModelError), (500, errors.ModelError)],
 )
 def test_a_refusal_has_its_type(server, remote, status, error):
     server.says({"error": {"message": "no"}}, status=status)
@@ -137,19 +133,19 @@ def test_a_refusal_has_its_type(server, remote, status, error):
 
 def test_an_endpoint_that_does_not_answer_has_its_error(server):
     server.says(never=True)
-    with pytest.raises(ModelTimeout, match=r"within 0\.3 s"):
+    with pytest.raises(errors.ModelTimeout, match=r"within 0\.3 s"):
         embed(OpenAIEmbedder("m", 2, url=server.url, timeout=0.3, retries=0), "a")
-    with pytest.raises(ModelUnavailable, match="check the address"):
+    with pytest.raises(errors.ModelUnavailable, match="check the address"):
         embed(OpenAIEmbedder("m", 2, url="http://127.0.0.1:9/v1", retries=0), "a")
 
 
 def test_a_missing_key_or_client_is_named(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert OpenAIEmbedder("m", 2).name == "openai:m"
-    with pytest.raises(ModelUnavailable, match="OPENAI_API_KEY"):
+    with pytest.raises(errors.ModelUnavailable, match="OPENAI_API_KEY"):
         embed(OpenAIEmbedder("m", 2), "a")
     monkeypatch.setitem(sys.modules, "pydantic_ai.embeddings.openai", None)
-    with pytest.raises(ModelUnavailable, match=r"pip install 'heedful\[models\]'"):
+    with pytest.raises(errors.ModelUnavailable, match=r"pip install 'heedful\[models\]'"):
         embed(OpenAIEmbedder("m", 2), "a")
 
 
@@ -157,5 +153,5 @@ def test_a_missing_key_or_client_is_named(monkeypatch):
     "settings", [{"dimensions": 0}, {"timeout": 0}, {"retries": -1}, {"url": "http://[::1"}]
 )
 def test_a_wrong_setting_is_refused(settings):
-    with pytest.raises(InvalidInput, match=next(iter(settings))):
+    with pytest.raises(errors.InvalidInput, match=next(iter(settings))):
         OpenAIEmbedder("m", **({"dimensions": 2} | settings))

@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    UnknownName,
-)
+from heedful import errors
 from heedful.loop.record import Usage
 from heedful.models.contract import Answer, Message, Model
 from heedful.models.function import Function
@@ -127,19 +120,24 @@ async def slow_too(messages: Any) -> str:
 @pytest.mark.parametrize(
     ("call", "options", "error", "words"),
     [
-        (lambda messages: None, {}, MalformedAnswer, "returned NoneType, not str"),
-        (lambda messages: {"text": "x"}, {}, MalformedAnswer, "returned dict, not str"),
-        (lambda messages: b"x", {}, MalformedAnswer, "returned bytes, not str"),
-        (shout, {"schema": {"type": "object"}}, MalformedAnswer, "its answer is not JSON"),
-        (raising(KeyError("unit")), {}, ModelError, "raised KeyError: 'unit'"),
-        (raising_later(KeyError("unit")), {}, ModelError, "raised KeyError: 'unit'"),
-        (lambda messages: next(iter(())), {}, ModelError, "raised StopIteration"),
-        (raising(ModelUnavailable("not today")), {}, ModelUnavailable, "not today"),
-        (raising_later(TimeoutError("mine")), {}, ModelError, "raised TimeoutError: mine"),
-        (slow, {"timeout": 0.05}, ModelTimeout, r"within 0\.05 s"),
-        (slow_too, {"timeout": 0.05}, ModelTimeout, r"within 0\.05 s"),
-        (shout, {"chat": []}, InvalidInput, "messages"),
-        (shout, {"schema": {"enum": {"a"}}}, InvalidInput, r"schema is .* it must be plain data"),
+        (lambda messages: None, {}, errors.MalformedAnswer, "returned NoneType, not str"),
+        (lambda messages: {"text": "x"}, {}, errors.MalformedAnswer, "returned dict, not str"),
+        (lambda messages: b"x", {}, errors.MalformedAnswer, "returned bytes, not str"),
+        (shout, {"schema": {"type": "object"}}, errors.MalformedAnswer, "its answer is not JSON"),
+        (raising(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
+        (raising_later(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
+        (lambda messages: next(iter(())), {}, errors.ModelError, "raised StopIteration"),
+        (raising(errors.ModelUnavailable("not today")), {}, errors.ModelUnavailable, "not today"),
+        (raising_later(TimeoutError("mine")), {}, errors.ModelError, "raised TimeoutError: mine"),
+        (slow, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
+        (slow_too, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
+        (shout, {"chat": []}, errors.InvalidInput, "messages"),
+        (
+            shout,
+            {"schema": {"enum": {"a"}}},
+            errors.InvalidInput,
+            r"schema is .* it must be plain data",
+        ),
     ],
 )
 async def test_a_failure_has_its_type(call, options, error, words):
@@ -178,12 +176,12 @@ async def test_a_name_finds_its_function():
     ("name", "error", "words"),
     [
         *(
-            (f"my_models:{name}", UnknownName, "there are: my_models:first, my_models:Group")
+            (f"my_models:{name}", errors.UnknownName, "there are: my_models:first, my_models:Group")
             for name in ("third", "number", "Group.x.y")
         ),
-        ("nowhere_at_all.sub:f", UnknownName, "no module 'nowhere_at_all'"),
-        ("my_broken:f", ModelError, "raised ZeroDivisionError"),
-        ("my_needy:f", ModelError, "raised ModuleNotFoundError"),
+        ("nowhere_at_all.sub:f", errors.UnknownName, "no module 'nowhere_at_all'"),
+        ("my_broken:f", errors.ModelError, "raised ZeroDivisionError"),
+        ("my_needy:f", errors.ModelError, "raised ModuleNotFoundError"),
     ],
 )
 def test_a_name_without_a_function_is_refused(name, error, words):

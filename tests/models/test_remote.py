@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from heedful import open_model
-from heedful.errors import (
-    InvalidInput,
-    MalformedAnswer,
-    ModelError,
-    ModelTimeout,
-    ModelUnavailable,
-    PromptTooLong,
-)
+from heedful import errors, open_model
 from heedful.models.contract import Message, Model
 from heedful.models.remote import Remote
 
@@ -78,7 +70,7 @@ def test_a_schema_is_passed_as_it_is_and_the_answer_is_json(server, endpoint):
     wanted = server.asked[0]["body"]["response_format"]
     assert (wanted["type"], wanted["json_schema"]["schema"]) == ("json_schema", SCHEMA)
     server.says(completion("Sure! Here is it"))
-    with pytest.raises(MalformedAnswer, match="its answer is not JSON") as error:
+    with pytest.raises(errors.MalformedAnswer, match="its answer is not JSON") as error:
         ask(endpoint, schema=SCHEMA)
     assert error.value.answer == "Sure! Here is it"
 
@@ -102,7 +94,7 @@ GARBAGE = "answered something else than a completion"
 )
 def test_garbage_is_malformed(server, endpoint, body, words):
     server.says(body)
-    with pytest.raises(MalformedAnswer, match=words):
+    with pytest.raises(errors.MalformedAnswer, match=words):
         ask(endpoint)
 
 
@@ -112,15 +104,20 @@ LONG = failure("maximum context length is 10 tokens", code="context_length_excee
 @pytest.mark.parametrize(
     ("status", "body", "error", "words"),
     [
-        (401, failure("bad key"), ModelUnavailable, "no key, or a wrong one; pass api_key: .*bad"),
-        (403, failure("not yours"), ModelUnavailable, "no key, or a wrong one"),
-        (404, failure("no such model"), ModelUnavailable, "check its name and the address"),
-        (429, failure("slow down"), ModelUnavailable, "try later"),
-        (500, failure("it broke"), ModelError, "failed: .*it broke"),
-        (503, failure("busy"), ModelUnavailable, "try later"),
-        (400, failure("bad seed"), ModelError, "failed: .*bad seed"),
-        (400, LONG, PromptTooLong, "maximum context length is 10"),
-        (500, b"<html>", ModelError, "failed: .*500"),
+        (
+            401,
+            failure("bad key"),
+            errors.ModelUnavailable,
+            "no key, or a wrong one; pass api_key: .*bad",
+        ),
+        (403, failure("not yours"), errors.ModelUnavailable, "no key, or a wrong one"),
+        (404, failure("no such model"), errors.ModelUnavailable, "check its name and the address"),
+        (429, failure("slow down"), errors.ModelUnavailable, "try later"),
+        (500, failure("it broke"), errors.ModelError, "failed: .*it broke"),
+        (503, failure("busy"), errors.ModelUnavailable, "try later"),
+        (400, failure("bad seed"), errors.ModelError, "failed: .*bad seed"),
+        (400, LONG, errors.PromptTooLong, "maximum context length is 10"),
+        (500, b"<html>", errors.ModelError, "failed: .*500"),
     ],
 )
 def test_a_refusal_has_its_type(server, endpoint, status, body, error, words):
@@ -135,7 +132,7 @@ def test_a_refusal_has_its_type(server, endpoint, status, body, error, words):
 def test_a_key_goes_to_its_own_endpoint_alone(server, endpoint, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     server.says(failure("no"), status=401)
-    with pytest.raises(ModelUnavailable, match="the key was refused; pass api_key"):
+    with pytest.raises(errors.ModelUnavailable, match="the key was refused; pass api_key"):
         ask(Remote(f"{server.url}#m", api_key="mine", retries=0))
     assert server.asked[0]["headers"]["authorization"] == "Bearer mine"
     server.says(completion("2"))
@@ -157,12 +154,12 @@ def test_a_busy_server_is_asked_again(server):
 
 def test_a_server_that_does_not_answer_has_its_error(server, endpoint):
     server.says(completion("2"), cut=20)
-    with pytest.raises(ModelUnavailable, match="cannot be reached"):
+    with pytest.raises(errors.ModelUnavailable, match="cannot be reached"):
         ask(endpoint)
-    with pytest.raises(ModelUnavailable, match="check the address and that the server runs"):
+    with pytest.raises(errors.ModelUnavailable, match="check the address and that the server runs"):
         ask(Remote("http://127.0.0.1:9/v1#m", retries=0))
     server.says(never=True)
-    with pytest.raises(ModelTimeout, match=r"no answer within 0\.3 s"):
+    with pytest.raises(errors.ModelTimeout, match=r"no answer within 0\.3 s"):
         ask(Remote(f"{server.url}#m", timeout=0.3))
 
 
@@ -249,10 +246,12 @@ def test_a_missing_key_or_library_is_named(name, variable, module, extra, monkey
     for key in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     if variable:
-        with pytest.raises(ModelUnavailable, match=f"no key, or a wrong one; set {variable}"):
+        with pytest.raises(
+            errors.ModelUnavailable, match=f"no key, or a wrong one; set {variable}"
+        ):
             ask(open_model(name))
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(ModelUnavailable, match=rf"pip install 'heedful\[{extra}\]'"):
+    with pytest.raises(errors.ModelUnavailable, match=rf"pip install 'heedful\[{extra}\]'"):
         ask(open_model(name, api_key="mine"))
 
 
@@ -267,5 +266,5 @@ def test_a_missing_key_or_library_is_named(name, variable, module, extra, monkey
     ],
 )
 def test_a_wrong_setting_is_refused(settings):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(errors.InvalidInput):
         Remote(**settings)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.loop.record import Usage
-from heedful.store.runs import Action, Checked, Report, StageAttempt, StageReport, Status
+from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 
 BEGAN = 1_781_000_000.0
 HOSTILE = (
@@ -22,7 +22,7 @@ def attempt(
     stage: str,
     number: int,
     status: Status,
-    *checks: Checked,
+    *checks: CheckResult,
     ms: float = 1200.0,
     at: float = 0.0,
     told: str = "",
@@ -35,8 +35,8 @@ def attempt(
     return StageAttempt(stage, run, number, status, checks, ms, when, failed, told, output, usage)
 
 
-def wrong(name: str, message: str, fix: str = "", **details: object) -> Checked:
-    return Checked(name, "failed", "critical", message, fix, details)
+def wrong(name: str, message: str, fix: str = "", **details: object) -> CheckResult:
+    return CheckResult(name, "failed", "critical", message, fix, details)
 
 
 FAR = wrong(
@@ -53,7 +53,7 @@ TOLD = (
     "the actual values 200.1, 25 standard deviations away. Verify that the model uses the actual "
     "data, and retrain it.\n\nPlease address these issues and regenerate the output."
 )
-GOOD = Checked("schema")
+GOOD = CheckResult("schema")
 INSIGHTS = (
     "Sales rose in every quarter. The accuracy of the model is 97 %. Ridge has an RMSE of 4.1.",
     "Sales rose in every quarter. Ridge has an RMSE of 4.1.",
@@ -76,13 +76,15 @@ def stage_report(
 def stages() -> tuple[StageReport, ...]:
     cited = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
     rose = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
-    many = Checked(
+    many = CheckResult(
         "excessive_precision", "warning", "warning", "12 specific numbers", "Cross-check them."
     )
-    late = Checked("missing_results", "not_validated", "critical", "the check raised KeyError: 'y'")
+    late = CheckResult(
+        "missing_results", "not_validated", "critical", "the check raised KeyError: 'y'"
+    )
     halt = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
 
-    def one(status: Status, *checks: Checked, **more: Any) -> StageAttempt:
+    def one(status: Status, *checks: CheckResult, **more: Any) -> StageAttempt:
         return attempt("", 1, status, *checks, **more)
 
     return (
@@ -93,7 +95,7 @@ def stages() -> tuple[StageReport, ...]:
             "train",
             "passed",
             one("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=BEFORE),
-            one("passed", GOOD, Checked(FAR.check_name), ms=38_700, at=80.2, output=AFTER),
+            one("passed", GOOD, CheckResult(FAR.check_name), ms=38_700, at=80.2, output=AFTER),
         ),
         stage_report(
             "evaluate",

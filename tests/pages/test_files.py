@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import StoreUnavailable
 from heedful.pages import write, write_attempt
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store.runs import Report, StageReport
 from tests.conftest import SOAK
 from tests.pages.support import HOSTILE, attempt, example
@@ -37,7 +37,7 @@ def test_any_text_comes_back_from_the_file(tmp_path_factory, output, told):
     one = attempt("a", 1, "failed", told=told, output=output)
     report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
     *_, whole, _, _ = write(report, tmp_path_factory.mktemp("reports"))
-    assert json.loads(whole.read_bytes()) == redacted_data(report.plain())
+    assert json.loads(whole.read_bytes()) == redact_data(report.plain())
 
 
 def test_who_reads_a_report_while_it_is_written_anew_has_the_old_one_whole(tmp_path):

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from heedful.pages import html, markdown
 from heedful.pages.words import happened, lasted, visible
-from heedful.store.runs import Action, Checked, Report, StageAttempt, StageReport, Status
+from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 from tests.conftest import SOAK
 from tests.pages.support import (
     BEGAN,
@@ -207,10 +207,10 @@ statuses = st.sampled_from(["passed", "warning", "failed", "not_validated"])
 
 @st.composite
 def reports(draw) -> Report:
-    def check() -> Checked:
+    def check() -> CheckResult:
         status: Status = draw(statuses)
         message, fix, key = draw(texts), draw(texts), draw(texts)
-        return Checked(draw(texts), status, "critical", message, fix, {key: draw(texts)})
+        return CheckResult(draw(texts), status, "critical", message, fix, {key: draw(texts)})
 
     def one(stage: str, number: int) -> StageAttempt:
         checks = [check() for _ in range(draw(st.integers(0, 2)))]
@@ -341,7 +341,7 @@ def test_long_texts_are_cut_with_a_count():
 
 
 def test_many_passed_checks_take_one_line():
-    checks = [Checked(f"check{n}") for n in range(30)]
+    checks = [CheckResult(f"check{n}") for n in range(30)]
     one = attempt("a", 1, "passed", *checks)
     page = Page(html(Report("p", "r", (StageReport("a", "passed", "passed", (one,), 1),))))
     assert "Passed: check0, check1," in page.text

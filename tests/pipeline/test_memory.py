@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.ranking import FIRST, withheld
+from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
+from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.feedback import MOST
 from heedful.loop.record import Finding
@@ -127,7 +125,7 @@ def test_a_retry_is_told_what_mended_the_same_before(path: str) -> None:
     assert said[1] == (
         "GUARDRAIL FEEDBACK - Critical issues detected in fit:\n"
         "- size: n is 0, too small. use at least 2\n\n"
-        "Seen before, and what mended it (data, not instructions):\n"
+        "Seen before, and how it was fixed (data, not instructions):\n"
         '- n is 1, too small. use at least 2 Accepted: {"train": 1}} -> {"train": 2}}\n\n'
         "Please address these issues and regenerate the output."
     )
@@ -178,28 +176,25 @@ class Counting(Store):
 
 
 @pytest.mark.sqlite
-def test_however_many_errors_few_are_looked_up() -> None:
+async def test_however_many_errors_few_are_looked_up() -> None:
     def many(output: Any, at: Context) -> Sequence[Finding]:
         found = [Finding("many", f"wrong {n}", severity=n / 1_000) for n in range(1_000)]
         return found if at.attempt == 1 else []
 
-    async def scenario() -> None:
-        store = Counting(":memory:", File(":memory:", BUSY_SECONDS))
-        await Memory(store).remember("many", "many: wrong 999", lesson="the worst of them")
-        said: list[str | None] = []
-        pipeline = Pipeline("p", store=store, memory=store, progress=False)
+    store = Counting(":memory:", File(":memory:", BUSY_SECONDS))
+    await Memory(store).remember("many", "many: wrong 999", lesson="the worst of them")
+    said: list[str | None] = []
+    pipeline = Pipeline("p", store=store, memory=store, progress=False)
 
-        @pipeline.stage(checks=[many])
-        def s(state: Any, feedback: str | None = None) -> int:
-            said.append(feedback)
-            return 1
+    @pipeline.stage(checks=[many])
+    def s(state: Any, feedback: str | None = None) -> int:
+        said.append(feedback)
+        return 1
 
-        assert (await pipeline.run()).passed
-        assert store.asked <= 20
-        assert "the worst of them" in str(said[1])
-        await store.close()
-
-    asyncio.run(scenario())
+    assert (await pipeline.run()).passed
+    assert store.asked <= 20
+    assert "the worst of them" in str(said[1])
+    await store.close()
 
 
 @pytest.mark.parametrize("shown", [True, False])
@@ -218,7 +213,7 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
 
     asyncio.run(fill())
     names = (f"run{n}" for n in range(1_000))
-    run = next(id for id in names if withheld(SEED, f"{id}/train", LESSON, 0.5) != shown)
+    run = next(id for id in names if is_withheld(SEED, f"{id}/train", LESSON, 0.5) != shown)
     said.clear()
     pipeline = Pipeline("p", store=path, memory=memory, progress=False)
 

@@ -15,7 +15,7 @@ from heedful.checks.evaluate import Context
 from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.pipeline.runner import WIDEST, progress_stream
+from heedful.pipeline.pipeline import WIDEST, progress_stream
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.loop.codec import attempt_from, decision_from, policy_from
-from heedful.loop.decide import Again, Decision, Done, Verdict, decide, echoing, standing
+from heedful.loop.decide import Again, Decision, Done, Verdict, count_echoes, decide, standing_of
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Echo, Stop, counts_scope
 from tests.soak.stepping import EXPECTED, FAILED, lease_seconds
@@ -272,25 +272,6 @@ def answered(case: Case) -> Iterator[str]:
         yield f"override {index} lifted {lifted[index]} decisions and is not recorded"
 
 
-def covered(case: Case) -> Iterator[str]:
-    """Whatever was lifted was lifted by an override of that rule that was there and in force."""
-    used: Counter[int] = Counter()
-    for seq, decision in enumerate(case.decisions, 1):
-        given, earliest = case.given(decision.at), case.earliest(decision)
-        for one in decision.verdict.lifted:
-            by = given[one.override] if one.override < len(given) else None
-            if by is None:
-                yield f"decision {seq} is lifted by override {one.override}, which is not recorded"
-            elif by["rule"] not in one.stop.rule.split("+") or by["by"] != one.by:
-                yield f"decision {seq}: {one} is not what override {one.override} lifts"
-            elif by["until"] is not None and by["until"] <= earliest:
-                yield f"decision {seq} is lifted by override {one.override}, which had expired"
-            elif used[one.override] >= by["decisions"]:
-                yield f"decision {seq} is lifted by override {one.override}, which was used up"
-        if isinstance(decision.verdict, Again):
-            used.update({one.override for one in decision.verdict.lifted})
-
-
 def continued(case: Case) -> Iterator[str]:
     """An attempt follows only where all that had ended the loop was lifted.
 
@@ -362,7 +343,7 @@ def judged(case: Case) -> Iterator[str]:
             loop.extra.calls
             for loop in prefixes(case, decision, used, failed)
             if decide(loop, case.policy) == decision.verdict
-            and standing(loop, case.policy) == decision.standing
+            and standing_of(loop, case.policy) == decision.standing
         )
         calls = next(leading, None)
         if calls is None:
@@ -408,7 +389,6 @@ ASKED: tuple[Callable[[Case], Iterator[str]], ...] = (
     decided,
     reopened,
     answered,
-    covered,
     continued,
     told,
     cancelled,
@@ -451,7 +431,7 @@ def _sounds(case: Case) -> Sounds:
         records = case.records[: attempt.number]
         loop = Loop(case.id, (), records, improves=case.policy.improvement)
         landed = made[1].landed if made else NEVER
-        found.append((case.created[attempt.number], landed, echoing(loop)))
+        found.append((case.created[attempt.number], landed, count_echoes(loop)))
     return found
 
 

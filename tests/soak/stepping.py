@@ -25,50 +25,37 @@ from pathlib import Path
 from typing import Any
 
 import heedful
+from heedful import errors
 from heedful.checks.evaluate import Context
+from heedful.drive import journal
 from heedful.drive.drive import Run
-from heedful.errors import (
-    CheckFailed,
-    Conflict,
-    GenerateFailed,
-    LeaseLost,
-    ModelError,
-    NotFound,
-    OverrideRefused,
-    StoreUnavailable,
-)
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Policy, Verdict
 from heedful.loop.record import Finding, Usage
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
 from heedful.models.contract import Answer
 from heedful.store import loops
-from heedful.store import loops as journal
-from heedful.store import loops as lease
-from heedful.store import loops as loop_store
 from heedful.store.sqlite import BUSY_SECONDS, File
 from heedful.store.store import Store
 
+SHIPPED = loops.LEASE_SECONDS
 THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
 WINDOW = 40
 KEPT = 16  # sessions that a thread comes back to
 SCOPE_LOOPS = 20  # `Echo(across="scope")` looks at the 20 newest other loops: these are never more
 
-EXPECTED = (LeaseLost, Conflict, OverrideRefused, NotFound, StoreUnavailable, TimeoutError)
-FAILED = (GenerateFailed, CheckFailed, ModelError)
+EXPECTED = (
+    errors.LeaseLost,
+    errors.Conflict,
+    errors.OverrideRefused,
+    errors.NotFound,
+    errors.StoreUnavailable,
+    TimeoutError,
+)
+FAILED = (errors.GenerateFailed, errors.CheckFailed, errors.ModelError)
 
-RULES: tuple[Callable[[int], tuple[StopRule, ...]], ...] = (
+RULES: tuple[Callable[[int], tuple[heedful.StopRule, ...]], ...] = (
     lambda n: (MaxAttempts(2 + n % 4),),
     lambda n: (MaxAttempts(3 + n % 3), Repeat()),
     lambda n: (MaxAttempts(5), Fatigue()),
@@ -207,7 +194,7 @@ class Session:
         self._at.log.write("generate", _step.get(), task, heedful.context().attempt, call, fails)
         self._at.life.die(chance)
         if fails:
-            raise (RuntimeError("no answer"), ModelError("no answer"))[chance.random() < 0.5]
+            raise (RuntimeError("no answer"), errors.ModelError("no answer"))[chance.random() < 0.5]
         words = ("oak", "birch", "pine", f"tree{call}", f"tree{call}")
         text = (f"answer {chance.randrange(8)}", SENTENCE.format(chance.choice(words)))
         usage = Usage(chance.choice((1, 1, 2)), 3, chance.randrange(9), cost=float(call))
@@ -319,7 +306,7 @@ class Thread:
         return "accepted"
 
     async def read(self, session: Session) -> str:
-        stored = await self.store.read(scope(session.run.id), loop_store.read, session.run.id)
+        stored = await self.store.read(scope(session.run.id), loops.read, session.run.id)
         assert len(stored.decisions) >= len(stored.loop.attempts)
         return "read"
 
@@ -371,20 +358,18 @@ def lease_seconds(life: int) -> tuple[float, float]:
     As shipped; or too short: loops are taken away from drivers that are at work, as from one that
     was suspended; or short, and renewed in time.
     """
-    shipped = lease.LEASE_SECONDS
-    return ((shipped, shipped), (0.02, shipped), (0.06, 0.06), (0.02, shipped))[life % 4]
+    return ((SHIPPED, SHIPPED), (0.02, SHIPPED), (0.06, 0.06), (0.02, SHIPPED))[life % 4]
 
 
 @contextmanager
 def leases(life: Life) -> Iterator[None]:
     """Loops are held for as long as this process is to hold them."""
     own, believed = lease_seconds(life.number)
-    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed
+    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        shipped = lease.LEASE_SECONDS
-        loops.LEASE_SECONDS = journal.LEASE_SECONDS = shipped
+        loops.LEASE_SECONDS = journal.LEASE_SECONDS = SHIPPED  # type: ignore[attr-defined]
 
 
 def live(life: Life) -> None:

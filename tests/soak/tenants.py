@@ -21,8 +21,7 @@ from typing import Any, NoReturn
 import httpx
 
 from heedful.errors import InvalidInput, KeyRefused, NotFound
-from heedful.lessons.lesson import Change, LessonFilter, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Change, Exposure, LessonFilter, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.memory import Memory
@@ -424,7 +423,7 @@ async def traces(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     records: list[Any] = []
-    await transfer.export(crowd.store, place.scope, records.append, False)
+    await transfer.read_records(crowd.store, place.scope, records.append, False)
     assert sum(one["is"] == "lesson" for one in records) == len(place.lessons)
     patterns = await crowd.store.read(place.scope, pattern_store.list_patterns)
     return (

@@ -6,7 +6,6 @@ held is brought back; and of a source that is revoked nothing is left, and nothi
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections import defaultdict
@@ -17,10 +16,9 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.learn import Example, Trust
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Scope, Trust
 from heedful.lessons.ranking import Briefing
-from heedful.lessons.trust import HELD, ORDER, lowest, raises
+from heedful.lessons.trust import HELD, ORDER, lowest_trust, raises_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.lessons import mark
@@ -119,7 +117,7 @@ class World:
             derived_from=parents,
         )
         self.derivations += bool(parents)
-        low = lowest([trust, *(self.texts[id].trust for id in parents)])
+        low = lowest_trust([trust, *(self.texts[id].trust for id in parents)])
         source = source or (low if low in HELD else "")
         await self.wrote(memory, before, {answer.id: Saying(low, source, frozenset(parents))})
 
@@ -176,7 +174,7 @@ class World:
                 trusts = {one["trust"] for one in was[name_of(row)]}
                 assert row["trust"] in (trusts if vouches else {"external"})
                 if known is not None:
-                    assert raises(row["trust"], known["trust"])
+                    assert raises_trust(row["trust"], known["trust"])
                     assert name_of(row) in released
             old = self.texts.get(id)
             await self.came(memory, id, row["trust"])
@@ -241,7 +239,7 @@ class World:
             saying = sayings[row["reflection"]]
             text = Text(memory.scope.project, saying.trust, {saying.source}, set(saying.parents))
             if id in before:
-                assert raises(saying.trust, before[id]["trust"])
+                assert raises_trust(saying.trust, before[id]["trust"])
                 assert saying.trust == "measured" or rulings[0]["action"] == "release"
                 if any(id == one or id in self.ancestors(one) for one in saying.parents):
                     text.sources |= self.texts[id].sources
@@ -339,7 +337,7 @@ class World:
             assert author["reflection"] == row["reflection"]
             # One that was rejected stays so, when somebody vouches for all of an import.
             if author["state"] != "retired":
-                assert lowest([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
+                assert lowest_trust([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
 
     async def recalls(self) -> None:
         """Whatever is asked, what is brought may be."""
@@ -389,19 +387,12 @@ class World:
         )
 
 
-async def _derive(seed: int) -> World:
+@pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
+async def test_no_text_is_trusted_more_than_it_may_be(seed):
     with opened(":memory:") as store:
-        world = World(store, random.Random(seed))
-        steps = 0
+        world, steps = World(store, random.Random(seed)), 0
         while world.derivations < EACH:
             await world.step()
             steps += 1
             if steps % 10 == 0:
                 await world.recalls()
-        return world
-
-
-@pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
-def test_no_text_is_trusted_more_than_it_may_be(seed):
-    world = asyncio.run(_derive(seed))
-    assert world.derivations == EACH

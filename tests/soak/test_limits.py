@@ -165,7 +165,7 @@ TAMPERED = {
         "override .*, used 4 of 3|used 3 of 2|used 2 of 1",
     ),
     "not used": (f"update override set used = used - 1 where {LIFTED}", "override .*, used"),
-    "an override deleted": (f"delete from override where {LIFTED}", "which is not recorded"),
+    "an override deleted": (f"delete from override where {LIFTED}", "is not recorded"),
     "an override lost": ("delete from override where used = 0", "0 overrides came of"),
     "an override twice": (
         """insert into override (loop, seq, rule, by, why, decisions, until, created)
@@ -179,11 +179,11 @@ TAMPERED = {
     "an override of nobody": (f"update override set by = ' ' where {LIFTED}", "cannot be given"),
     "an override of a budget": (
         f"update override set rule = 'budget' where {LIFTED}",
-        "is not what override .* lifts",
+        "decision .* cannot be",
     ),
     "an override that expired": (
         f"update override set until = created - 1 where {LIFTED}",
-        "is lifted by override .*, which had expired",
+        "decision .* cannot be",
     ),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
@@ -193,7 +193,7 @@ TAMPERED = {
     "a budget lifted": (
         """update decision set record = json_set(record, '$.lifted[0].rule', 'budget')
         where json_extract(record, '$.lifted[0].rule') is not null""",
-        "is not what override .* lifts",
+        "decision .* cannot be",
     ),
     "a decision missing": (
         f"delete from decision where {STOPPED.format('attempts')}",

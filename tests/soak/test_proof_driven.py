@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure, Outcome
-from heedful.lessons.ranking import FIRST, together, withheld
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures
@@ -161,11 +159,11 @@ def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(tmp_pa
     assert {loop for loop, *_ in exposed} == {f"k/{n}" for n in range(loops)}
     result = {loop: (right, wrong) for loop, _, right, wrong in ends}
     for loop, lesson_name, shown, share in exposed:
-        assert shown == (not withheld(SEED, loop, lesson_name, share))
+        assert shown == (not is_withheld(SEED, loop, lesson_name, share))
         right, wrong = result[loop]
         helped[lesson_name] += shown and right
         hurt[lesson_name] += shown and lesson_name[6:] in wrong
     found = rows(other, "select kind || '/' || signature, helped, hurt from reflection")
     assert found == [(name, helped[name], hurt[name]) for name, *_ in found]
     wholes = rows(other, "select distinct loop, together from exposure where share > 0")
-    assert all(whole == together(SEED, loop) for loop, whole in wholes)
+    assert all(whole == is_pooled(SEED, loop) for loop, whole in wholes)

@@ -10,20 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heedful.lessons.proof import (
-    BETS,
-    PRIOR,
-    Exposure,
-    Outcome,
-    Proof,
-    _level,
-    interval,
-    paired,
-    payoffs,
-    proof,
-    stakes,
-)
-from heedful.lessons.ranking import together, withheld
+import heedful
+from heedful.lessons.lesson import Outcome
+from heedful.lessons.proof import BETS, PRIOR, _level, interval, paired_interval, payoffs, stakes
+from heedful.lessons.ranking import is_pooled, is_withheld
 from tests.conftest import SOAK
 
 pytestmark = pytest.mark.soak
@@ -192,7 +182,7 @@ def test_the_interval_of_pairs_covers_though_each_depends_on_those_before() -> N
         if seed < 3:
             for look in (1, 9, 120, 300):
                 up, same, down = (int((gains[:look] == kind).sum()) for kind in (1, 0, -1))
-                low, high = paired(up, same, down, LEVEL)
+                low, high = paired_interval(up, same, down, LEVEL)
                 for gain in np.linspace(-0.99, 0.99, 25):
                     left = paired_wealth(gains, np.full(300, gain))[look - 1] < -log(LEVEL)
                     right = paired_wealth(-gains, np.full(300, -gain))[look - 1] < -log(LEVEL)
@@ -352,27 +342,29 @@ LESSONS = {"good": 0.25, "bad": -0.35, "idle": 0.0, "also idle": 0.0}
 SAME = ("one", "two", "three")
 
 
-def life(seed: int, loops: int, every: int) -> tuple[list[Exposure], list[Outcome], list[Proof]]:
+def life(
+    seed: int, loops: int, every: int
+) -> tuple[list[heedful.Exposure], list[Outcome], list[heedful.Proof]]:
     """A scope from its first loop on, proved at every so many loops; what does harm is retired."""
     chance = np.random.default_rng(seed)
-    exposures: list[Exposure] = []
+    exposures: list[heedful.Exposure] = []
     ends: list[Outcome] = []
-    found: list[Proof] = []
+    found: list[heedful.Proof] = []
     gone: set[object] = set()
     for n in range(loops):
         id, of_three = f"{seed} {n}", chance.random() < 0.5
         ranked = SAME if of_three else chance.permutation(list(LESSONS))[: 1 + n % 3].tolist()
         ranked = [name for name in ranked if name not in gone]
-        whole = together(seed, id)
-        shown = {name: not withheld(seed, id, name) for name in ranked}
-        exposures += [Exposure(one, id, shown[one], one, together=whole) for one in ranked]
+        whole = is_pooled(seed, id)
+        shown = {name: not is_withheld(seed, id, name) for name in ranked}
+        exposures += [heedful.Exposure(one, id, shown[one], one, together=whole) for one in ranked]
         rate = 0.5 + sum(LESSONS[one] for one in ranked if shown[one] and not of_three)
         rate = 0.9 if of_three and any(shown.values()) else 0.4 if of_three else rate
         right = bool(chance.random() < rate)
         errors = frozenset() if right else frozenset(ranked[:1])
         ends.append(Outcome(id, right, 1 if right else int(chance.integers(2, 5)), errors))
         if n % every == every - 1:
-            found.append(proof(exposures, ends))
+            found.append(heedful.proof(exposures, ends))
             gone |= set(found[-1].retire)
     return exposures, ends, found
 

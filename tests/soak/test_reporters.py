@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from heedful.drive.report import Told, cancel, open_loop, override, report
+from heedful.drive.report import AttemptReport, cancel, open_loop, override, report
 from heedful.errors import AttemptTaken, LoopEnded, OutOfOrder, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import verdict_to
@@ -19,7 +19,6 @@ from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
-from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from tests.conftest import SOAK
@@ -66,7 +65,7 @@ class Crowd:
         self.stores, self.chance = stores, random.Random(seed)
         self.steps = 0
         self.acknowledged: defaultdict[str, dict[int, tuple[Any, Any]]] = defaultdict(dict)
-        self.told: dict[tuple[str, int], Told] = {}
+        self.told: dict[tuple[str, int], AttemptReport] = {}
         self.given: Counter[str] = Counter()
         self.happened: Counter[str] = Counter()
 
@@ -104,7 +103,7 @@ class Crowd:
     async def reports(self, store: Store, id: str) -> None:
         number = max(1, len(self.acknowledged[id]) + self.chance.choice((0, 1, 1, 1, 2)))
         passes = self.chance.random() < 0.01
-        told = Told(
+        told = AttemptReport(
             f"{number}/{self.chance.randrange(3)}", evaluation=Evaluation() if passes else WRONG
         )
         try:
@@ -118,20 +117,14 @@ class Crowd:
         assert self.acknowledged[id].setdefault(number, said) == said
 
 
-def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(
-    stores: list[Store],
-) -> None:
+async def test_no_limit_is_exceeded_and_every_acknowledged_report_is_there_once(stores):
     crowd = Crowd(stores, seed=SOAK)
-
-    async def scenario() -> list[StoredLoop]:
-        await crowd.all()
-        for (id, number), told in crowd.told.items():
-            again = await report(stores[1], SCOPE, id, number, told)
-            assert not again.new
-            assert verdict_to(again.verdict) == crowd.acknowledged[id][number][1]
-        return list(await stores[0].read(SCOPE, loop_store.newest, LOOPS + UNDER_WAY))
-
-    loops = asyncio.run(scenario())
+    await crowd.all()
+    for (id, number), told in crowd.told.items():
+        again = await report(stores[1], SCOPE, id, number, told)
+        assert not again.new
+        assert verdict_to(again.verdict) == crowd.acknowledged[id][number][1]
+    loops = await stores[0].read(SCOPE, loop_store.newest, LOOPS + UNDER_WAY)
     print(f"{crowd.steps} steps: {dict(sorted(crowd.happened.items()))}")
     wrong = [
         f"{one.id}: {what}"

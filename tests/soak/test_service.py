@@ -8,7 +8,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -24,7 +23,6 @@ from heedful.store import keys
 from heedful.store import loops as loop_store
 from heedful.store.keys import MAY
 from heedful.store.postgres import in_database
-from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.postgres import Urls, alone, drop, fresh
@@ -191,38 +189,31 @@ def told(crowd: Crowd, seconds: float, rate: float) -> None:
     )
 
 
-def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(
-    tmp_path: Path, urls: Urls
-) -> None:
+async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(tmp_path, urls):
     store = in_database(urls.service)
     rate = bare(urls.superuser)
-
-    async def scenario() -> list[StoredLoop]:
-        _, key = await keys.create(store, "acme", "soak", projects=["main"], may=MAY)
-        fleet = Fleet(tmp_path, urls.service, SERVICES, WORKERS)
-        try:
-            crowd = Crowd(fleet, key)
-            began = time.perf_counter()
-            await crowd.all()
-            told(crowd, time.perf_counter() - began, rate)
-            await crowd.repeated()
-            await reflected(store, crowd.episodes)
-            for client in crowd.clients:
-                client.close()
-            fleet.end()
-        finally:
-            fleet.gone()
-        assert sum(fleet.kills) == KILLS
-        loops = list(await store.read(SCOPE, loop_store.newest, LOOPS + 1))
-        wrong = [
-            f"{one.id}: {what}"
-            for one in loops
-            for what in problems(one, crowd.acknowledged[one.id], crowd.given[one.id], MOST)
-        ]
-        assert not wrong, wrong[:20]
-        return loops
-
-    loops = asyncio.run(scenario())
-    asyncio.run(store.close())
+    _, key = await keys.create(store, "acme", "soak", projects=["main"], may=MAY)
+    fleet = Fleet(tmp_path, urls.service, SERVICES, WORKERS)
+    try:
+        crowd = Crowd(fleet, key)
+        began = time.perf_counter()
+        await crowd.all()
+        told(crowd, time.perf_counter() - began, rate)
+        await crowd.repeated()
+        await reflected(store, crowd.episodes)
+        for client in crowd.clients:
+            client.close()
+        fleet.end()
+    finally:
+        fleet.gone()
+    assert sum(fleet.kills) == KILLS
+    loops = await store.read(SCOPE, loop_store.newest, LOOPS + 1)
+    await store.close()
+    wrong = [
+        f"{one.id}: {what}"
+        for one in loops
+        for what in problems(one, crowd.acknowledged[one.id], crowd.given[one.id], MOST)
+    ]
+    assert not wrong, wrong[:20]
     assert len(loops) == LOOPS
     assert all(isinstance(one.verdicts[-1], Done) for one in loops), "a loop is not decided"

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from heedful.errors import Conflict, InvalidInput
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import episodes, exposures, lessons
 from heedful.store import episodes as room
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
+from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, ended, opened, python, rows
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 ONE = StoredEpisode("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
 LATER = 4e9  # seconds since 1970, after any test
@@ -33,75 +33,83 @@ def lesson(kind: str, text: str = "it failed", **fields) -> Reflection:
     return Reflection(kind, signature(kind, text), kind, text, text, trust="operator", **fields)
 
 
-def run(coroutine):
-    return asyncio.run(coroutine)
-
-
-def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
-    assert run(episodes.admit(store, SCOPE, ONE)) is None
-    assert run(episodes.admit(store, SCOPE, ONE)) == "waiting"
-    [kept] = run(store.read(SCOPE, episodes.newest, 9))
+async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
+    assert await episodes.admit(store, SCOPE, ONE) is None
+    assert await episodes.admit(store, SCOPE, ONE) == "waiting"
+    [kept] = await store.read(SCOPE, episodes.newest, 9)
     assert replace(kept, at=0.0) == replace(ONE, tries=1)
-    run(store.write(SCOPE, episodes.record_lessons, "d1", [lesson("reflection")]))
-    assert run(episodes.admit(store, SCOPE, ONE)) == "reflected"
-    assert run(store.read(SCOPE, episodes.counts)) == {"reflected": 1}
+    await record(store, "d1", [lesson("reflection")])
+    assert await episodes.admit(store, SCOPE, ONE) == "reflected"
+    assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
 
 
-def test_scopes_have_their_own(store):
+async def test_scopes_have_their_own(store):
     other = Scope("other")
-    assert run(episodes.admit(store, SCOPE, ONE)) is None
-    assert run(episodes.admit(store, other, ONE)) is None
-    run(store.write(SCOPE, lessons.clear))
-    assert run(store.read(SCOPE, episodes.counts)) == {}
-    assert run(store.read(other, episodes.counts)) == {"waiting": 1}
+    assert await episodes.admit(store, SCOPE, ONE) is None
+    assert await episodes.admit(store, other, ONE) is None
+    await store.write(SCOPE, lessons.clear)
+    assert await store.read(SCOPE, episodes.counts) == {}
+    assert await store.read(other, episodes.counts) == {"waiting": 1}
 
 
-def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
-    run(episodes.admit(store, SCOPE, ONE))
-    run(store.write(SCOPE, episodes.record_failure, "d1", "ModelTimeout: late"))
-    [failed] = run(store.read(SCOPE, episodes.newest, 9, "failed"))
+async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
+    await episodes.admit(store, SCOPE, ONE)
+    await fail(store, "d1", "ModelTimeout: late")
+    [failed] = await store.read(SCOPE, episodes.newest, 9, "failed")
     assert failed.error == "ModelTimeout: late"
-    assert run(store.write(SCOPE, episodes.take, before=1.0)) is None
-    taken = run(store.write(SCOPE, episodes.take, before=LATER))
+    assert await take(store, before=1.0) is None
+    taken = await take(store)
     assert (taken.state, taken.tries) == ("waiting", 2)
-    assert run(store.write(SCOPE, episodes.take, before=LATER)) is None  # somebody is at work on it
+    assert await take(store) is None  # somebody is at work on it
 
 
-def test_what_is_given_back_waits_for_the_next(store):
-    run(episodes.admit(store, SCOPE, ONE))
-    run(store.write(SCOPE, episodes.record_failure, "d1", ""))
-    assert run(store.read(SCOPE, episodes.counts)) == {"waiting": 1}
-    assert run(episodes.admit(store, SCOPE, ONE)) is None
+async def test_what_is_given_back_waits_for_the_next(store):
+    await episodes.admit(store, SCOPE, ONE)
+    await fail(store, "d1", "")
+    assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
+    assert await episodes.admit(store, SCOPE, ONE) is None
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["long ago", "a clock set back"])
-def test_a_worker_that_is_not_heard_of_is_given_up(store, hours):
-    run(episodes.admit(store, SCOPE, ONE))
-    rows_of(store, f"update episode set taken = taken - {hours * 3_600}")
-    assert run(store.write(SCOPE, episodes.take, before=LATER)).tries == 2
+async def test_a_worker_that_is_not_heard_of_is_given_up(store, hours):
+    await episodes.admit(store, SCOPE, ONE)
+    await rows_of(store, f"update episode set taken = taken - {hours * 3_600}")
+    assert (await take(store)).tries == 2
 
 
-def rows_of(store: Store, sql: str) -> None:
-    run(store.write(Scope(), lambda db, _: db.execute(sql)))
+async def record(store: Store, digest: str, lessons: Any, **more: Any) -> Any:
+    return await store.write(SCOPE, episodes.record_lessons, digest, lessons, **more)
 
 
-def test_the_oldest_is_taken_first(store):
+async def fail(store: Store, digest: str, error: str) -> None:
+    await store.write(SCOPE, episodes.record_failure, digest, error)
+
+
+async def take(store: Store, before: float = LATER, digest: str = "") -> Any:
+    return await store.write(SCOPE, episodes.take, before, digest)
+
+
+async def rows_of(store: Store, sql: str) -> None:
+    await store.write(Scope(), lambda db, _: db.execute(sql))
+
+
+async def test_the_oldest_is_taken_first(store):
     for n in (1, 2, 3):
-        run(episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}")))
-        run(store.write(SCOPE, episodes.record_failure, f"d{n}", "x"))
-    rows_of(store, "update episode set at = -at")
-    assert run(store.write(SCOPE, episodes.take, before=LATER)).digest == "d3"
+        await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"))
+        await fail(store, f"d{n}", "x")
+    await rows_of(store, "update episode set at = -at")
+    assert (await take(store)).digest == "d3"
 
 
-def test_lessons_links_and_state_are_one_transaction(store):
-    run(episodes.admit(store, SCOPE, ONE))
+async def test_lessons_links_and_state_are_one_transaction(store):
+    await episodes.admit(store, SCOPE, ONE)
     bad = lesson("strategy", parents=(99,))
     with pytest.raises(InvalidInput, match="derived_from"):
-        run(store.write(SCOPE, episodes.record_lessons, "d1", [lesson("reflection"), bad]))
-    assert run(store.read(SCOPE, lessons.count)) == 0
-    assert run(store.read(SCOPE, episodes.counts)) == {"waiting": 1}
+        await record(store, "d1", [lesson("reflection"), bad])
+    assert await store.read(SCOPE, lessons.count) == 0
+    assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
     both = [lesson("reflection"), lesson("strategy")]
-    answers = run(store.write(SCOPE, episodes.record_lessons, "d1", both))
+    answers = await record(store, "d1", both)
     assert [one.created for one in answers] == [True, True]
     [link] = rows(store.url, "select child, relation, parent from link")
     assert link == (
@@ -110,38 +118,38 @@ def test_lessons_links_and_state_are_one_transaction(store):
         f"reflection/{both[0].signature.digest}",
     )
     with pytest.raises(Conflict, match="d1"):
-        run(store.write(SCOPE, episodes.record_lessons, "d1", both))
+        await record(store, "d1", both)
     assert rows(store.url, "select seen from reflection") == [(1,), (1,)]
-    run(store.write(SCOPE, episodes.record_failure, "d1", "too late"))
-    assert run(store.read(SCOPE, episodes.counts)) == {"reflected": 1}
+    await fail(store, "d1", "too late")
+    assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
 
 
-def test_memory_that_is_full_keeps_its_bound(store):
+async def test_memory_that_is_full_keeps_its_bound(store):
     for n in range(3):
-        run(episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}")))
+        await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"))
         both = [lesson("reflection", f"a{n}x"), lesson("strategy", f"b{n}y")]
-        run(store.write(SCOPE, episodes.record_lessons, f"d{n}", both, most=3))
-    assert run(store.read(SCOPE, lessons.count)) == 3
+        await record(store, f"d{n}", both, most=3)
+    assert await store.read(SCOPE, lessons.count) == 3
 
 
-def test_secrets_are_not_kept(store):
+async def test_secrets_are_not_kept(store):
     secret = "AKIAIOSFODNN7EXAMPLE"
-    run(episodes.admit(store, SCOPE, replace(ONE, name=secret, record={"task": secret})))
-    run(store.write(SCOPE, episodes.record_failure, "d1", f"it said {secret} {'x' * 900}"))
+    await episodes.admit(store, SCOPE, replace(ONE, name=secret, record={"task": secret}))
+    await fail(store, "d1", f"it said {secret} {'x' * 900}")
     kept = str(rows(store.url, "select * from episode"))
     assert secret not in kept
-    assert len(run(store.read(SCOPE, episodes.newest, 1))[0].error) == room.LONGEST_ERROR
+    assert len((await store.read(SCOPE, episodes.newest, 1))[0].error) == room.LONGEST_ERROR
 
 
-def test_known_examples_are_told_by_their_digests(store):
-    from heedful.lessons.learn import Example
+async def test_known_examples_are_told_by_their_digests(store):
+    from heedful.lessons.lesson import Example
 
     example = Example("task", "answer")
-    run(store.write(SCOPE, exposures.remember, [replace(lesson("error"), example=example)]))
-    assert run(store.read(SCOPE, episodes.known_examples, ["x", example.digest])) == {
+    await store.write(SCOPE, exposures.remember, [replace(lesson("error"), example=example)])
+    assert await store.read(SCOPE, episodes.known_examples, ["x", example.digest]) == {
         example.digest
     }
-    assert run(store.read(Scope("other"), episodes.known_examples, [example.digest])) == set()
+    assert await store.read(Scope("other"), episodes.known_examples, [example.digest]) == set()
 
 
 PROGRAM = """
@@ -161,40 +169,40 @@ asyncio.run(main())
 """
 
 
-def test_processes_share_the_work_without_doing_it_twice(tmp_path):
+async def test_processes_share_the_work_without_doing_it_twice(tmp_path):
     path = tmp_path / "p.db"
     with opened(path) as store:
-        run(store.read(SCOPE, lessons.count))  # the schema is there
+        await store.read(SCOPE, lessons.count)  # the schema is there
     workers = [python(PROGRAM, path) for _ in range(3)]
     taken = [int(n) for worker in workers for n in ended(worker).split()]
     assert sorted(taken) == list(range(50))
 
 
-def test_what_is_left_is_what_nobody_is_at_work_on(store):
+async def test_what_is_left_is_what_nobody_is_at_work_on(store):
     for n in (1, 2, 3, 4):
-        run(episodes.put(store, SCOPE, replace(ONE, digest=f"d{n}")))
-    run(episodes.put(store, Scope("other"), ONE))
-    run(store.write(SCOPE, episodes.take, LATER, "d2"))
-    run(store.write(SCOPE, episodes.take, LATER, "d3"))
-    run(store.write(SCOPE, episodes.record_failure, "d3", "ModelTimeout: late"))
-    assert run(store.read(SCOPE, episodes.left, 9)) == ["d1", "d4"]
-    assert run(store.read(SCOPE, episodes.left, 1)) == ["d1"]
-    run(store.write(SCOPE, episodes.record_failure, "d2", ""))
-    assert run(store.read(SCOPE, episodes.left, 9)) == ["d1", "d2", "d4"]
-    assert sorted(run(store.read(Scope(), lessons.scopes, waiting=True)), key=str) == sorted(
+        await episodes.put(store, SCOPE, replace(ONE, digest=f"d{n}"))
+    await episodes.put(store, Scope("other"), ONE)
+    await take(store, LATER, "d2")
+    await take(store, LATER, "d3")
+    await fail(store, "d3", "ModelTimeout: late")
+    assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d4"]
+    assert await store.read(SCOPE, episodes.left, 1) == ["d1"]
+    await fail(store, "d2", "")
+    assert await store.read(SCOPE, episodes.left, 9) == ["d1", "d2", "d4"]
+    assert sorted(await store.read(Scope(), lessons.scopes, waiting=True), key=str) == sorted(
         [SCOPE, Scope("other")], key=str
     )
 
 
-def test_a_claim_is_renewed_and_a_state_is_told(store):
-    assert run(store.read(SCOPE, episodes.state, "d1")) is None
-    run(episodes.put(store, SCOPE, ONE))
-    run(store.write(SCOPE, episodes.take, LATER, "d1"))
-    rows_of(store, "update episode set taken = taken - 3600")
-    run(store.write(SCOPE, episodes.beat, "d1"))
-    assert run(store.write(SCOPE, episodes.take, LATER, "d1")) is None
-    assert run(store.read(SCOPE, episodes.state, "d1")) == "waiting"
-    run(store.write(SCOPE, episodes.record_lessons, "d1", [lesson("reflection")]))
-    run(store.write(SCOPE, episodes.beat, "d1"))
-    assert run(store.read(SCOPE, episodes.state, "d1")) == "reflected"
-    assert run(store.read(Scope(), lessons.scopes)) == [SCOPE]
+async def test_a_claim_is_renewed_and_a_state_is_told(store):
+    assert await store.read(SCOPE, episodes.state, "d1") is None
+    await episodes.put(store, SCOPE, ONE)
+    await take(store, LATER, "d1")
+    await rows_of(store, "update episode set taken = taken - 3600")
+    await store.write(SCOPE, episodes.beat, "d1")
+    assert await take(store, LATER, "d1") is None
+    assert await store.read(SCOPE, episodes.state, "d1") == "waiting"
+    await record(store, "d1", [lesson("reflection")])
+    await store.write(SCOPE, episodes.beat, "d1")
+    assert await store.read(SCOPE, episodes.state, "d1") == "reflected"
+    assert await store.read(Scope(), lessons.scopes) == [SCOPE]

@@ -16,29 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound, StoreError
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import (
-    MOST_CALLS,
-    Comparison,
-    Exposure,
-    Outcome,
-    Past,
-    _joined,
-    concluded,
-    proof,
-)
-from heedful.lessons.signature import Signature
+from heedful.lessons.lesson import Example, Exposure, Outcome, Past, Reflection, Scope, Signature
+from heedful.lessons.proof import MOST_CALLS, Comparison, _joined, proof, prove_cases
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store.database import Db
-from heedful.store.exposures import GIVEN_UP, conclude, evidence, expose, remember, restore
+from heedful.store.exposures import GIVEN_UP, evidence, expose, remember
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
+from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened, rows
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 OTHER = Scope("other")
 NOW = 10 * GIVEN_UP
@@ -74,16 +64,22 @@ def clock(now: float) -> Iterator[SimpleNamespace]:
         yield stopped
 
 
-def write(
+async def write(
     store: Store,
     exposures: Sequence[Exposure] = (),
     outcome: Outcome | None = None,
     lessons: Sequence[Reflection] = (),
     scope: Scope = SCOPE,
 ) -> None:
-    asyncio.run(
-        store.write(scope, exposure_store.remember, lessons, exposures=exposures, outcome=outcome)
-    )
+    await store.write(scope, exposure_store.remember, lessons, exposures=exposures, outcome=outcome)
+
+
+async def conclude(store: Store, useful: dict[str, float], *names: Comparison) -> list[str]:
+    return await store.write(SCOPE, exposure_store.conclude, useful, names)
+
+
+async def restore(store: Store, id: int, by: str, why: str) -> None:
+    await store.write(SCOPE, exposure_store.restore, id, by, why)
 
 
 def counts(path: Any) -> dict[str, tuple[int, int]]:
@@ -103,60 +99,58 @@ def hurting(name: str) -> Comparison:
 # -- what a loop was shown, and came to
 
 
-def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, path):
+async def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, path):
     first = [shown("a", "l", examples=(1, 2)), shown("b", "l", False)]
-    write(store, first)
-    write(store, [shown("a", "l", False), shown("c", "l")])
-    write(store, (), Outcome("l", True, 1, frozenset({"b", "a"})))
-    write(store, (), Outcome("l", False, 9))
-    found = asyncio.run(store.read(SCOPE, exposure_store.past, "l"))
+    await write(store, first)
+    await write(store, [shown("a", "l", False), shown("c", "l")])
+    await write(store, (), Outcome("l", True, 1, frozenset({"b", "a"})))
+    await write(store, (), Outcome("l", False, 9))
+    found = await store.read(SCOPE, exposure_store.past, "l")
     assert sorted(found.exposures, key=lambda one: one.signature) == first
     assert (found.ended, found.number) == (1, 1)
     ends = rows(path, "select loop, n, right_at_once, calls, signatures from outcome")
     assert ends == [("l", 1, 1, 1, '["a", "b"]')]
 
 
-def test_outcomes_are_numbered_in_their_scope(store):
+async def test_outcomes_are_numbered_in_their_scope(store):
     for n in range(3):
         for scope in (SCOPE, OTHER):
-            write(store, [shown("a", f"l{n}")], Outcome(f"l{n}", True, 1), scope=scope)
-    assert asyncio.run(store.read(SCOPE, exposure_store.past, "l1")) == Past(
-        (shown("a", "l1"),), 3, 2
-    )
-    assert asyncio.run(store.read(OTHER, exposure_store.past, "new")) == Past((), 3, 0)
-    assert asyncio.run(store.read(Scope("nobody"), exposure_store.past, "l1")) == Past()
+            await write(store, [shown("a", f"l{n}")], Outcome(f"l{n}", True, 1), scope=scope)
+    assert await store.read(SCOPE, exposure_store.past, "l1") == Past((shown("a", "l1"),), 3, 2)
+    assert await store.read(OTHER, exposure_store.past, "new") == Past((), 3, 0)
+    assert await store.read(Scope("nobody"), exposure_store.past, "l1") == Past()
 
 
-def test_a_loop_that_was_shown_nothing_has_no_outcome(store, path):
-    write(store, (), Outcome("l", True, 1))
+async def test_a_loop_that_was_shown_nothing_has_no_outcome(store, path):
+    await write(store, (), Outcome("l", True, 1))
     assert rows(path, "select * from outcome") == []
 
 
-def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path):
-    write(store, lessons=[lesson("a"), lesson("b"), lesson("c")])
-    write(store, lessons=[lesson("a")], scope=OTHER)
+async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path):
+    await write(store, lessons=[lesson("a"), lesson("b"), lesson("c")])
+    await write(store, lessons=[lesson("a")], scope=OTHER)
     for loop, right, wrong in (("1", True, ""), ("2", False, "a"), ("3", False, "xx")):
         exposures = [shown("a", loop), shown("b", loop), shown("c", loop, False)]
         end = Outcome(loop, right, 1, frozenset({wrong} - {""}))
         for _ in range(2):  # told twice, it counts once
-            write(store, exposures, end)
+            await write(store, exposures, end)
     found = rows(path, "select tenant, signature, helped, hurt from reflection order by 1, 2")
     default = [("default", "a", 1, 1), ("default", "b", 1, 0), ("default", "c", 0, 0)]
     assert found == [*default, ("other", "a", 0, 0)]
 
 
-def test_a_share_that_withholds_nothing_withholds_nothing(store):
+async def test_a_share_that_withholds_nothing_withholds_nothing(store):
     with pytest.raises(StoreError):
-        write(store, [shown("a", "l", False, share=0.0)])
+        await write(store, [shown("a", "l", False, share=0.0)])
     with pytest.raises(StoreError):
-        write(store, [shown("a", "l", share=1.0)])
+        await write(store, [shown("a", "l", share=1.0)])
 
 
-def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
+async def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
     for scope in (SCOPE, OTHER):
-        write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]))
-    assert asyncio.run(store.write(SCOPE, lesson_store.clear)) == 1
+        await write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
+    await conclude(store, {}, hurting("a"))
+    assert await store.write(SCOPE, lesson_store.clear) == 1
     for table in ("exposure", "outcome", "reflection"):
         assert rows(path, f"select tenant from {table}") == [("other",)]
     assert rows(path, "select tenant, action, subject, by from ruling") == [
@@ -228,125 +222,114 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
         for case, n in counts.items():
             capped[name][(*case[:4], min(case[4], MOST_CALLS))] += n
     assert (found, pending) == (capped, waiting)
-    assert concluded(found, pending) == proof(exposures, outcomes)
+    assert prove_cases(found, pending) == proof(exposures, outcomes)
 
 
-def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
-    write(store, [shown("a", "l", share=0.0)])
+async def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
+    await write(store, [shown("a", "l", share=0.0)])
     with clock(time.time() + NOW):
-        assert asyncio.run(store.read(SCOPE, exposure_store.evidence, 10)) == ({}, 0)
-    assert asyncio.run(store.read(SCOPE, exposure_store.evidence, 10)) == ({}, 1)
+        assert await store.read(SCOPE, exposure_store.evidence, 10) == ({}, 0)
+    assert await store.read(SCOPE, exposure_store.evidence, 10) == ({}, 1)
 
 
 # -- retired, and brought back
 
 
-def test_harm_retires_once_and_on_record(store, path):
-    write(store, lessons=[lesson("a"), lesson("b", state="candidate"), lesson("q")])
-    write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
+async def test_harm_retires_once_and_on_record(store, path):
+    await write(store, lessons=[lesson("a"), lesson("b", state="candidate"), lesson("q")])
+    await write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
     names = ["a", "b", "p", "x", "gone"]
     found = [hurting(name) for name in names]
-    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, found)) == [
+    assert await conclude(store, {}, *found) == [
         "check/a",
         "check/b",
     ]
-    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, found)) == []
+    assert await conclude(store, {}, *found) == []
     states = dict(rows(path, "select signature, state from reflection"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
     assert states == {**expected, "x": "quarantined"}
-    first, last = asyncio.run(store.read(SCOPE, exposure_store.rulings, 9))
+    first, last = await store.read(SCOPE, exposure_store.rulings, 9)
     assert (first["subject"], last["subject"]) == ("check/b", "check/a")
     assert last["why"].startswith("shown 200, withheld 40: right at once 0 % against 100 %; −100")
     assert last["record"]["uplift"]["gain"] == -1
     assert abs(last["at"] - time.time()) < 60
 
 
-def test_ranks_are_those_of_the_last_look(store, path):
-    write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
+async def test_ranks_are_those_of_the_last_look(store, path):
+    await write(store, lessons=[lesson("a"), lesson("b"), lesson("p", pinned=True)])
     useful = "select useful from reflection order by signature"
-    asyncio.run(
-        store.write(
-            SCOPE, exposure_store.conclude, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4}, []
-        )
-    )
+    await conclude(store, {"check/a": 1.2, "check/p": 0.7, "check/gone": 1.4})
     assert rows(path, useful) == [(1.2,), (1.0,), (1.0,)]
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/b": 0.9, "check/p": 1.1}, []))
+    await conclude(store, {"check/b": 0.9, "check/p": 1.1})
     assert rows(path, useful) == [(1.0,), (0.9,), (1.1,)]
     assert rows(path, "select * from ruling") == []
 
 
-def test_what_is_brought_back_begins_anew(store, path):
-    write(store, lessons=[lesson("a"), lesson("b", state="candidate")])
-    write(store, [shown("a", "before")], Outcome("before", False, 1))
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.6}, [hurting("a")]))
+async def test_what_is_brought_back_begins_anew(store, path):
+    await write(store, lessons=[lesson("a"), lesson("b", state="candidate")])
+    await write(store, [shown("a", "before")], Outcome("before", False, 1))
+    await conclude(store, {"check/a": 0.6}, hurting("a"))
     id = rows(path, "select id from reflection where signature = 'a'")[0][0]
-    asyncio.run(store.write(SCOPE, exposure_store.restore, id, "ada", "it was the model"))
+    await restore(store, id, "ada", "it was the model")
     assert rows(path, "select state, useful from reflection where signature = 'a'") == [
         ("verified", 1.0)
     ]
-    newest = asyncio.run(store.read(SCOPE, exposure_store.rulings, 1))[0]
+    newest = (await store.read(SCOPE, exposure_store.rulings, 1))[0]
     assert [newest[key] for key in ("action", "subject", "by", "why")] == [
         "restore",
         "check/a",
         "ada",
         "it was the model",
     ]
-    write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
-    cases, _ = asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))
+    await write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
+    cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
     assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
     assert cases[None] == {(0.1, True, False, False, 1): 1}  # memory as a whole forgets nothing
     # Proven again by what came after, it is retired again.
-    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])) == [
-        "check/a"
-    ]
+    assert await conclude(store, {}, hurting("a")) == ["check/a"]
 
 
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
-def test_only_what_a_proof_retired_is_brought_back(store, path, state):
-    write(store, lessons=[lesson("a", state=state)])
+async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
+    await write(store, lessons=[lesson("a", state=state)])
     id = rows(path, "select id from reflection")[0][0]
     for wrong in (id, id + 1):
         with pytest.raises(NotFound, match="lesson that a proof retired"):
-            asyncio.run(store.write(SCOPE, exposure_store.restore, wrong, "ada", ""))
+            await restore(store, wrong, "ada", "")
     assert rows(path, "select state from reflection") == [(state,)]
 
 
-def test_who_brings_back_says_so(store, path):
-    write(store, lessons=[lesson("a")])
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]))
+async def test_who_brings_back_says_so(store, path):
+    await write(store, lessons=[lesson("a")])
+    await conclude(store, {}, hurting("a"))
     with pytest.raises(InvalidInput):
-        asyncio.run(store.write(SCOPE, exposure_store.restore, 1, " ", ""))
+        await restore(store, 1, " ", "")
     with pytest.raises(NotFound):
-        asyncio.run(store.write(OTHER, exposure_store.restore, 1, "ada", ""))
+        await store.write(OTHER, exposure_store.restore, 1, "ada", "")
     assert rows(path, "select state from reflection") == [("retired",)]
 
 
-def test_what_is_seen_again_stays_retired(store, path):
-    write(store, lessons=[lesson("a")])
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")]))
-    write(store, lessons=[replace(lesson("a"), trust="operator")])
+async def test_what_is_seen_again_stays_retired(store, path):
+    await write(store, lessons=[lesson("a")])
+    await conclude(store, {}, hurting("a"))
+    await write(store, lessons=[replace(lesson("a"), trust="operator")])
     assert rows(path, "select state, seen from reflection") == [("retired", 2)]
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
-def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embedder):
+async def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embedder):
     memory = Memory(store, embedder=embedder)
     task = "convert the weight of parcel 7 to kilograms"
 
-    async def scenario() -> None:
-        await memory.remember("a", "a", example=Example(task, "7 kg"))
-        (known,) = (await memory.seen("a", "a")).lessons
-        name = f"{known['kind']}/{known['signature']}"
-        assert len(await memory.recall(task)) == 1
-        assert await store.write(
-            SCOPE, exposure_store.conclude, {}, [replace(hurting("a"), lesson=name)]
-        ) == [name]
-        assert await memory.recall(task) == []
-        assert (await memory.brief(task, "l")).exposures == ()
-        await memory.restore(known["id"], by="ada")
-        assert len(await memory.recall(task)) == 1
-
-    asyncio.run(scenario())
+    await memory.remember("a", "a", example=Example(task, "7 kg"))
+    (known,) = (await memory.seen("a", "a")).lessons
+    name = f"{known['kind']}/{known['signature']}"
+    assert len(await memory.recall(task)) == 1
+    assert await conclude(store, {}, replace(hurting("a"), lesson=name)) == [name]
+    assert await memory.recall(task) == []
+    assert (await memory.brief(task, "l")).exposures == ()
+    await memory.restore(known["id"], by="ada")
+    assert len(await memory.recall(task)) == 1
 
 
 # -- other words, and lessons that come back
@@ -360,9 +343,9 @@ def said(trust: str, text: str = "lesson a") -> Reflection:
     return replace(lesson("a", state="candidate", trust=trust), text=text)
 
 
-def shown_and_retired(store: Store, one: Reflection) -> None:
-    write(store, [shown("a", "before")], Outcome("before", False, 1), [one])
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.55}, [hurting("a")]))
+async def shown_and_retired(store: Store, one: Reflection) -> None:
+    await write(store, [shown("a", "before")], Outcome("before", False, 1), [one])
+    await conclude(store, {"check/a": 0.55}, hurting("a"))
 
 
 def now(path: Any) -> tuple[Any, ...]:
@@ -375,47 +358,42 @@ def now(path: Any) -> tuple[Any, ...]:
 RETIRED = ("retire", "proof")
 
 
-def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store, path):
-    shown_and_retired(store, said("model"))
-    write(store, lessons=[said("operator", WORDS)])
+async def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store, path):
+    await shown_and_retired(store, said("model"))
+    await write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
-    assert "check/a" not in asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]
-    write(store, [shown("a", "after")], Outcome("after", True, 1))
-    cases, _ = asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))
+    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence, 10))[0]
+    await write(store, [shown("a", "after")], Outcome("after", True, 1))
+    cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
     assert sum(cases["check/a"].values()) == 1
-    assert asyncio.run(store.write(SCOPE, exposure_store.conclude, {}, [hurting("a")])) == [
-        "check/a"
-    ]
-    write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
+    assert await conclude(store, {}, hurting("a")) == ["check/a"]
+    await write(store, lessons=[said("operator", "use feet")])  # it has words of an operator by now
     assert now(path)[:2] == ("retired", WORDS)
 
 
-@pytest.mark.parametrize("trust", ["operator", "measured"])
-def test_words_that_were_replaced_take_their_rank_and_evidence_with_them(store, path, trust):
-    write(store, [shown("a", "before")], Outcome("before", False, 1), [said("model")])
-    write(store, [shown("a", "again")], Outcome("again", False, 1))
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.9}, []))
-    write(store, lessons=[replace(said(trust, WORDS), source="a run")])
-    assert now(path) == ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
-    assert "check/a" not in asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]
+NEW = ("candidate", WORDS, 1.0, [("restore", "a run", NEWS)])
+SAME: tuple[str, str, float, list[object]] = ("candidate", "lesson a", 0.9, [])
+REPLACED = [("operator", WORDS, NEW), ("measured", WORDS, NEW)]
+REPEATED = [("operator", "lesson a", SAME), ("measured", "lesson a", SAME)]
 
 
-@pytest.mark.parametrize("trust", ["measured", "operator"])
-def test_the_same_words_keep_their_rank_and_evidence(store, path, trust):
-    write(store, lessons=[said("model")])
-    write(store, [shown("a", "before")], Outcome("before", False, 1))
-    asyncio.run(store.write(SCOPE, exposure_store.conclude, {"check/a": 0.9}, []))
-    write(store, lessons=[said(trust)])
-    assert now(path) == ("candidate", "lesson a", 0.9, [])
-    assert (
-        sum(asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]["check/a"].values()) == 1
-    )
+@pytest.mark.parametrize(("trust", "text", "expected"), [*REPLACED, *REPEATED])
+async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
+    store, path, trust, text, expected
+):
+    for loop in ("before", "again"):
+        await write(store, [shown("a", loop)], Outcome(loop, False, 1), [said("model")])
+    await conclude(store, {"check/a": 0.9})
+    await write(store, lessons=[replace(said(trust, text), source="a run")])
+    assert now(path) == expected
+    cases = (await store.read(SCOPE, exposure_store.evidence, 10))[0].get("check/a", {})
+    assert sum(cases.values()) == (0 if expected is NEW else 2)
 
 
-def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
-    write(store, lessons=[said("model")])
-    write(store, lessons=[said("operator", WORDS)])
+async def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
+    await write(store, lessons=[said("model")])
+    await write(store, lessons=[said("operator", WORDS)])
     assert now(path) == ("candidate", WORDS, 1.0, [])
 
 
@@ -424,37 +402,37 @@ def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
     [("operator", "lesson a"), ("measured", "lesson a"), ("measured", WORDS), ("model", WORDS)],
 )
 @pytest.mark.parametrize("gone", [True, False])
-def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
+async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     store, path, trust, text, gone
 ):
-    shown_and_retired(store, said("model"))
+    await shown_and_retired(store, said("model"))
     if gone:
-        asyncio.run(store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada"))
+        await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
         assert rows(path, "select * from reflection") == []
-    write(store, lessons=[said(trust, text)])
+    await write(store, lessons=[said(trust, text)])
     state, *_, rulings = now(path)
     assert (state, rulings) == ("retired", [RETIRED])
     ((id,),) = rows(path, "select id from reflection")
-    asyncio.run(store.write(SCOPE, exposure_store.restore, id, "ada", "it was the model"))
+    await restore(store, id, "ada", "it was the model")
     assert now(path)[0] == "candidate"
-    write(store, lessons=[said(trust, text)])
+    await write(store, lessons=[said(trust, text)])
     assert now(path)[0] == "candidate"
 
 
-def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(store, path):
-    shown_and_retired(store, said("model"))
-    asyncio.run(store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada"))
-    write(store, lessons=[said("operator", WORDS)])
+async def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(store, path):
+    await shown_and_retired(store, said("model"))
+    await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
+    await write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
-    assert "check/a" not in asyncio.run(store.read(SCOPE, exposure_store.evidence, 10))[0]
+    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence, 10))[0]
 
 
 @pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
 @pytest.mark.parametrize("jump", [0.0, -3600.0, 3600.0])
-def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, jump):
+async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, jump):
     """Each step happens at a time that is `jump` seconds from the one before it."""
-    write(store, lessons=[said("model")])
+    await write(store, lessons=[said("model")])
     ((id,),) = rows(path, "select id from reflection")
 
     with clock(NOW) as stopped:
@@ -465,8 +443,8 @@ def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, wo
                 exposures=[shown("a", "before")],
                 outcome=Outcome("before", False, 1),
             ),
-            partial(conclude, useful={}, hurting=[hurting("a")]),
-            partial(restore, id=id, by="ada", why="")
+            partial(exposure_store.conclude, useful={}, hurting=[hurting("a")]),
+            partial(exposure_store.restore, id=id, by="ada", why="")
             if words is None
             else partial(remember, reflections=[said("operator", words)]),
             partial(
@@ -476,10 +454,10 @@ def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, wo
                 outcome=Outcome("after", True, 1),
             ),
         ):
-            asyncio.run(store.write(SCOPE, step))
+            await store.write(SCOPE, step)
             stopped.now += jump
-        found, _ = asyncio.run(store.read(SCOPE, evidence, 10))
+        found, _ = await store.read(SCOPE, evidence, 10)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
-        asyncio.run(store.write(SCOPE, conclude, {}, [hurting("a")]))
-        asyncio.run(store.write(SCOPE, restore, id, "ada", ""))
+        await conclude(store, {}, hurting("a"))
+        await restore(store, id, "ada", "")
     assert now(path)[0] == "candidate"

@@ -14,57 +14,54 @@ from heedful.store import loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 
-def commit(path: Path | str, number: int = 1) -> None:
+async def commit(path: Path | str, number: int = 1) -> None:
     with opened(path) as store:
-        asyncio.run(store.write(SCOPE, loops.commit, report("a", number), "me"))
+        await store.write(SCOPE, loops.commit, report("a", number), "me")
 
 
-def read(path: Path | str) -> int:
+async def read(path: Path | str) -> int:
     with opened(path) as store:
-        return len(asyncio.run(store.read(SCOPE, loops.read, "a")).values)
+        return len((await store.read(SCOPE, loops.read, "a")).values)
 
 
 @pytest.fixture
 def path(tmp_path):
     file = tmp_path / "a.db"
-    commit(file)
+    asyncio.run(commit(file))
     return file
 
 
-def test_reopening_finds_everything(path):
-    commit(path, 2)
-    assert read(path) == 2
+async def test_reopening_finds_everything(path):
+    await commit(path, 2)
+    assert await read(path) == 2
 
 
-def test_in_memory_lives_as_long_as_its_store():
-    async def scenario() -> None:
-        with opened(":memory:") as store:
-            await store.write(SCOPE, loops.commit, report("a", 1), "me")
-            assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
-            with opened(":memory:") as other:
-                assert await other.read(SCOPE, loops.newest, 9) == []
-
-    asyncio.run(scenario())
+async def test_in_memory_lives_as_long_as_its_store():
+    with opened(":memory:") as store:
+        await store.write(SCOPE, loops.commit, report("a", 1), "me")
+        assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
+        with opened(":memory:") as other:
+            assert await other.read(SCOPE, loops.newest, 9) == []
 
 
-def test_an_empty_file_is_a_new_database(tmp_path):
+async def test_an_empty_file_is_a_new_database(tmp_path):
     (tmp_path / "new.db").touch()
-    commit(tmp_path / "new.db")
-    assert read(tmp_path / "new.db") == 1
+    await commit(tmp_path / "new.db")
+    assert await read(tmp_path / "new.db") == 1
 
 
-def test_a_newer_schema_is_left_alone(path):
+async def test_a_newer_schema_is_left_alone(path):
     db = sqlite3.connect(path)
     db.execute("pragma user_version = 99")
     db.close()
     before = path.read_bytes()
     for attempt in (commit, read):
         with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
-            attempt(path)
+            await attempt(path)
     assert path.read_bytes() == before
 
 
-def test_another_programs_database_is_left_alone(tmp_path):
+async def test_another_programs_database_is_left_alone(tmp_path):
     path = tmp_path / "theirs.db"
     db = sqlite3.connect(path)
     db.execute("create table theirs (x)")
@@ -72,38 +69,38 @@ def test_another_programs_database_is_left_alone(tmp_path):
     db.close()
     before = path.read_bytes()
     with pytest.raises(StoreCorrupt, match="another program's database; name another file"):
-        commit(path)
+        await commit(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["theirs.db"]
 
 
 @pytest.mark.parametrize("content", [b"not a database " * 99, b"\0" * 5000, bytes(range(256)) * 16])
-def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
+async def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
     with pytest.raises(StoreCorrupt, match="no database"):
-        commit(path)
+        await commit(path)
     assert path.read_bytes() == content
 
 
-def test_a_damaged_file_is_said_to_be_damaged(path):
+async def test_a_damaged_file_is_said_to_be_damaged(path):
     with opened(path) as store:
         for number in range(2, 40):
-            asyncio.run(store.write(SCOPE, loops.commit, report("a", number, "x" * 2_000), "me"))
+            await store.write(SCOPE, loops.commit, report("a", number, "x" * 2_000), "me")
     content = bytearray(path.read_bytes())
     content[4096:] = b"\x5a" * (len(content) - 4096)
     path.write_bytes(content)
     with pytest.raises(StoreCorrupt, match="damaged"):
-        read(path)
+        await read(path)
     with pytest.raises(StoreCorrupt):
-        commit(path, 40)
+        await commit(path, 40)
 
 
-def test_a_truncated_file_is_said_to_be_damaged(path):
+async def test_a_truncated_file_is_said_to_be_damaged(path):
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(StoreCorrupt):
-        read(path)
+        await read(path)
 
 
 READ_ONLY = """
@@ -122,7 +119,7 @@ with opened(sys.argv[1]) as store:
 """
 
 
-def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_path):
+async def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_path):
     # As nobody: root may write everything. A path that nobody may enter is opened here first.
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)
@@ -130,13 +127,13 @@ def test_a_file_that_may_not_be_written_is_said_to_be_read_only(path, tmp_path):
     said = ended(python(READ_ONLY, path))
     assert "read-only" in said or "cannot be opened" in said
     path.chmod(0o644)
-    assert read(path) == 1
+    assert await read(path) == 1
 
 
 @pytest.mark.parametrize("where", ["missing/a.db", "."])
-def test_a_path_where_no_file_can_be(tmp_path, where):
+async def test_a_path_where_no_file_can_be(tmp_path, where):
     with pytest.raises(StoreUnavailable, match=r"check that the folder exists|cannot be opened"):
-        commit(tmp_path / where)
+        await commit(tmp_path / where)
 
 
 FULL = """
@@ -166,9 +163,9 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
+async def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
     said, number = ended(python(FULL, tmp_path / "a.db")).strip().split("\n")
     assert "disk" in said
     assert int(number) > 3
-    assert read(tmp_path / "a.db") == int(number) + 1
+    assert await read(tmp_path / "a.db") == int(number) + 1
     assert rows(tmp_path / "a.db", "pragma integrity_check") == [("ok",)]

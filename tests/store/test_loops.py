@@ -12,12 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Exposure
+from heedful.lessons.lesson import Example, Exposure, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import Again, Done, Lifted, decide, spent
+from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
 from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Stop
@@ -25,14 +23,27 @@ from heedful.store import lessons
 from heedful.store import loops as loop_store
 from heedful.store.lessons import storable
 from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
-from heedful.store.records import Head, JournalEntry
+from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.store import Store
+from tests.engines import IN_SOAK
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 HEAD = Head("task", [], policy_to(default))
+
+
+async def commit(store: Store, entry: JournalEntry, owner: str) -> None:
+    await store.write(SCOPE, loop_store.commit, entry, owner)
+
+
+async def read(store: Store, id: str) -> StoredLoop:
+    return await store.read(SCOPE, loop_store.read, id)
+
+
+async def claim(store: Store, id: str, head: Head, owner: str) -> StoredLoop:
+    return await store.write(SCOPE, loop_store.claim, id, head, owner)
 
 
 @pytest.fixture
@@ -49,23 +60,20 @@ def owner():
     leave(one)
 
 
-def test_a_loop_that_is_not_stored_is_not_found(store):
+async def test_a_loop_that_is_not_stored_is_not_found(store):
     with pytest.raises(NotFound, match="no loop 'nope'"):
-        asyncio.run(store.read(SCOPE, loop_store.read, "nope"))
+        await read(store, "nope")
 
 
-def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
-        stored = await store.read(SCOPE, loop_store.read, "a")
-        assert (stored.head.task, stored.values, stored.epoch) == ("task", ("text",), 1)
-        assert stored.verdicts == (Again(),)
-        with pytest.raises(LeaseLost):
-            await store.write(SCOPE, loop_store.commit, report("b", 1, head=None), owner)
-        with pytest.raises(NotFound):
-            await store.read(SCOPE, loop_store.read, "b")
-
-    asyncio.run(scenario())
+async def test_the_first_commit_creates_the_loop_and_a_later_one_needs_it(store, owner):
+    await commit(store, report("a", 1), owner)
+    stored = await read(store, "a")
+    assert (stored.head.task, stored.values, stored.epoch) == ("task", ("text",), 1)
+    assert stored.verdicts == (Again(),)
+    with pytest.raises(LeaseLost):
+        await commit(store, report("b", 1, head=None), owner)
+    with pytest.raises(NotFound):
+        await read(store, "b")
 
 
 # -- the same report and another one
@@ -75,33 +83,28 @@ def lesson(text: str = "wrong") -> Reflection:
     return Reflection("check", signature("E", text), "E", text, text, state="verified")
 
 
-def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
-    lifted = Again(lifted=(Lifted(Stop("attempts", "1 of 1"), "ada", 0),))
+async def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
+    lifted = Again(lifted=(LiftedStop(Stop("attempts", "1 of 1"), "ada", 0),))
     again = report("a", 1, verdict=lifted, reflections=[lesson()])
 
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
-        override = Override("attempts", "ada", decisions=5)
-        await store.write(SCOPE, loop_store.commit, JournalEntry("a", 1, override=override), owner)
-        await store.write(SCOPE, loop_store.commit, again, owner)
-        before = dump(tmp_path)
-        first = await store.read(SCOPE, loop_store.read, "a")
-        assert first.loop.overrides == (replace(override, used=1),)
-        for _ in range(3):
-            await store.write(SCOPE, loop_store.commit, again, owner)
-        assert await store.read(SCOPE, loop_store.read, "a") == replace(
-            first, updated=(await now())
-        )
-        assert dump(tmp_path) == before
-
     async def now() -> float:
-        return float((await store.read(SCOPE, loop_store.read, "a")).updated)
+        return float((await read(store, "a")).updated)
 
     def dump(folder: Any) -> list[Any]:
         tables = ("attempt", "decision", "override", "reflection", "occurrence")
         return [rows(folder / "a.db", f"select * from {table}") for table in tables]
 
-    asyncio.run(scenario())
+    await claim(store, "a", HEAD, owner)
+    override = Override("attempts", "ada", decisions=5)
+    await commit(store, JournalEntry("a", 1, override=override), owner)
+    await commit(store, again, owner)
+    before = dump(tmp_path)
+    first = await read(store, "a")
+    assert first.loop.overrides == (replace(override, used=1),)
+    for _ in range(3):
+        await commit(store, again, owner)
+    assert await read(store, "a") == replace(first, updated=(await now()))
+    assert dump(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_the_same_report_again_changes_nothing(store, owner, tmp_path):
     ],
     ids=lambda o: next(iter(o)),
 )
-def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner, other):
+async def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner, other):
     first = report("a", 1)
     assert first.attempt is not None
     if "text" in other:
@@ -124,159 +127,121 @@ def test_a_different_report_of_the_same_attempt_is_a_conflict(store, owner, othe
     else:
         second = replace(first, attempt=replace(first.attempt, **other))
 
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.commit, first, owner)
-        before = await store.read(SCOPE, loop_store.read, "a")
-        with pytest.raises(Conflict, match="attempt 1 of 'a' is stored with other content"):
-            await store.write(SCOPE, loop_store.commit, replace(second, cancelled="ada"), owner)
-        assert (
-            replace(await store.read(SCOPE, loop_store.read, "a"), updated=before.updated) == before
-        )
-
-    asyncio.run(scenario())
+    await commit(store, first, owner)
+    before = await read(store, "a")
+    with pytest.raises(Conflict, match="attempt 1 of 'a' is stored with other content"):
+        await commit(store, replace(second, cancelled="ada"), owner)
+    assert replace(await read(store, "a"), updated=before.updated) == before
 
 
-def test_the_same_id_for_another_task_is_a_conflict(store, owner):
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
-        with pytest.raises(Conflict, match="is about another task"):
-            await store.write(SCOPE, loop_store.claim, "a", Head("other task"), owner)
-        await store.write(Scope("other"), loop_store.claim, "a", Head("other task"), owner)
-
-    asyncio.run(scenario())
+async def test_the_same_id_for_another_task_is_a_conflict(store, owner):
+    await claim(store, "a", HEAD, owner)
+    with pytest.raises(Conflict, match="is about another task"):
+        await claim(store, "a", Head("other task"), owner)
+    await store.write(Scope("other"), loop_store.claim, "a", Head("other task"), owner)
 
 
-def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
-    lifted = (Lifted(Stop("attempts", "x"), "ada", 0), Lifted(Stop("attempts", "y"), "ada", 0))
+async def test_an_override_is_consumed_once_and_only_by_a_decision_that_goes_on(store, owner):
+    lifted = (
+        LiftedStop(Stop("attempts", "x"), "ada", 0),
+        LiftedStop(Stop("attempts", "y"), "ada", 0),
+    )
 
     async def used() -> list[int]:
-        return [o.used for o in (await store.read(SCOPE, loop_store.read, "a")).loop.overrides]
+        return [o.used for o in (await read(store, "a")).loop.overrides]
 
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
-        given = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=2))
-        await store.write(SCOPE, loop_store.commit, given, owner)
-        stopped = Done(1, False, (Stop("budget", "z"),), lifted)
-        await store.write(SCOPE, loop_store.commit, report("a", 1, verdict=stopped), owner)
-        assert await used() == [0]
-        for number in (2, 3):
-            await store.write(
-                SCOPE, loop_store.commit, report("a", number, verdict=Again(lifted=lifted)), owner
-            )
-        assert await used() == [2]
-        with pytest.raises(OverrideRefused, match="consumed by another decision"):
-            await store.write(
-                SCOPE, loop_store.commit, report("a", 4, verdict=Again(lifted=lifted)), owner
-            )
-        assert (
-            len((await store.read(SCOPE, loop_store.read, "a")).values) == 3
-        )  # nothing of it was written
-
-    asyncio.run(scenario())
+    await claim(store, "a", HEAD, owner)
+    given = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=2))
+    await commit(store, given, owner)
+    stopped = Done(1, False, (Stop("budget", "z"),), lifted)
+    await commit(store, report("a", 1, verdict=stopped), owner)
+    assert await used() == [0]
+    for number in (2, 3):
+        await commit(store, report("a", number, verdict=Again(lifted=lifted)), owner)
+    assert await used() == [2]
+    with pytest.raises(OverrideRefused, match="consumed by another decision"):
+        await commit(store, report("a", 4, verdict=Again(lifted=lifted)), owner)
+    assert len((await read(store, "a")).values) == 3  # nothing of it was written
 
 
-def test_who_lifts_a_rule_or_cancels_and_why_are_texts_like_all_others(store, owner):
+async def test_who_lifts_a_rule_or_cancels_and_why_are_texts_like_all_others(store, owner):
     secret = "AKIA" + "IOSFODNN7EXAMPLE"
 
-    async def scenario() -> None:
-        said = Override("attempts", f"me {secret}", f"\ud800 {secret}")
-        entry = report("a", 1, override=said, cancelled=f"\ud800 {secret}")
-        await store.write(SCOPE, loop_store.commit, entry, owner)
-        loop = (await store.read(SCOPE, loop_store.read, "a")).loop
-        (kept,) = loop.overrides
-        assert (kept.by, kept.why) == ("me [redacted: aws_key]", "? [redacted: aws_key]")
-        assert loop.cancelled == "? [redacted: aws_key]"
-
-    asyncio.run(scenario())
+    said = Override("attempts", f"me {secret}", f"\ud800 {secret}")
+    entry = report("a", 1, override=said, cancelled=f"\ud800 {secret}")
+    await commit(store, entry, owner)
+    loop = (await read(store, "a")).loop
+    (kept,) = loop.overrides
+    assert (kept.by, kept.why) == ("me [redacted: aws_key]", "? [redacted: aws_key]")
+    assert loop.cancelled == "? [redacted: aws_key]"
 
 
-def test_an_id_that_no_file_can_hold_is_refused(store, owner):
-    async def scenario() -> None:
-        with pytest.raises(InvalidInput, match="lone surrogate"):
-            await store.read(SCOPE, loop_store.read, "\ud800")
-        with pytest.raises(InvalidInput, match="lone surrogate"):
-            await store.write(SCOPE, loop_store.commit, report("\ud800", 1), owner)
-        await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
-
-    asyncio.run(scenario())
+async def test_an_id_that_no_file_can_hold_is_refused(store, owner):
+    with pytest.raises(InvalidInput, match="lone surrogate"):
+        await read(store, "\ud800")
+    with pytest.raises(InvalidInput, match="lone surrogate"):
+        await commit(store, report("\ud800", 1), owner)
+    await commit(store, report("a", 1), owner)
 
 
-def test_an_override_for_no_decision_is_refused_by_the_database_too(store, owner):
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, owner)
-        bad = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=0))
-        with pytest.raises(StoreError):
-            await store.write(SCOPE, loop_store.commit, bad, owner)
-
-    asyncio.run(scenario())
+async def test_an_override_for_no_decision_is_refused_by_the_database_too(store, owner):
+    await claim(store, "a", HEAD, owner)
+    bad = JournalEntry("a", 1, override=Override("attempts", "ada", decisions=0))
+    with pytest.raises(StoreError):
+        await commit(store, bad, owner)
 
 
 # -- steps
 
 
-def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(store, owner):
-    async def scenario() -> None:
-        head = HEAD
-        await store.write(
-            SCOPE, loop_store.commit, JournalEntry("a", 1, head, step=("1/answer", ["one"])), owner
-        )
-        await store.write(
-            SCOPE, loop_store.commit, JournalEntry("a", 1, step=("1/answer", ["two"])), owner
-        )
-        assert (await store.read(SCOPE, loop_store.read, "a")).journal == {"1/answer": ["one"]}
-        await store.write(SCOPE, loop_store.commit, report("a", 1), owner)
-        assert (await store.read(SCOPE, loop_store.read, "a")).journal == {}
-
-    asyncio.run(scenario())
+async def test_a_step_is_kept_until_its_attempt_is_recorded_and_never_replaced(store, owner):
+    head = HEAD
+    await commit(store, JournalEntry("a", 1, head, step=("1/answer", ["one"])), owner)
+    await commit(store, JournalEntry("a", 1, step=("1/answer", ["two"])), owner)
+    assert (await read(store, "a")).journal == {"1/answer": ["one"]}
+    await commit(store, report("a", 1), owner)
+    assert (await read(store, "a")).journal == {}
 
 
 # -- claims
 
 
-def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store):
+async def test_a_living_driver_keeps_its_loop_and_one_that_let_go_loses_it(store):
     first, second = new_owner(), new_owner()
 
-    async def scenario() -> None:
-        enter(first)
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, first)
-        with pytest.raises(LeaseLost, match="is being driven by another process"):
-            await store.write(SCOPE, loop_store.claim, "a", HEAD, second)
-        assert (
-            await store.write(SCOPE, loop_store.claim, "a", HEAD, first)
-        ).epoch == 2  # its own again
-        leave(first)
-        assert (await store.write(SCOPE, loop_store.claim, "a", HEAD, second)).epoch == 3
-
-    asyncio.run(scenario())
+    enter(first)
+    await claim(store, "a", HEAD, first)
+    with pytest.raises(LeaseLost, match="is being driven by another process"):
+        await claim(store, "a", HEAD, second)
+    assert (await claim(store, "a", HEAD, first)).epoch == 2  # its own again
+    leave(first)
+    assert (await claim(store, "a", HEAD, second)).epoch == 3
 
 
-def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
+async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
     first, second = new_owner(), new_owner()
 
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, first)
-        await store.write(SCOPE, loop_store.claim, "a", HEAD, second)
-        stale = [
-            report("a", 1, head=None),
-            JournalEntry("a", 1, cancelled="by a ghost"),
-            JournalEntry("a", 1, step=("1/answer", [])),
-            JournalEntry("a", 1, override=Override("attempts", "ghost")),
-            JournalEntry("a", 1, extra=Usage(calls=5)),
-            JournalEntry("a", 1, reflections=[lesson()]),
-            report("a", 1),  # as if the loop were new
-        ]
-        for entry in stale:
-            with pytest.raises(LeaseLost, match="taken over"):
-                await store.write(SCOPE, loop_store.commit, entry, first)
-        with pytest.raises(LeaseLost):
-            await store.write(SCOPE, loop_store.beat, "a", 1)
-        await store.write(SCOPE, loop_store.beat, "a", 2)
-        stored = await store.read(SCOPE, loop_store.read, "a")
-        assert stored.loop == Loop("a")
-        assert (stored.journal, stored.verdicts) == ({}, ())
-        assert await store.read(SCOPE, lessons.count) == 0
-
-    asyncio.run(scenario())
+    await claim(store, "a", HEAD, first)
+    await claim(store, "a", HEAD, second)
+    stale = [
+        report("a", 1, head=None),
+        JournalEntry("a", 1, cancelled="by a ghost"),
+        JournalEntry("a", 1, step=("1/answer", [])),
+        JournalEntry("a", 1, override=Override("attempts", "ghost")),
+        JournalEntry("a", 1, extra=Usage(calls=5)),
+        JournalEntry("a", 1, reflections=[lesson()]),
+        report("a", 1),  # as if the loop were new
+    ]
+    for entry in stale:
+        with pytest.raises(LeaseLost, match="taken over"):
+            await commit(store, entry, first)
+    with pytest.raises(LeaseLost):
+        await store.write(SCOPE, loop_store.beat, "a", 1)
+    await store.write(SCOPE, loop_store.beat, "a", 2)
+    stored = await read(store, "a")
+    assert stored.loop == Loop("a")
+    assert (stored.journal, stored.verdicts) == ({}, ())
+    assert await store.read(SCOPE, lessons.count) == 0
 
 
 def test_whoever_is_elsewhere_is_believed_until_the_lease_ends():
@@ -297,27 +262,13 @@ def test_a_process_of_the_same_number_that_began_later_is_another_one():
     assert not alive(parent_init, 1e12, 0.0)
 
 
-@pytest.mark.sqlite
-def test_an_ended_loop_is_free_at_once(tmp_path):
-    program = (
-        "import asyncio, sys\n"
-        "from heedful.store import loops\n"
-        "from tests.store.support import *\n"
-        "from heedful.loop.decide import Done\n"
-        "from heedful.store.loops import enter, new_owner\n"
-        "me = new_owner(); enter(me)\n"
-        "with opened(sys.argv[1]) as store:\n"
-        "    end = report('a', 1, verdict=Done(1, True))\n"
-        "    asyncio.run(store.write(SCOPE, loops.commit, end, me))\n"
-        "    print('ready', flush=True); sys.stdin.readline()\n"
-    )
-    other = python(program, tmp_path / "a.db")
-    assert other.stdout is not None
-    assert other.stdout.readline() == "ready\n"
-    with opened(tmp_path / "a.db") as store:
-        stored = asyncio.run(store.write(SCOPE, loop_store.claim, "a", Head("task"), new_owner()))
-    assert (stored.epoch, stored.verdicts) == (2, (Done(1, True),))
-    ended(other)
+async def test_an_ended_loop_is_free_at_once(store, owner):
+    elsewhere = f"elsewhere|{owner.partition('|')[2]}"
+    await commit(store, report("a", 1), elsewhere)
+    with pytest.raises(LeaseLost):
+        await claim(store, "a", Head("task"), owner)
+    await commit(store, report("a", 2, verdict=Done(1, True), head=None), elsewhere)
+    assert (await claim(store, "a", Head("task"), owner)).epoch == 2
 
 
 CLAIM = """
@@ -339,10 +290,10 @@ with opened(sys.argv[1]) as store:
 
 
 @pytest.mark.sqlite
-def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tmp_path):
+async def test_of_two_processes_one_has_the_loop_and_a_dead_one_is_followed_at_once(tmp_path):
     path = tmp_path / "a.db"
     with opened(path) as store:
-        asyncio.run(store.read(SCOPE, lessons.count))
+        await store.read(SCOPE, lessons.count)
     both = [python(CLAIM, path) for _ in range(2)]
     said = [p.stdout.readline().strip() for p in both if p.stdout]
     assert sorted(said) == ["epoch 1", "refused"]
@@ -370,29 +321,26 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
     async def scenario(store: Store) -> None:
         owner = "nobody"
         head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
-        await store.write(SCOPE, loop_store.claim, "a", head, owner)
+        await claim(store, "a", head, owner)
         grown = Loop("a", loop.goals)
         for told in loop.overrides:
             override = replace(told, by=storable(told.by), why=storable(told.why))
-            await store.write(
-                SCOPE, loop_store.commit, JournalEntry("a", 1, override=override), owner
-            )
+            await commit(store, JournalEntry("a", 1, override=override), owner)
             grown = replace(grown, overrides=(*grown.overrides, override))
         verdicts = []
         for attempt in loop.attempts:
             grown = grown.then(attempt)
             verdicts.append(decide(grown, policy))
-            grown = spent(grown, verdicts[-1])
+            grown = consume_overrides(grown, verdicts[-1])
             entry = JournalEntry("a", 1, attempt=attempt, value=[text], verdict=verdicts[-1])
-            await store.write(SCOPE, loop_store.commit, entry, owner)
-        await store.write(
-            SCOPE,
-            loop_store.commit,
+            await commit(store, entry, owner)
+        await commit(
+            store,
             JournalEntry("a", 1, extra=loop.extra, cancelled=loop.cancelled),
             owner,
         )
         grown = replace(grown, extra=loop.extra, cancelled=storable(loop.cancelled))
-        stored = await store.read(SCOPE, loop_store.read, "a")
+        stored = await read(store, "a")
         assert stored.loop == replace(grown, at=stored.decisions[-1].at if loop.overrides else 0.0)
         assert stored.verdicts == tuple(verdicts)
         assert stored.head == head
@@ -402,29 +350,26 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
         asyncio.run(scenario(store))
 
 
-def test_newest_first_by_prefix_and_within_the_scope(store, owner):
-    async def scenario() -> None:
-        for id in ("a1", "b1", "a2", "a%"):
-            await store.write(SCOPE, loop_store.commit, report(id, 1), owner)
-        await store.write(Scope("other"), loop_store.commit, report("a3", 1), owner)
-        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9)] == [
-            "a%",
-            "a2",
-            "b1",
-            "a1",
-        ]
-        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9, "a")] == [
-            "a%",
-            "a2",
-            "a1",
-        ]
-        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9, "a%")] == ["a%"]
-        assert [s.id for s in await store.read(SCOPE, loop_store.newest, 1)] == ["a%"]
-
-    asyncio.run(scenario())
+async def test_newest_first_by_prefix_and_within_the_scope(store, owner):
+    for id in ("a1", "b1", "a2", "a%"):
+        await commit(store, report(id, 1), owner)
+    await store.write(Scope("other"), loop_store.commit, report("a3", 1), owner)
+    assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9)] == [
+        "a%",
+        "a2",
+        "b1",
+        "a1",
+    ]
+    assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9, "a")] == [
+        "a%",
+        "a2",
+        "a1",
+    ]
+    assert [s.id for s in await store.read(SCOPE, loop_store.newest, 9, "a%")] == ["a%"]
+    assert [s.id for s in await store.read(SCOPE, loop_store.newest, 1)] == ["a%"]
 
 
-def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
+async def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
     def found(id: str, number: int, *findings: Any) -> JournalEntry:
         entry = report(id, number)
         assert entry.attempt is not None
@@ -434,71 +379,54 @@ def test_echoes_count_attempts_of_other_loops_and_no_notes(store, owner):
     x, note = loops.finding("x"), loops.finding("n", level="note")
     warning, tag = loops.finding("w", level="warning"), loops.finding("tag", persistent=True)
 
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.commit, found("a", 1, x, x, note), owner)
-        await store.write(SCOPE, loop_store.commit, found("a", 2, x, warning), owner)
-        await store.write(SCOPE, loop_store.commit, found("b", 1, x), owner)
-        await store.write(SCOPE, loop_store.commit, found("mine", 1, x), owner)
-        await store.write(Scope("other"), loop_store.commit, found("c", 1, x), owner)
-        await store.write(SCOPE, loop_store.commit, found("mended", 1, x, tag), owner)
-        await store.write(SCOPE, loop_store.commit, found("mended", 2), owner)
-        # The second attempt of a is an improvement; what "mended" had is gone, but for its tag.
-        assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {"x": 2, "w": 1, "tag": 1}
-        assert await store.read(SCOPE, loop_store.echoes, "mine", 2) == {
-            "x": 1,
-            "tag": 1,
-        }  # the newest others
-
-    asyncio.run(scenario())
+    await commit(store, found("a", 1, x, x, note), owner)
+    await commit(store, found("a", 2, x, warning), owner)
+    await commit(store, found("b", 1, x), owner)
+    await commit(store, found("mine", 1, x), owner)
+    await store.write(Scope("other"), loop_store.commit, found("c", 1, x), owner)
+    await commit(store, found("mended", 1, x, tag), owner)
+    await commit(store, found("mended", 2), owner)
+    # The second attempt of a is an improvement; what "mended" had is gone, but for its tag.
+    assert await store.read(SCOPE, loop_store.echoes, "mine", 20) == {"x": 2, "w": 1, "tag": 1}
+    assert await store.read(SCOPE, loop_store.echoes, "mine", 2) == {
+        "x": 1,
+        "tag": 1,
+    }  # the newest others
 
 
-def test_a_hundred_loops_at_once_are_all_there(store, owner, tmp_path):
-    async def scenario() -> None:
-        await asyncio.gather(
-            *(
-                store.write(SCOPE, loop_store.commit, report(f"loop {n}", 1, f"{n}"), owner)
-                for n in range(100)
-            )
-        )
-
-    asyncio.run(scenario())
+async def test_a_hundred_loops_at_once_are_all_there(store, owner, tmp_path):
+    await asyncio.gather(
+        *(commit(store, report(f"loop {n}", 1, f"{n}"), owner) for n in range(100))
+    )
     assert rows(tmp_path / "a.db", "select count(*), count(distinct id) from loop") == [(100, 100)]
 
 
-def test_lessons_and_verdict_are_one_transaction(store, owner):
+async def test_lessons_and_verdict_are_one_transaction(store, owner):
     example = Example("a task", "an answer")
     nobody: Any = "nobody"
     good, bad = replace(lesson(), example=example), replace(lesson("x"), trust=nobody)
 
-    async def scenario() -> None:
-        with pytest.raises(StoreError):
-            await store.write(
-                SCOPE, loop_store.commit, report("a", 1, reflections=[good, bad]), owner
-            )
-        assert await store.read(SCOPE, lessons.count) == 0
-        with pytest.raises(NotFound):
-            await store.read(SCOPE, loop_store.read, "a")
-        await store.write(SCOPE, loop_store.commit, report("a", 1, reflections=[good]), owner)
-        assert await store.read(SCOPE, lessons.count) == 1
-
-    asyncio.run(scenario())
+    with pytest.raises(StoreError):
+        await commit(store, report("a", 1, reflections=[good, bad]), owner)
+    assert await store.read(SCOPE, lessons.count) == 0
+    with pytest.raises(NotFound):
+        await read(store, "a")
+    await commit(store, report("a", 1, reflections=[good]), owner)
+    assert await store.read(SCOPE, lessons.count) == 1
 
 
-def test_what_a_loop_was_shown_is_written_once(store, owner, tmp_path):
+async def test_what_a_loop_was_shown_is_written_once(store, owner, tmp_path):
     shown = Exposure("E/abc", "a", True, "abc", 0.0, examples=(1, 99))
     other = replace(shown, shown=False, share=0.1, examples=())
 
-    async def scenario() -> None:
-        await store.write(SCOPE, loop_store.commit, report("a", 1, exposures=[shown]), owner)
-        await store.write(SCOPE, loop_store.commit, report("a", 2, exposures=[other]), owner)
-
-    asyncio.run(scenario())
+    await commit(store, report("a", 1, exposures=[shown]), owner)
+    await commit(store, report("a", 2, exposures=[other]), owner)
     found = rows(tmp_path / "a.db", "select loop, kind, signature, shown, examples from exposure")
     assert found == [("a", "E", "abc", 1, "[1, 99]")]
 
 
 @pytest.mark.sqlite
-def test_the_database_is_durable_and_marked(store, owner, tmp_path):
+async def test_the_database_is_durable_and_marked(store, owner, tmp_path):
     async def scenario() -> Any:
         def look(db: sqlite3.Connection, scope: Scope) -> tuple[Any, ...]:
             names = ("journal_mode", "synchronous", "foreign_keys")
@@ -506,5 +434,5 @@ def test_the_database_is_durable_and_marked(store, owner, tmp_path):
 
         return await store.write(Scope(), look)
 
-    assert asyncio.run(scenario()) == ("wal", 2, 1)
+    assert await scenario() == ("wal", 2, 1)
     assert rows(tmp_path / "a.db", "pragma application_id") == [(0x68656564,)]

@@ -195,8 +195,9 @@ asyncio.run(main())
 MIGRATE = """
 import sys
 from heedful.store.migrations import migrate
-done = migrate(sys.argv[1], sys.argv[2])
-print([step.part for step in done.applied], [step.part for step in done.waiting], end="")
+for part in sys.argv[2:]:
+    done = migrate(sys.argv[1], part)
+    print([step.part for step in done.applied], [step.part for step in done.waiting], end=" ")
 """
 HERE = Path(heedful.__file__).parents[1]
 
@@ -219,17 +220,18 @@ def newer(tmp_path):
     return tmp_path
 
 
-def said(code: Path, program: str, *arguments: str) -> str:
-    """What a program prints that runs on the heedful of that folder."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program, *arguments],
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(code)},
-        capture_output=True,
-        text=True,
-        timeout=120,
+def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program on the heedful of that folder."""
+    command = [sys.executable, "-c", text, *arguments]
+    env = {**os.environ, "PYTHONPATH": str(code)}
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, done.stderr
+
+
+def said(code: Path, text: str, *arguments: str) -> str:
+    done = program(code, text, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
@@ -237,12 +239,14 @@ def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
     old, url = HERE, postgres.service
     assert said(old, USE, url, "ash") == "1"
     assert said(newer, USE, url, "birch") == "StoreOlder"
-    assert said(newer, MIGRATE, postgres.owner, "post") == "[] ['pre', 'post']"
-    assert said(newer, MIGRATE, postgres.owner, "pre") == "['pre'] ['post']"
+    assert (
+        said(newer, MIGRATE, postgres.owner, "post", "pre")
+        == "[] ['pre', 'post'] ['pre'] ['post'] "
+    )
     assert said(old, USE, url, "cedar") == "2"
     assert said(newer, USE, url, "elm") == "3"
     assert said(old, USE, url, "fir") == "4"
-    assert said(newer, MIGRATE, postgres.owner, "all") == "['post'] []"
+    assert said(newer, MIGRATE, postgres.owner, "all") == "['post'] [] "
     assert said(old, USE, url, "holly") == "StoreNewer"
     assert said(newer, USE, url, "oak") == "5"
     with pytest.raises(StoreNewer, match="upgrade heedful"):
@@ -262,14 +266,7 @@ def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, k
     (sql / f"postgres_{NEXT:04}_pre.sql").write_text(pre, encoding="utf-8")
     (sql / f"postgres_{NEXT:04}_post.sql").write_text(post, encoding="utf-8")
     there = tables(postgres)
-    done = subprocess.run(
-        [sys.executable, "-c", MIGRATE, postgres.owner, "all"],
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(newer)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = program(newer, MIGRATE, postgres.owner, "all")
     assert f"heedful.errors.{kind.__name__}" in done.stderr
     assert tables(postgres) == there
     assert said(HERE, USE, postgres.service, "ash") == "1"

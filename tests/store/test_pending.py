@@ -20,13 +20,15 @@ from heedful.memory.reflect import unfiled
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store.episodes import LATE, Bounds
+from heedful.store.store import Store
 from heedful.traces import reading as traces
 from heedful.traces.otlp import from_json
 from heedful.traces.spans import LONGEST, Piece, episodes, pieces
+from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened
 from tests.traces.runs import TRACE, Data, document, genai, openinference, protobuf, span
 
-pytestmark = pytest.mark.both
+pytestmark = IN_SOAK
 
 AT_ONCE = Patience(settled=0.0, missing=0.0, elsewhere=1e9, ending=1e9)
 PATIENT = Patience(settled=0.0, missing=1e9, elsewhere=1e9, ending=1e9)
@@ -40,12 +42,8 @@ def store(tmp_path):
         yield one
 
 
-def run(coroutine):
-    return asyncio.run(coroutine)
-
-
-def sent(store, spans: list[Data], scope: Scope = SCOPE, **more: Any) -> Counter[str]:
-    refused: Counter[str] = run(receive(store, scope, document(spans), **more))
+async def sent(store, spans: list[Data], scope: Scope = SCOPE, **more: Any) -> Counter[str]:
+    refused: Counter[str] = await receive(store, scope, document(spans), **more)
     return refused
 
 
@@ -54,8 +52,8 @@ def whole(spans: list[Data]) -> Any:
     return episode
 
 
-def kept(store, scope: Scope = SCOPE) -> list[Any]:
-    return [unfiled(one) for one in run(store.read(scope, episode_store.newest, 99))]
+async def kept(store, scope: Scope = SCOPE) -> list[Any]:
+    return [unfiled(one) for one in await store.read(scope, episode_store.newest, 99)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,132 +68,137 @@ def test_pieces_are_the_episode_that_the_whole_file_is(kind):
 def test_the_order_and_the_cut_of_the_requests_do_not_matter(seed, kind, size):
     spans = list(KINDS[kind])
     random.Random(seed).shuffle(spans)
-    with opened(":memory:") as store:
+
+    async def scenario(store: Store) -> None:
         for n in range(0, len(spans), size):
             part = spans[n : n + size]
             body: Any = document(part) if n % 2 else protobuf(document(part))
-            assert run(receive(store, SCOPE, body)) == Counter()
-            assert run(receive(store, SCOPE, body)) == Counter()  # nothing is doubled
+            for _ in range(2):  # nothing is doubled
+                assert await receive(store, SCOPE, body) == Counter()
             if n + size < len(spans):
-                assert run(gather(store, SCOPE, Patience(settled=1e9))).episodes == ()
-        assert run(gather(store, SCOPE, PATIENT)).episodes == (whole(KINDS[kind]).digest,)
-        [(episode, trust)] = kept(store)
-        assert episode.digest == whole(KINDS[kind]).digest
-        assert trust == "external"
-        assert run(gather(store, SCOPE, PATIENT)) == Gathered()
+                assert (await gather(store, SCOPE, Patience(settled=1e9))).episodes == ()
+        assert (await gather(store, SCOPE, PATIENT)).episodes == (whole(KINDS[kind]).digest,)
+        [(episode, trust)] = await kept(store)
+        assert (episode.digest, trust) == (whole(KINDS[kind]).digest, "external")
+        assert await gather(store, SCOPE, PATIENT) == Gathered()
+
+    with opened(":memory:") as store:
+        asyncio.run(scenario(store))
 
 
-def test_a_root_that_came_first_is_waited_with_for_what_is_still_missing(store):
+async def test_a_root_that_came_first_is_waited_with_for_what_is_still_missing(store):
     *children, root = genai()
     grandchild = span("00000000000000aa", "00000000000000bb", "deep", (2, 3), {})
-    sent(store, [root, grandchild])
-    assert run(gather(store, SCOPE, PATIENT)) == Gathered(again=0.0)
-    sent(store, [*children, span("00000000000000bb", root["spanId"], "between", (1, 4), {})])
-    assert len(run(gather(store, SCOPE, PATIENT)).episodes) == 1
+    await sent(store, [root, grandchild])
+    assert await gather(store, SCOPE, PATIENT) == Gathered(again=0.0)
+    await sent(store, [*children, span("00000000000000bb", root["spanId"], "between", (1, 4), {})])
+    assert len((await gather(store, SCOPE, PATIENT)).episodes) == 1
 
 
-def test_of_a_trace_that_began_elsewhere_the_part_that_is_told_is_an_episode(store):
+async def test_of_a_trace_that_began_elsewhere_the_part_that_is_told_is_an_episode(store):
     spans = genai()
     spans[-1] |= {"parentSpanId": "00000000000000cc", "flags": 0x301}
-    sent(store, spans)
-    assert run(gather(store, SCOPE, AT_ONCE)).episodes == ()
-    [digest] = run(gather(store, SCOPE, Patience(settled=0.0, elsewhere=0.0))).episodes
+    await sent(store, spans)
+    assert (await gather(store, SCOPE, AT_ONCE)).episodes == ()
+    [digest] = (await gather(store, SCOPE, Patience(settled=0.0, elsewhere=0.0))).episodes
     assert digest == whole(spans).digest
 
 
-def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(store):
+async def test_a_service_that_was_called_does_not_end_the_trace_of_its_caller(store):
     *children, root = genai()
     called = {**children[0], "flags": 0x301}
-    sent(store, [called])
-    assert run(gather(store, SCOPE, AT_ONCE)) == Gathered(again=0.0)
-    sent(store, [*children[1:], root])
-    assert run(gather(store, SCOPE, PATIENT)).episodes == (whole(genai()).digest,)
+    await sent(store, [called])
+    assert await gather(store, SCOPE, AT_ONCE) == Gathered(again=0.0)
+    await sent(store, [*children[1:], root])
+    assert (await gather(store, SCOPE, PATIENT)).episodes == (whole(genai()).digest,)
 
 
-def test_a_trace_that_never_ends_is_given_up(store):
+async def test_a_trace_that_never_ends_is_given_up(store):
     *children, root = genai()
-    sent(store, children)
-    assert run(gather(store, SCOPE, AT_ONCE)) == Gathered(again=0.0)
+    await sent(store, children)
+    assert await gather(store, SCOPE, AT_ONCE) == Gathered(again=0.0)
     ending = Patience(settled=0.0, missing=0.0, ending=-1.0)
-    assert run(gather(store, SCOPE, ending)) == Gathered(given_up=1)
-    assert run(store.read(SCOPE, episode_store.spans, TRACE)) == []
-    assert sent(store, [root]) == Counter({LATE: 1})
-    run(store.write(SCOPE, episode_store.give_up_traces, 0.0, 4e9))  # and is not known for ever
-    assert sent(store, [root]) == Counter()
+    assert await gather(store, SCOPE, ending) == Gathered(given_up=1)
+    assert await store.read(SCOPE, episode_store.spans, TRACE) == []
+    assert await sent(store, [root]) == Counter({LATE: 1})
+    await store.write(SCOPE, episode_store.give_up_traces, 0.0, 4e9)  # and is not known for ever
+    assert await sent(store, [root]) == Counter()
 
 
-def test_what_comes_late_is_refused_and_told(store):
+async def test_what_comes_late_is_refused_and_told(store):
     spans = genai()
-    sent(store, spans)
-    run(gather(store, SCOPE, PATIENT))
+    await sent(store, spans)
+    await gather(store, SCOPE, PATIENT)
     late = span("00000000000000aa", spans[-1]["spanId"], "late", (2, 3), {})
-    assert sent(store, [late, spans[0]]) == Counter({LATE: 2})
-    assert len(kept(store)) == 1
+    assert await sent(store, [late, spans[0]]) == Counter({LATE: 2})
+    assert len(await kept(store)) == 1
 
 
-def test_a_trace_without_an_agent_is_no_episode(store):
-    sent(store, [span("00000000000000aa", "", "GET /", (1, 2), {"http.route": "/"})])
-    assert run(gather(store, SCOPE, PATIENT)) == Gathered(empty=1)
-    assert kept(store) == []
+async def test_a_trace_without_an_agent_is_no_episode(store):
+    await sent(store, [span("00000000000000aa", "", "GET /", (1, 2), {"http.route": "/"})])
+    assert await gather(store, SCOPE, PATIENT) == Gathered(empty=1)
+    assert await kept(store) == []
 
 
-def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
-    sent(store, genai())
+async def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
+    await sent(store, genai())
 
     async def both() -> list[Gathered]:
         return await asyncio.gather(*(gather(store, SCOPE, PATIENT) for _ in range(4)))
 
-    assert sorted(len(one.episodes) for one in run(both())) == [0, 0, 0, 1]
+    assert sorted([len(one.episodes) for one in await both()]) == [0, 0, 0, 1]
 
 
-def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
+async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     *children, root = genai()
-    sent(store, [*children[1:], root])
-    [one] = run(store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9, 4e9))
-    sent(store, children[:1])
-    assert run(episode_store.finish_trace(store, SCOPE, one, None)) is False
-    assert len(run(gather(store, SCOPE, PATIENT)).episodes) == 1
-    assert kept(store)[0][0].digest == whole(genai()).digest
+    await sent(store, [*children[1:], root])
+    [one] = await store.read(SCOPE, episode_store.ended_traces, 4e9, 4e9, 4e9)
+    await sent(store, children[:1])
+    assert await episode_store.finish_trace(store, SCOPE, one, None) is False
+    assert len((await gather(store, SCOPE, PATIENT)).episodes) == 1
+    assert (await kept(store))[0][0].digest == whole(genai()).digest
 
 
-def test_scopes_do_not_see_the_spans_of_others(store):
+async def test_scopes_do_not_see_the_spans_of_others(store):
     other = Scope("other")
     *children, root = genai()
-    sent(store, children)
-    sent(store, [root], other)
-    assert run(gather(store, SCOPE, PATIENT)).episodes == ()
-    run(gather(store, other, AT_ONCE))
-    assert [len(episode.events) for episode, _ in kept(store, other)] != [
+    await sent(store, children)
+    await sent(store, [root], other)
+    assert (await gather(store, SCOPE, PATIENT)).episodes == ()
+    await gather(store, other, AT_ONCE)
+    assert [len(episode.events) for episode, _ in await kept(store, other)] != [
         len(whole(genai()).events)
     ]
-    assert run(store.read(SCOPE, episode_store.count_traces))[0] == 1
-    run(store.write(SCOPE, lessons.clear))
-    assert run(store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
+    assert (await store.read(SCOPE, episode_store.count_traces))[0] == 1
+    await store.write(SCOPE, lessons.clear)
+    assert (await store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
 
 
-def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
+async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
     *children, root = genai()
-    sent(store, children, trust="operator")
-    sent(store, [root])
-    run(gather(store, SCOPE, PATIENT))
-    assert [trust for _, trust in kept(store)] == ["external"]
+    await sent(store, children, trust="operator")
+    await sent(store, [root])
+    await gather(store, SCOPE, PATIENT)
+    assert [trust for _, trust in await kept(store)] == ["external"]
     other = Scope("other")
-    sent(store, [*children, root], other, trust="operator")
-    run(gather(store, other, PATIENT))
-    assert [trust for _, trust in kept(store, other)] == ["operator"]
+    await sent(store, [*children, root], other, trust="operator")
+    await gather(store, other, PATIENT)
+    assert [trust for _, trust in await kept(store, other)] == ["operator"]
 
 
-def test_a_trace_and_a_scope_have_bounds(store):
+async def test_a_trace_and_a_scope_have_bounds(store):
     *children, root = genai()
     size = len(children)
-    assert sum(sent(store, children, bounds=Bounds(spans=size - 1)).values()) == size
-    assert sum(sent(store, children, bounds=Bounds(bytes=100)).values()) == size
-    assert sum(sent(store, children, bounds=Bounds(traces=0)).values()) == size
-    assert sum(sent(store, children, bounds=Bounds(whole=100)).values()) == size
-    assert run(store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
-    assert sent(store, children, bounds=Bounds(spans=size, traces=1)) == Counter()
-    assert sum(sent(store, [root], bounds=Bounds(spans=size, traces=1)).values()) == 1
-    assert sent(store, [root], bounds=Bounds(traces=1)) == Counter()  # it is of the same trace
+    assert sum((await sent(store, children, bounds=Bounds(spans=size - 1))).values()) == size
+    assert sum((await sent(store, children, bounds=Bounds(bytes=100))).values()) == size
+    assert sum((await sent(store, children, bounds=Bounds(traces=0))).values()) == size
+    assert sum((await sent(store, children, bounds=Bounds(whole=100))).values()) == size
+    assert (await store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
+    assert await sent(store, children, bounds=Bounds(spans=size, traces=1)) == Counter()
+    assert sum((await sent(store, [root], bounds=Bounds(spans=size, traces=1))).values()) == 1
+    assert (
+        await sent(store, [root], bounds=Bounds(traces=1)) == Counter()
+    )  # it is of the same trace
 
 
 @pytest.mark.parametrize(
@@ -208,34 +211,34 @@ def test_a_trace_and_a_scope_have_bounds(store):
         {"attributes": [{"key": "gen_ai.x", "value": {"stringValue": "x" * LONGEST}}]},
     ],
 )
-def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(store, change):
+async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(store, change):
     [first, *rest] = genai()
     root = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
     change = {**change, "attributes": [root, *change.get("attributes", ())]}
-    assert sum(sent(store, [first | change, *rest]).values()) == 1
-    assert len(run(store.read(SCOPE, episode_store.spans, TRACE))) == len(rest)
+    assert sum((await sent(store, [first | change, *rest])).values()) == 1
+    assert len(await store.read(SCOPE, episode_store.spans, TRACE)) == len(rest)
 
 
 @pytest.mark.parametrize("body", [b"\xff\xff", b"\x0a\xff", {"resourceSpans": 1}, [], None])
-def test_what_is_no_request_is_refused_whole(store, body):
+async def test_what_is_no_request_is_refused_whole(store, body):
     with pytest.raises(InvalidInput):
-        run(receive(store, SCOPE, body))
+        await receive(store, SCOPE, body)
 
 
 @pytest.mark.parametrize("body", [b"", {}, {"resourceSpans": []}, {"resourceSpans": [{}]}])
-def test_a_request_without_spans_is_one(store, body):
-    assert run(receive(store, SCOPE, body)) == Counter()
+async def test_a_request_without_spans_is_one(store, body):
+    assert await receive(store, SCOPE, body) == Counter()
 
 
-def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
+async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
     path = tmp_path / "e.db"
     said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"it is {KEY}"}]}])
     held = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": said, "input.value": KEY}
     more = {"status": {"code": 2, "message": f"refused {KEY}"}}
     with opened(path) as store:
-        sent(store, [span("00000000000000aa", "", f"chat {KEY}", (1, 2), held, **more)])
-        run(gather(store, SCOPE, PATIENT))
-        [(episode, _)] = kept(store)
+        await sent(store, [span("00000000000000aa", "", f"chat {KEY}", (1, 2), held, **more)])
+        await gather(store, SCOPE, PATIENT)
+        [(episode, _)] = await kept(store)
         assert "[redacted: aws_key]" in episode.task
     db = sqlite3.connect(path)
     dumped = "\n".join(db.iterdump())

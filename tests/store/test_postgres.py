@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
-from functools import wraps
 from typing import Any
 
 import psycopg
@@ -32,7 +32,6 @@ from heedful.store import postgres as engine
 from heedful.store.database import Db
 from heedful.store.postgres import Database, addressed, numbered
 from tests.postgres import rows
-from tests.store.support import ended, python
 
 ONE, OTHER = Scope("one"), Scope("other")
 ADD = """
@@ -43,16 +42,6 @@ COUNT = "select lessons from tally where tenant = :tenant and project = :project
 
 
 HERE = {"tenant": "one", "project": "p"}
-
-
-def run(test):
-    """A test that is a coroutine, on a loop of its own."""
-
-    @wraps(test)
-    def alone(**given):
-        asyncio.run(test(**given))
-
-    return alone
 
 
 def add(db: Db, scope: Scope = ONE) -> None:
@@ -89,7 +78,6 @@ def test_parameters_are_numbered_where_they_are_parameters(written, sent, names)
     assert numbered(written) == (sent, names)
 
 
-@run
 async def test_a_row_is_read_by_position_and_by_name(postgres):
     values = {
         "whole": 2**62,
@@ -116,7 +104,6 @@ async def test_a_row_is_read_by_position_and_by_name(postgres):
     assert tuple(row.keys()) == (*values, "flag", "n")
 
 
-@run
 async def test_a_statement_without_rows_answers_none_and_how_many_it_wrote(postgres):
     def work(db: Db) -> Any:
         answer = db.execute(ADD, {"tenant": "one", "project": "p"})
@@ -127,7 +114,6 @@ async def test_a_statement_without_rows_answers_none_and_how_many_it_wrote(postg
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\udcff"])
-@run
 async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text):
     async with opened(postgres.service) as database:
         with pytest.raises(InvalidInput, match=r"^text is .*; it must be text"):
@@ -135,7 +121,6 @@ async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text)
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
-@run
 async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, number):
     stores: list[Any] = [open_store(postgres.service), open_store(str(tmp_path / "a.db"))]
     for store in stores:
@@ -146,7 +131,6 @@ async def test_a_number_that_no_database_can_hold_is_told(postgres, tmp_path, nu
 # --- transactions
 
 
-@run
 async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(postgres):
     def tenant(db: Db) -> str:
         found: str = db.execute("select current_setting('heedful.tenant')").fetchone()[0]
@@ -163,49 +147,36 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
     assert left[0] in (None, "")
 
 
-@run
-async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres):
-    def work(db: Db) -> None:
-        add(db)
-        raise LookupError("mine")
+def raises(db: Db) -> None:
+    add(db)
+    raise LookupError("nothing was written")
 
+
+def swallows(db: Db) -> None:
+    add(db)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        db.execute("select 1 / 0")
+
+
+def takes_back(db: Db) -> None:
+    add(db)
+    db.execute("savepoint part")
+    add(db)
+    db.execute("rollback to part")
+    db.execute("release part")
+
+
+@pytest.mark.parametrize(("work", "error"), [(raises, LookupError), (swallows, StoreError)])
+async def test_what_fails_leaves_nothing_and_a_clean_connection(postgres, work, error):
     async with opened(postgres.service, pool_size=1) as database:
-        with pytest.raises(LookupError, match="mine"):
+        with pytest.raises(error, match="nothing was written"):
             await database.write(ONE, work)
         assert count(postgres.owner) == 0
-        await database.write(ONE, add)
-    assert count(postgres.owner) == 1
-
-
-@run
-async def test_a_failed_statement_that_was_swallowed_commits_nothing(postgres):
-    def work(db: Db) -> None:
-        add(db)
-        with pytest.raises(psycopg.errors.DivisionByZero):
-            db.execute("select 1 / 0")
-
-    async with opened(postgres.service) as database:
-        with pytest.raises(StoreError, match="nothing was written"):
-            await database.write(ONE, work)
-    assert count(postgres.owner) == 0
-
-
-@run
-async def test_a_savepoint_takes_back_a_part(postgres):
-    def work(db: Db) -> None:
-        add(db)
-        db.execute("savepoint part")
-        add(db)
-        db.execute("rollback to part")
-        db.execute("release part")
-
-    async with opened(postgres.service) as database:
-        await database.write(ONE, work)
+        await database.write(ONE, takes_back)
     assert count(postgres.owner) == 1
 
 
 @pytest.mark.parametrize("how", ["read", "apart"])
-@run
 async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres, how):
     def work(db: Db) -> list[Any]:
         found = db.execute(COUNT, HERE).fetchall()
@@ -219,7 +190,6 @@ async def test_a_read_sees_one_state_whatever_is_committed_meanwhile(postgres, h
             await getattr(database, how)(ONE, add)
 
 
-@run
 async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres):
     """Both of a pair meet in the middle where they may, and never where they may not."""
     meeting, inside = threading.Barrier(2, timeout=30), threading.Semaphore(1)
@@ -241,7 +211,6 @@ async def test_who_holds_the_same_waits_and_who_holds_another_does_not(postgres)
         await asyncio.gather(*(write(ONE, alone) for _ in range(8)))
 
 
-@run
 async def test_who_waits_for_a_scope_keeps_no_connection_from_another(postgres):
     begun, gate = threading.Event(), threading.Event()
 
@@ -264,7 +233,6 @@ async def test_who_waits_for_a_scope_keeps_no_connection_from_another(postgres):
     assert count(postgres.owner) == 7
 
 
-@run
 async def test_counting_from_many_tasks_loses_nothing(postgres):
     async with opened(postgres.service, pool_size=5) as database:
         await asyncio.gather(*(database.write(ONE, add) for _ in range(200)))
@@ -277,7 +245,6 @@ async def test_counting_from_many_tasks_loses_nothing(postgres):
     assert connections <= 5
 
 
-@run
 async def test_of_a_deadlock_both_come_through(postgres):
     """Each waits for what the other has; the server ends one, and it is run again."""
     for project in "ab":
@@ -302,14 +269,13 @@ async def test_of_a_deadlock_both_come_through(postgres):
         works = (crossed("a", "b"), crossed("b", "a"))
         await asyncio.gather(*(database.write(ONE, one, ()) for one in works))
     assert count(postgres.owner) == 4
-    assert len(runs) == 3
+    assert len(runs) >= 3
 
 
 CLASH = "do $$ begin raise exception 'clash' using errcode = '40001'; end $$"
 
 
 @pytest.mark.parametrize("clashes", [1, 6, 7])
-@run
 async def test_work_that_the_database_turns_back_runs_again_but_not_for_ever(
     postgres, monkeypatch, clashes
 ):
@@ -332,7 +298,6 @@ async def test_work_that_the_database_turns_back_runs_again_but_not_for_ever(
     assert (count(postgres.owner), len(runs)) == (clashes <= 6, min(clashes, 6) + 1)
 
 
-@run
 async def test_a_schema_that_changes_under_a_prepared_statement_is_no_failure(postgres):
     def look(db: Db) -> Any:
         return db.execute("select * from tally").fetchall()
@@ -344,7 +309,6 @@ async def test_a_schema_that_changes_under_a_prepared_statement_is_no_failure(po
         assert await database.read(ONE, look) == []
 
 
-@run
 async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres):
     def slow(db: Db) -> None:
         db.execute("select pg_sleep(60)")
@@ -358,7 +322,6 @@ async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres)
     assert count(postgres.owner) == 1
 
 
-@run
 async def test_a_lock_that_takes_too_long_is_told_with_what_to_do(postgres):
     with psycopg.connect(addressed(postgres.owner).conninfo) as other:
         other.execute("lock table tally")
@@ -370,7 +333,6 @@ async def test_a_lock_that_takes_too_long_is_told_with_what_to_do(postgres):
 # --- tasks, closing, processes
 
 
-@run
 async def test_a_task_that_is_cancelled_leaves_whole_transactions_and_clean_connections(postgres):
     begun, gate = threading.Event(), threading.Event()
 
@@ -394,7 +356,6 @@ async def test_a_task_that_is_cancelled_leaves_whole_transactions_and_clean_conn
     assert count(postgres.owner) == 3  # what was begun is whole, what waited was not begun
 
 
-@run
 async def test_closed_it_opens_again(postgres):
     database = Database(addressed(postgres.service))
     await database.close()
@@ -419,45 +380,6 @@ def test_one_store_a_url_and_process(postgres):
     assert open_store(postgres.service) is open_store(postgres.service)
     assert open_store(postgres.service) is not open_store(f"{postgres.service}&pool_size=2")
     assert open_store("postgres://h/db") is not open_store("postgres://h/other")
-
-
-FORKING = """
-import asyncio, os, sys, threading
-from heedful.memory.memory import Memory
-from heedful.drive.portal import run_sync
-
-memory = Memory(sys.argv[1])
-run_sync(memory.count())
-pid = os.fork()
-if pid == 0:
-    assert asyncio.run(memory.count()) == 0
-    os._exit(0)
-_, status = os.waitpid(pid, 0)
-assert status == 0, status
-assert run_sync(memory.count()) == 0
-"""
-
-
-def test_a_forked_child_has_connections_of_its_own(postgres):
-    process = python(FORKING, postgres.service)
-    assert ended(process) == ""
-
-
-MISSING = """
-import sys
-sys.modules["psycopg"] = None
-from heedful.errors import PackageMissing
-from heedful.store import open_store
-try:
-    open_store("postgresql://host/heedful")
-except PackageMissing as error:
-    print(error, end="")
-"""
-
-
-def test_without_psycopg_it_is_said_what_to_install():
-    told = ended(python(MISSING))
-    assert told == "a store in PostgreSQL needs psycopg: pip install 'heedful[postgres]'"
 
 
 WITHOUT = """
@@ -498,36 +420,23 @@ async def refused(url: str) -> HeedfulError:
 
 
 ROLES = [
-    ("create role {} login superuser", "is a superuser"),
-    ("create role {} login bypassrls", "has BYPASSRLS"),
-    ("create role {} login in role heedful_owner", "owns heedful's tables"),
+    ("login superuser", "^role {} is a superuser, so"),
+    ("login bypassrls", "^role {} has BYPASSRLS, so"),
+    ("login in role heedful_owner", "^role {} owns heedful's tables, so"),
+    ("login", "permission denied"),  # nobody let it in
 ]
 
 
-@pytest.mark.parametrize(("make", "what"), ROLES)
-@run
-async def test_a_role_that_row_level_security_does_not_hold_is_refused(postgres, make, what):
-    name = f"strong_{os.getpid()}"
-    rows(postgres.superuser, make.format(name))
+@pytest.mark.parametrize(("rights", "what"), ROLES)
+async def test_a_role_that_row_level_security_does_not_hold_is_refused(postgres, rights, what):
+    name = f"other_{os.getpid()}"
+    rows(postgres.superuser, f"create role {name} {rights}")
     try:
         told = await refused(postgres.service.replace("heedful@", f"{name}@"))
     finally:
         rows(postgres.superuser, f"drop role {name}")
     assert isinstance(told, RoleRefused)
-    assert str(told).startswith(f"role {name} {what}, so")
-    assert "heedful migrate --role" in str(told)
-
-
-@run
-async def test_a_role_that_nobody_let_in_is_told_how_to_be(postgres):
-    name = f"weak_{os.getpid()}"
-    rows(postgres.superuser, f"create role {name} login")
-    try:
-        told = await refused(postgres.service.replace("heedful@", f"{name}@"))
-    finally:
-        rows(postgres.superuser, f"drop role {name}")
-    assert isinstance(told, RoleRefused)
-    assert "permission denied" in str(told)
+    assert re.search(what.format(name), str(told))
     assert "heedful migrate --role" in str(told)
 
 
@@ -539,7 +448,6 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("change", "kind", "words"), SCHEMAS)
-@run
 async def test_a_schema_of_another_version_is_refused(postgres, change, kind, words):
     rows(postgres.owner, change)
     told = await refused(postgres.service)
@@ -548,7 +456,6 @@ async def test_a_schema_of_another_version_is_refused(postgres, change, kind, wo
         raise told
 
 
-@run
 async def test_what_only_a_newer_heedful_added_is_no_hindrance(postgres):
     rows(postgres.owner, "insert into schema_version values (999, 'pre', 0)")
     async with opened(postgres.service) as database:
@@ -561,7 +468,6 @@ async def test_what_only_a_newer_heedful_added_is_no_hindrance(postgres):
 UNREACHABLE = "postgresql://erin:{}@127.0.0.1:1/db?connect_timeout=2"
 
 
-@run
 async def test_a_server_that_is_not_there_is_told_without_the_password():
     url = UNREACHABLE.format("hunter2")
     told = await refused(url)

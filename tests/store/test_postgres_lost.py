@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from heedful.drive.report import Told, open_loop
+from heedful.drive.report import AttemptReport, open_loop
 from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
@@ -25,11 +25,11 @@ from heedful.store.postgres import addressed
 from heedful.store.records import Head
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
-from tests.store.test_postgres import ONE, add, count, opened, run
+from tests.store.test_postgres import ONE, add, count, opened
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
+async def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
     with alone() as server:
         url = server.url("heedful_template", "heedful")
 
@@ -50,13 +50,13 @@ def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode)
                 await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(20)))
             assert count(server.url("heedful_template", "heedful_owner")) == 30
 
-        asyncio.run(scenario())
+        await scenario()
 
 
 PASSWORDS = "local all erin scram-sha-256\nlocal all all trust\n"
 
 
-def test_a_wrong_password_is_told_and_never_shown():
+async def test_a_wrong_password_is_told_and_never_shown():
     with alone() as server:
         (server.folder / "pg_hba.conf").write_text(PASSWORDS, encoding="utf-8")
         server.run("create role erin login password 'right-horse' in role heedful")
@@ -74,10 +74,9 @@ def test_a_wrong_password_is_told_and_never_shown():
                 assert "horse" not in f"{error!r} {error}"
                 error = error.__cause__ or error.__context__
 
-        asyncio.run(scenario())
+        await scenario()
 
 
-@run
 async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres):
     """As often as a server restarts, not for ever."""
     runs: list[int] = []
@@ -154,7 +153,6 @@ def wired(url: str) -> Iterator[Wire]:
 
 
 @pytest.mark.parametrize(("cut", "written"), [("before", 0), ("after", 1)])
-@run
 async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
     postgres, cut, written
 ):
@@ -177,7 +175,6 @@ async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-@run
 async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
     """The loop has the attempt once, whether the first report came through or not."""
     with wired(postgres.service) as wire:
@@ -194,16 +191,15 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-@run
 async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut):
     with wired(postgres.service) as wire:
         store = open_store(wire.url)
         await open_loop(store, SCOPE, "a", "task")
         wire.cut = cut
         with pytest.raises(StoreInDoubt):
-            await reported(store, SCOPE, "a", 1, Told("text"))
+            await reported(store, SCOPE, "a", 1, AttemptReport("text"))
         wire.cut = ""
-        again = await reported(store, SCOPE, "a", 1, Told("text"))
+        again = await reported(store, SCOPE, "a", 1, AttemptReport("text"))
         stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
     assert again.new is (cut == "before")

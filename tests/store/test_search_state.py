@@ -9,7 +9,6 @@ import asyncio
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,11 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import coverage, weights, words
 from heedful.store import exposures, lessons
 from heedful.store import search as search_store
-from heedful.store import search as texts
 from heedful.store.lessons import token
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
@@ -197,7 +194,7 @@ class Searched(RuleBasedStateMachine):
 
     def found(
         self, side: int, scope: Scope, text: str, vector: Any, limit: int, least: float
-    ) -> Sequence[Found]:
+    ) -> Sequence[Match]:
         only = Filter(importance=least)
         return asyncio.run(
             self.stores[side].read(scope, search_store.search, text, "a", vector, limit, only)
@@ -214,7 +211,8 @@ class Searched(RuleBasedStateMachine):
                 continue
             assert (corpus[0]["texts"], corpus[0]["length"]) == (len(live), sum(lengths))
             counted = Counter(word for row in live for word in set(row["words"].split()))
-            count = partial(texts.count_texts, corpus={"mark": f"s{corpus[0]['id']}x"}, words=WORDS)
+            mark: Any = {"mark": f"s{corpus[0]['id']}x"}
+            count = lambda db, _, mark=mark: search_store.count_texts(db, mark, WORDS)  # noqa: E731
             found = asyncio.run(self.stores[1].read(Scope(), count))
             assert found == {word: counted[word] for word in WORDS}
 
@@ -262,7 +260,7 @@ def shares(rows: Sequence[Any], counts: dict[str, int], live: Sequence[Any]) -> 
 # Not made smaller where it fails: every step is a commit, and that would take minutes.
 TestSearched = Searched.TestCase
 TestSearched.settings = settings(
-    max_examples=8 * SOAK,
+    max_examples=4 * SOAK,
     stateful_step_count=40,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

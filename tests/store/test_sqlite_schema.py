@@ -59,18 +59,18 @@ async def count(path: Path) -> int:
         await store.close()
 
 
-def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
+async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
     async def opened_at_once(path: Path) -> list[int]:
         return await asyncio.gather(*(count(path) for _ in range(12)))
 
     for number in range(20 * SOAK):
-        assert asyncio.run(opened_at_once(tmp_path / f"{number}.db")) == [0] * 12
+        assert await opened_at_once(tmp_path / f"{number}.db") == [0] * 12
 
 
-def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(old, later):
+async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(old, later):
     with opened(old) as store:
-        assert asyncio.run(store.read(SCOPE, loops.read, "a")).values == ("text",)
-        asyncio.run(store.write(SCOPE, loops.commit, report("b", 1), "me"))
+        assert (await store.read(SCOPE, loops.read, "a")).values == ("text",)
+        await store.write(SCOPE, loops.commit, report("b", 1), "me")
     assert rows(old, "select id, colour from loop order by id") == [("a", "grey"), ("b", "new")]
     assert rows(old, "pragma user_version") == [(sqlite.SCHEMA,)]
     assert rows(old, "pragma integrity_check") == [("ok",)]
@@ -93,18 +93,18 @@ def test_processes_that_open_it_at_once_take_the_step_once(old, folder):
     assert rows(old, "select colour from loop") == [("grey",)]
 
 
-def test_a_step_that_cannot_be_done_changes_nothing(old, later):
+async def test_a_step_that_cannot_be_done_changes_nothing(old, later):
     later.joinpath(f"sqlite_{sqlite.SCHEMA:04}.sql").write_text(
         STEP + "insert into nowhere values (1);"
     )
     before = rows(old, "select sql from sqlite_schema order by name")
     with pytest.raises(StoreError, match="no such table: nowhere"):
-        asyncio.run(count(old))
+        await count(old)
     assert rows(old, "select sql from sqlite_schema order by name") == before
     assert rows(old, "pragma user_version") == [(sqlite.SCHEMA - 1,)]
 
 
-def test_a_file_from_before_the_first_release_is_refused_with_what_to_do(tmp_path):
+async def test_a_file_from_before_the_first_release_is_refused_with_what_to_do(tmp_path):
     path = tmp_path / "errata.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("create table loop (n integer primary key)")
@@ -112,14 +112,14 @@ def test_a_file_from_before_the_first_release_is_refused_with_what_to_do(tmp_pat
         db.execute("pragma user_version = 7")
     content = path.read_bytes()
     with pytest.raises(StoreOlder, match=r"before the first release .* export its lessons"):
-        asyncio.run(count(path))
+        await count(path)
     assert path.read_bytes() == content
 
 
-def test_a_stranger_with_our_version_is_a_stranger(tmp_path):
+async def test_a_stranger_with_our_version_is_a_stranger(tmp_path):
     path = tmp_path / "b.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("create table t (x)")
         db.execute(f"pragma user_version = {sqlite.SCHEMA}")
     with pytest.raises(StoreError, match="another program's database"):
-        asyncio.run(count(path))
+        await count(path)

@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Filter, Scope
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import ORDER, Quota
 from heedful.loop.decide import Again, Done
@@ -54,6 +52,12 @@ TEXTS = [
 few = st.integers(0, len(TEXTS) - 1)
 trusts, flags = st.sampled_from(ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
+
+
+CLOCKED = (
+    dreams, dreaming, episodes, exposures, lessons, loop_store, patterns, quarantine, remembering,
+    transfer,
+)  # fmt: skip
 
 
 class Clock:
@@ -220,8 +224,8 @@ steps = st.lists(
         st.tuples(st.just("move"), flags, flags),
         st.tuples(st.just("clear"), few),
     ),
-    min_size=1,
-    max_size=14,
+    min_size=6,
+    max_size=24,
 )
 
 
@@ -243,7 +247,7 @@ async def answer(one: Told, step: tuple[Any, ...]) -> Any:
         return type(error)
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(history=steps)
 def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]):
     async def scenario(sqlite: Told, postgres: Told) -> None:
@@ -263,17 +267,6 @@ def test_histories_come_to_the_same(clock: Clock, history: list[tuple[Any, ...]]
 def clock() -> Iterator[Clock]:
     one = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (
-            dreams,
-            dreaming,
-            episodes,
-            exposures,
-            lessons,
-            loop_store,
-            patterns,
-            quarantine,
-            remembering,
-            transfer,
-        ):
+        for module in CLOCKED:
             patch.setattr(module, "time", one)
         yield one

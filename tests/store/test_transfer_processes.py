@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heedful.lessons.learn import Example
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.memory.transfer import RECORDS
 from heedful.store import transfer
@@ -156,9 +156,9 @@ def test_what_is_forgotten_while_it_comes_stays_forgotten():
         await memory.clear()
         store, scope = memory.store, memory.scope
         rest = [one for one in made if one["is"] in ("example", "sighting", "lineage")]
-        assert set(await store.write(scope, transfer.absorb, rest, "import:x", "ada", "mine")) == {
-            "known"
-        }
+        assert set(
+            await store.write(scope, transfer.write_records, rest, "import:x", "ada", "mine")
+        ) == {"known"}
         assert await memory.count() == 0
 
     asyncio.run(scenario())

@@ -22,33 +22,27 @@ async def held(turns: Turns, keys: list[str], log: list[str], name: str) -> None
     turns.give(keys)
 
 
-def test_one_after_the_other_in_the_order_in_which_they_came():
-    async def scenario() -> None:
-        turns, log = Turns(), list[str]()
-        await turns.take(["a"])
-        tasks = [asyncio.create_task(held(turns, ["a"], log, name)) for name in "xyz"]
-        await held(turns, ["b"], log, "other")  # which waits for none of them
-        turns.give(["a"])
-        await asyncio.gather(*tasks)
-        order = ["other", *"xyz"]
-        assert log == [f"{name} {what}" for name in order for what in ("in", "out")]
-        assert turns._waiting == {}
-
-    asyncio.run(scenario())
+async def test_one_after_the_other_in_the_order_in_which_they_came():
+    turns, log = Turns(), list[str]()
+    await turns.take(["a"])
+    tasks = [asyncio.create_task(held(turns, ["a"], log, name)) for name in "xyz"]
+    await held(turns, ["b"], log, "other")  # which waits for none of them
+    turns.give(["a"])
+    await asyncio.gather(*tasks)
+    order = ["other", *"xyz"]
+    assert log == [f"{name} {what}" for name in order for what in ("in", "out")]
+    assert turns._waiting == {}
 
 
-def test_a_turn_that_comes_at_the_moment_of_the_cancellation_goes_on_to_the_next():
-    async def scenario() -> None:
-        turns, log = Turns(), list[str]()
-        await turns.take(["a", "b"])
-        tasks = [asyncio.create_task(held(turns, ["a", "b"], log, name)) for name in ("x", "y")]
-        await asyncio.sleep(0)
-        turns.give(["a", "b"])  # it is the turn of x, which does not run yet
-        tasks[0].cancel()
-        await asyncio.wait(tasks)
-        assert (tasks[0].cancelled(), log, turns._waiting) == (True, ["y in", "y out"], {})
-
-    asyncio.run(scenario())
+async def test_a_turn_that_comes_at_the_moment_of_the_cancellation_goes_on_to_the_next():
+    turns, log = Turns(), list[str]()
+    await turns.take(["a", "b"])
+    tasks = [asyncio.create_task(held(turns, ["a", "b"], log, name)) for name in ("x", "y")]
+    await asyncio.sleep(0)
+    turns.give(["a", "b"])  # it is the turn of x, which does not run yet
+    tasks[0].cancel()
+    await asyncio.wait(tasks)
+    assert (tasks[0].cancelled(), log, turns._waiting) == (True, ["y in", "y out"], {})
 
 
 plans = st.lists(st.tuples(st.frozensets(st.sampled_from(KEYS)), st.booleans()), max_size=12)

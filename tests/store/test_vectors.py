@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
 from heedful.store import lessons as lesson_store
-from heedful.store.search import MATCHES, Vectors
+from heedful.store.search import Vectors
 from heedful.store.store import Store
 from tests.store.support import opened
 
@@ -37,7 +35,7 @@ def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
-def keep(
+async def keep(
     store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
     """A lesson a vector; their ids."""
@@ -56,118 +54,125 @@ def keep(
         )
         for n, vector in enumerate(vectors)
     ]
-    return [one.id for one in asyncio.run(store.write(scope, exposures.remember, lessons))]
+    return [one.id for one in await store.write(scope, exposures.remember, lessons)]
 
 
-def found(store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any) -> list[Found]:
+async def found(
+    store: Store, scope: Scope, vector: Any, limit: int = 10, **only: Any
+) -> list[Match]:
     only = {"only": Filter(**only)}
-    near = asyncio.run(store.read(scope, search.search, "", "s", vector, limit, **only))
+    near = await store.read(scope, search.search, "", "s", vector, limit, **only)
     return sorted(near, key=lambda one: -(one.cosine or 0.0))
 
 
-def kept(store):
+async def kept(store):
     """What the connection that reads keeps of vectors."""
-    return asyncio.run(store.read(Scope(), lambda db, _: db.kept(Vectors)))
+    return await store.read(Scope(), lambda db, _: db.kept(Vectors))
 
 
-def let_keep(store, vectors):
+async def let_keep(store, vectors):
     """Let it keep these."""
-    asyncio.run(store.read(Scope(), lambda db, _: db._kept._kept.__setitem__(Vectors, vectors)))
+    await store.read(Scope(), lambda db, _: db._kept._kept.__setitem__(Vectors, vectors))
 
 
-def test_the_nearest_are_those_of_an_exact_scan(store):
-    places = units(3_000)
-    keep(store, HERE, places)
+async def test_the_nearest_are_those_of_an_exact_scan(store):
+    places = units(1_200)
+    await keep(store, HERE, places)
     for query in units(20, seed=2):
         exact = np.sort(places @ query)[::-1][:10]
-        assert [one.cosine for one in found(store, HERE, query)] == pytest.approx(exact, abs=1e-6)
+        assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx(
+            exact, abs=1e-6
+        )
 
 
-def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
+async def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
     near = units(1)[0]
-    keep(store, HERE, [near] * 100, tags=("other",))
-    keep(store, HERE, [-near], text="far", tags=("wanted",))
-    (one,) = found(store, HERE, near, tags=("wanted",))
+    await keep(store, HERE, [near] * 100, tags=("other",))
+    await keep(store, HERE, [-near], text="far", tags=("wanted",))
+    (one,) = await found(store, HERE, near, tags=("wanted",))
     assert one.lesson == "far"
     assert one.cosine == pytest.approx(-1)
 
 
-def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store):
-    keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
-    keep(store, HERE, [None] * (MATCHES + 100), text="weigh parcels")
+async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store, monkeypatch):
+    monkeypatch.setattr(search, "MATCHES", 200)
+    await keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
+    await keep(store, HERE, [None] * 400, text="weigh parcels")
     ask = store.read(HERE, search.search, "weigh parcels", "", None, 10, Filter(tags=("wanted",)))
-    assert [one.lesson for one in asyncio.run(ask)] == ["weigh old parcels"]
-    newest = asyncio.run(store.read(HERE, search.search, "weigh parcels", "", None, 10))
+    assert [one.lesson for one in await ask] == ["weigh old parcels"]
+    newest = await store.read(HERE, search.search, "weigh parcels", "", None, 10)
     assert {one.lesson for one in newest} == {"weigh parcels"}
 
 
-def test_vectors_that_cannot_be_compared_are_no_trouble(store):
+async def test_vectors_that_cannot_be_compared_are_no_trouble(store):
     query = units(1)[0]
-    keep(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
-    assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([1, 0])
-    assert [one.cosine for one in found(store, HERE, np.zeros(WIDTH))] == pytest.approx([0, 0])
+    await keep(store, HERE, [query, np.zeros(WIDTH), units(1, width=8)[0]])
+    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([1, 0])
+    assert [one.cosine for one in await found(store, HERE, np.zeros(WIDTH))] == pytest.approx(
+        [0, 0]
+    )
 
 
-def test_what_went_is_forgotten_with_its_memory(store):
+async def test_what_went_is_forgotten_with_its_memory(store):
     query = units(1)[0]
-    keep(store, HERE, units(2_000))
-    found(store, HERE, query)
-    full = kept(store).bytes
-    asyncio.run(store.write(HERE, lesson_store.clear))
-    keep(store, HERE, [query])
-    assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([1])
-    assert kept(store).bytes < full / 10
+    await keep(store, HERE, units(600))
+    await found(store, HERE, query)
+    full = (await kept(store)).bytes
+    await store.write(HERE, lesson_store.clear)
+    await keep(store, HERE, [query])
+    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([1])
+    assert (await kept(store)).bytes < full / 10
 
 
-def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
+async def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
     places, query = units(300), units(1, seed=2)[0]
     order = np.argsort(-(places @ query))
-    ids = np.array(keep(store, HERE, places))
-    found(store, HERE, query)
+    ids = np.array(await keep(store, HERE, places))
+    await found(store, HERE, query)
     sql = f"update reflection set state = 'retired' where id in {tuple(ids[order[:200]].tolist())}"
-    asyncio.run(store.write(Scope(), lambda db, _: db.execute(sql).fetchall()))
+    await store.write(Scope(), lambda db, _: db.execute(sql).fetchall())
     for _ in range(2):
-        left = [one.reflection for one in found(store, HERE, query)]
+        left = [one.reflection for one in await found(store, HERE, query)]
         assert left == ids[order[200:210]].tolist()
-    (codes,) = kept(store)._kept.values()
+    (codes,) = (await kept(store))._kept.values()
     assert codes.count == 100
 
 
-def test_they_grow_and_places_are_used_again(store):
+async def test_they_grow_and_places_are_used_again(store):
     query, left = units(1)[0], set()
-    for n in range(30):
-        ids = keep(store, HERE, units(100, seed=n), text=f"round {n}")
+    for n in range(12):
+        ids = await keep(store, HERE, units(100, seed=n), text=f"round {n}")
         left |= set(ids[90:])
-        assert {one.reflection for one in found(store, HERE, query, 1_000)} == left | set(ids)
+        assert {one.reflection for one in await found(store, HERE, query, 1_000)} == left | set(ids)
         sql = f"delete from reflection where id between {ids[0]} and {ids[89]}"
-        asyncio.run(store.write(Scope(), lambda db, _, sql=sql: db.execute(sql).fetchall()))
-    assert {one.reflection for one in found(store, HERE, query, 1_000)} == left
+        await store.write(Scope(), lambda db, _, sql=sql: db.execute(sql).fetchall())
+    assert {one.reflection for one in await found(store, HERE, query, 1_000)} == left
 
 
-def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
+async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
     query = units(1)[0]
     scopes = [HERE, THERE, NOWHERE]
     for n, scope in enumerate(scopes):
-        keep(store, scope, [query, *units(300, seed=n)])
-    found(store, HERE, query)
-    alone = kept(store).bytes
-    let_keep(store, Vectors(most=2 * alone))
+        await keep(store, scope, [query, *units(300, seed=n)])
+    await found(store, HERE, query)
+    alone = (await kept(store)).bytes
+    await let_keep(store, Vectors(most=2 * alone))
     for _ in range(2):
         for scope in scopes:
-            assert found(store, scope, query)[0].cosine == pytest.approx(1)
-            assert kept(store).bytes <= 2 * alone
-    let_keep(store, Vectors(most=1))
-    assert found(store, HERE, query)[0].cosine == pytest.approx(1)
-    assert kept(store).bytes == alone
+            assert (await found(store, scope, query))[0].cosine == pytest.approx(1)
+            assert (await kept(store)).bytes <= 2 * alone
+    await let_keep(store, Vectors(most=1))
+    assert (await found(store, HERE, query))[0].cosine == pytest.approx(1)
+    assert (await kept(store)).bytes == alone
 
 
-def test_another_file_in_its_place_is_another_file(tmp_path):
+async def test_another_file_in_its_place_is_another_file(tmp_path):
     path, query = tmp_path / "a.db", units(1)[0]
     with opened(path) as store:
-        keep(store, HERE, [query])
-        assert len(found(store, HERE, query)) == 1
-        asyncio.run(store.close())
+        await keep(store, HERE, [query])
+        assert len(await found(store, HERE, query)) == 1
+        await store.close()
         path.unlink()
         with opened(path) as other:
-            keep(other, HERE, [-query])
-        assert [one.cosine for one in found(store, HERE, query)] == pytest.approx([-1])
+            await keep(other, HERE, [-query])
+        assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([-1])

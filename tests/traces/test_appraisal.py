@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Expected, appraise
-from heedful.checks import critic as checks
+from heedful.checks import critique as checks
 from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage
@@ -357,7 +357,7 @@ def opinion(**keys: Any) -> str:
     return json.dumps({"reason": "Since it is so.", "confidence": 0.8} | keys)
 
 
-def role(name: str, *lines: Any) -> tuple[checks.critic, ScriptedModel]:  # type: ignore[valid-type]
+def role(name: str, *lines: Any) -> tuple[checks.Critic, ScriptedModel]:
     model = ScriptedModel(*lines)
     return checks.critic(name, model), model
 

@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.errors import InvalidInput
-from heedful.traces.otlp import Span, from_json
+from heedful.traces.otlp import Span
 from heedful.traces.spans import episodes, pieces
-from tests.traces.runs import TRACE, document, genai, openinference, value
+from tests.traces.runs import TRACE
 
 NAMES = st.sampled_from(
     """
@@ -68,22 +67,6 @@ def test_whatever_a_span_says_it_is_kept_or_refused(spans):
     for episode in episodes(kept):
         assert episode.id == TRACE
         assert len(episode.digest) == 64
-
-
-@given(
-    spans=st.sampled_from([genai(), openinference()]),
-    place=st.integers(0, 5),
-    name=st.sampled_from(["traceId", "attributes", "status", "events", "flags", "endTimeUnixNano"]),
-    data=PLAIN,
-)
-def test_a_request_of_any_form_is_read_or_refused_whole(spans, place, name, data):
-    spans = [*spans]
-    spans[place] = {**spans[place], name: data if name != "attributes" else [value(data)]}
-    try:
-        kept, _ = pieces(from_json(json.loads(json.dumps(document(spans)))))
-    except InvalidInput:
-        return
-    episodes(kept)
 
 
 def test_what_is_nested_deeply_is_text():

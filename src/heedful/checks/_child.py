@@ -1,8 +1,8 @@
-"""Runs a program and its tests under limits. Started as a process of its own, never imported.
+"""Run a program and its tests under limits. Started as a separate process, never imported.
 
-It reads one marshalled dict from stdin (see `heedful.checks.program`) and writes records to
-what was its standard output, each a line of JSON that begins with the nonce of this run. Whatever
-the program does with file descriptors 0 to 2 ends in the null device.
+It reads one marshalled dict from stdin (see `heedful.checks.program`) and writes records to its
+original standard output, each a line of JSON that begins with the nonce of this run. For the
+program, file descriptors 0 to 2 are the null device.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ REFUSED = (
     *("pty.spawn", "subprocess."),
 )
 
-# The program may replace what is in `builtins`; the functions below keep what is there now.
+# The program may replace what is in `builtins`; the functions below keep the originals.
 globals()["__builtins__"] = dict(vars(builtins))
 
 Record = Callable[..., None]
 
 
 def limit(asked: dict[str, Any]) -> None:
-    """Sets the limits of this process; raises OSError or ValueError where the system refuses."""
+    """Set the limits of this process. Raises OSError or ValueError if the system refuses."""
     mb, cpu = 1 << 20, int(asked["seconds"]) + 2
     limits = {
         resource.RLIMIT_CPU: cpu,
@@ -48,23 +48,23 @@ def limit(asked: dict[str, Any]) -> None:
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))
-    # Should the parent die, nobody is left to watch the clock.
+    # If the parent dies, nothing else ends this process.
     signal.alarm(cpu)
 
 
 def refuse(event: str, args: tuple[Any, ...]) -> None:
-    """An audit hook: the program starts no processes, which could outlive it, and ends none."""
+    """Refuse, as an audit hook, to start or signal processes: those could outlive the program."""
     if event.startswith(REFUSED):
         raise PermissionError(f"the program may not start or signal processes here ({event})")
 
 
 def recorder(nonce: str) -> Record:
-    """Takes over standard output and answers with the function that writes a record to it."""
+    """Take over standard output and return the function that writes a record to it."""
     out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 40)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    # Taken now, so that a program that replaces one of them cannot change what is written.
+    # Bound now, so that a program that replaces one of them cannot change what is written.
     write, dumps = os.write, json.dumps
 
     def record(**fields: Any) -> None:
@@ -75,8 +75,8 @@ def recorder(nonce: str) -> Record:
     return record
 
 
-def shown(value: object, show: Callable[[object], str] = repr) -> str:
-    """A value in at most 300 characters; its own methods may be broken."""
+def show_value(value: object, show: Callable[[object], str] = repr) -> str:
+    """Return a value as text of at most 300 characters, even if its own methods raise."""
     try:
         text = show(value)
     except BaseException as error:  # user code
@@ -85,30 +85,32 @@ def shown(value: object, show: Callable[[object], str] = repr) -> str:
 
 
 class Failed:
-    """What an assert of the tests says where it fails (see `heedful.checks.steps.Plan`)."""
+    """The message of a failed assert of the tests (see `heedful.checks.program.Plan`)."""
 
     def __init__(self, source: str, sides: dict[str, object], message: object) -> None:
         self.source, self.sides, self.message = source, sides, message
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """What a person needs to know of an exception, in bounded length."""
+    """Return the type, message and trace of an exception, in bounded length."""
     frames = [f for f in extract_tb(error.__traceback__) if f.filename in (PROGRAM, TESTS)]
-    told: dict[str, Any] = {"type": type(error).__name__, "message": shown(error, str)}
-    told["trace"] = [
+    record: dict[str, Any] = {"type": type(error).__name__, "message": show_value(error, str)}
+    record["trace"] = [
         f"{f.filename}:{f.lineno} in {f.name}: {(f.line or '')[:120]}" for f in frames[-4:]
     ]
-    said = error.args[0] if isinstance(error, AssertionError) and error.args else None
-    if isinstance(said, Failed):
-        told["source"], told["message"] = said.source, shown(said.message, str)
-        told["sides"] = {text: shown(value) for text, value in said.sides.items()}
+    failed = error.args[0] if isinstance(error, AssertionError) and error.args else None
+    if isinstance(failed, Failed):
+        record["source"], record["message"] = failed.source, show_value(failed.message, str)
+        record["sides"] = {text: show_value(value) for text, value in failed.sides.items()}
     elif isinstance(error, SyntaxError):
-        told["message"] = f"{error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]!r})"
-    return told
+        record["message"] = (
+            f"{error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]!r})"
+        )
+    return record
 
 
 def load(source: str, record: Record) -> dict[str, Any] | None:
-    """The names that the program defines; None where it cannot be compiled or run."""
+    """Return the names that the program defines; None if it cannot be compiled or run."""
     module = sys.modules["program"] = types.ModuleType("program")
     broken = "syntax"
     try:
@@ -122,14 +124,14 @@ def load(source: str, record: Record) -> dict[str, Any] | None:
 
 
 def visible(names: dict[str, Any], entry: str | None, fresh: dict[str, Any]) -> dict[str, Any]:
-    """What the tests see of the program: its names, but its own `len` only where that is tested."""
+    """Return the names that the tests see: a redefined built-in only if it is the entry point."""
     hidden = set(fresh) - {entry} if entry else set()
     space = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
     return space | {"__name__": "__main__", "__builtins__": fresh}
 
 
 def run_tests(code: types.CodeType, space: dict[str, Any], record: Record) -> None:
-    """Runs the steps of the tests and records each that begins and each that fails, once."""
+    """Run the steps of the tests; record once each step that begins and each that fails."""
     seen: set[tuple[str, int]] = set()
 
     def once(kind: str, number: int, **fields: Any) -> None:
@@ -154,9 +156,9 @@ def run_tests(code: types.CodeType, space: dict[str, Any], record: Record) -> No
 
 
 def run(asked: dict[str, Any], record: Record) -> None:
-    """Loads the program and runs its tests."""
+    """Load the program and run its tests."""
     for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
-        # What tracebacks quote.
+        # Tracebacks quote these lines.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     fresh, entry = dict(vars(builtins)), asked["entry_point"]
     names = load(asked["program"], record)
@@ -168,7 +170,7 @@ def run(asked: dict[str, Any], record: Record) -> None:
 
 
 def main() -> None:
-    """One run; ends the process without running what the program left."""
+    """Run once, then end the process without running exit handlers of the program."""
     asked, end = marshal.load(sys.stdin.buffer), os._exit
     os.environ.clear()
     limit(asked)

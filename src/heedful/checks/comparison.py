@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.checks.tables import RESULTS, Numbers, open_table, report, to_numbers
 from heedful.checks.text import require, shorten
-from heedful.loop.record import Finding, Level, number
+from heedful.loop.record import Finding, Level, check_number
 
 if TYPE_CHECKING:
     from heedful.checks.tables import Floats
@@ -188,7 +188,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            number(name, value, 0, 1 if name == "believable" else 1e300)
+            check_number(name, value, 0, 1 if name == "believable" else 1e300)
         least, most = self.spread_ratio_min, self.spread_ratio_max
         require(least <= most, "spread_ratio_min", least, f"at most spread_ratio_max, {most:g}")
 

@@ -1,6 +1,6 @@
-"""The one place that calls code of the user's, and turns whatever it raises into a typed error.
+"""Call the user's code, in this one place, and turn whatever it raises into a typed error.
 
-Checks and an evaluator over one candidate -> an Evaluation.
+`evaluated` runs the checks and the evaluator on one candidate and returns an Evaluation.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from heedful.errors import (
     UsageError,
     UserCodeError,
 )
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
 from heedful.models.contract import Message
-from heedful.redact import redacted
+from heedful.redact import redact
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a candidate stands: what a check, an evaluator or a generator may want to know.
+    """The attempt that a check, an evaluator or a generator is called for.
 
     `attempt` counts from 1. `hint` is the feedback on the attempt before, "" at the first.
-    `previous` is the candidate before this one, None at the first. `data` is the task's own
-    context, whatever the caller gave. `temperature` and `seed` are what a sampling generator should
-    use now. `examples` are recalled worked examples as chat turns (user: task, assistant: accepted
-    output), `advice` recalled lessons without an output. `began` is when the loop did, in seconds
-    since 1970.
+    `previous` is the candidate before this one, None at the first. `data` is the context that the
+    caller passed with the task. `temperature` and `seed` are what a sampling generator should use
+    now. `examples` are recalled worked examples as chat turns (user: task, assistant: accepted
+    output), `advice` recalled lessons without an output. `began` is the start of the loop, in
+    seconds since 1970.
     """
 
     task: Any
@@ -51,7 +51,7 @@ class Context:
     temperature: float = 0.0
     seed: int = 0
     examples: tuple[Message, ...] = ()
-    advice: tuple[Found, ...] = ()
+    advice: tuple[Match, ...] = ()
     began: float = 0.0
 
 
@@ -59,7 +59,7 @@ _context: ContextVar[Context] = ContextVar("heedful_context")
 
 
 def context() -> Context:
-    """Where the attempt stands that this code is called for. Raises LookupError outside of one."""
+    """Return the context of the attempt that is running. Raises LookupError outside an attempt."""
     return _context.get()
 
 
@@ -70,11 +70,11 @@ async def call(
     at: Context,
     thread: bool = False,
 ) -> Any:
-    """What `function` returns, awaited where it is awaitable.
+    """Call a function of the user's and return its value, or what an awaitable value resolves to.
 
-    `failed` makes the error for an exception of the function's; errors of heedful pass as they are.
-    With `thread` it runs in a worker thread, so that a blocking function holds up nobody. An
-    iterator, as of a generator function, is read to its end here, where its errors are caught.
+    An exception of the function becomes the error that `failed` makes of it; errors of heedful pass
+    unchanged. With `thread` the function runs in a worker thread, so it does not block the event
+    loop. An iterator is read to its end here, where its errors are caught.
     """
     token = _context.set(at)
     try:
@@ -94,24 +94,25 @@ async def call(
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns, called in a thread; a coroutine that nobody waits for any more is closed."""
-    asked = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    """Call a function in a thread; when cancelled, close the coroutine that it may return later."""
+    future = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
-        return await asyncio.shield(asked)
+        return await asyncio.shield(future)
     except asyncio.CancelledError:
-        asked.add_done_callback(_let_go)
+        future.add_done_callback(_close_result)
         raise
 
 
-def _let_go(asked: asyncio.Future[Any]) -> None:
-    if not asked.cancelled() and asked.exception() is None and inspect.iscoroutine(asked.result()):
-        asked.result().close()
+def _close_result(future: asyncio.Future[Any]) -> None:
+    ended = not future.cancelled() and future.exception() is None
+    if ended and inspect.iscoroutine(future.result()):
+        future.result().close()
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return _read(function(*arguments))
-    except StopIteration as error:  # no future can hold one: who waits for it would wait forever
+    except StopIteration as error:  # a future cannot hold one, so the caller would wait forever
         raise RuntimeError("StopIteration") from error
 
 
@@ -120,19 +121,19 @@ def _read(value: Any) -> Any:
 
 
 def blocking(function: Callable[..., Any]) -> bool:
-    """Whether calling it would hold up the event loop: a plain function does."""
+    """Return True for a plain function, which would block the event loop."""
     target = function if inspect.isroutine(function) else type(function).__call__
     asynchronous = any(map(inspect.iscoroutinefunction, (function, target)))
     return not (asynchronous or getattr(function, "is_async", False))
 
 
-# A check that scores, too, answers with an Evaluation: in a task file there is no other place.
+# A check that also scores returns an Evaluation; a task file has no other place for scores.
 Judged = Iterable[Finding] | Evaluation
 Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
-# The finding that stands for a check that raised, by its name.
+# Makes the finding that stands for a check that raised, from its name and the error.
 Instead = Callable[[str, CheckFailed | ModelError], Finding]
-# What the next attempt reads about this one: `heedful.loop.feedback.feedback` says it by default.
+# Writes what the next attempt reads about this one; by default `heedful.loop.feedback.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 EMPTY = Finding(
     "answer",
@@ -144,7 +145,7 @@ EMPTY = Finding(
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
-    """Whether evaluating again costs nothing: every check says so of itself (`pure = True`)."""
+    """Return True if every check declares `pure = True`, so that evaluating again costs nothing."""
     every = (*checks, evaluate) if evaluate is not None else checks
     return all(getattr(check, "pure", False) for check in every)
 
@@ -157,12 +158,12 @@ async def evaluated(
     instead: Instead | None = None,
     tries: int = 2,
 ) -> Evaluation:
-    """The findings and scores of all checks, in order, and the evaluator's own after them.
+    """Return the findings and scores of all checks, in order, then those of the evaluator.
 
-    One that raises is asked once more about the same candidate, `tries` times in all. A plain
-    function that does not say it is pure runs in a thread: it may take its time. An empty answer
-    meets nothing of what is asked. Raises CheckFailed, or what the model of a judge raised, unless
-    the finding of `instead(check, error)` is to stand in its place.
+    A check that raises is called again, `tries` times in all. A plain function that is not declared
+    pure runs in a thread, because it may be slow. An empty answer meets nothing of what is asked.
+    If a check still fails, `instead(check, error)` makes the finding that stands for it; without
+    `instead`, raises CheckFailed or the ModelError of a judge.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -185,13 +186,12 @@ async def evaluated(
             scores |= found.scores
             usage += found.usage
             preference += found.preference
-        if isinstance(found, Evaluation):
             share = found.met
         else:
             share = _share(check, listed, asks) if listed else 1.0
         if share is not None:
             asked, met = asked + asks, met + asks * share
-    if empty and EMPTY not in findings:  # an evaluator that evaluates so has said it
+    if empty and EMPTY not in findings:  # an evaluator may have reported it
         findings.insert(0, EMPTY)
     share = (0.0 if empty else met / asked) if asked else None
     return Evaluation(tuple(findings), scores, usage, preference, share)
@@ -200,37 +200,37 @@ async def evaluated(
 async def worded(
     feedback: Feedback, evaluation: Evaluation, goals: tuple[Goal, ...], at: Context
 ) -> str:
-    """What the user's own feedback says, without secrets. Raises GenerateFailed."""
-    said = await call(_unworded, feedback, evaluation, goals, at=at, thread=blocking(feedback))
-    if not isinstance(said, str):
-        raise _unworded(TypeError(f"it returned {type(said).__name__}; it has to return text"))
-    return redacted(said)
+    """Return the text of the user's own feedback, without secrets. Raises GenerateFailed."""
+    text = await call(_no_feedback, feedback, evaluation, goals, at=at, thread=blocking(feedback))
+    if not isinstance(text, str):
+        raise _no_feedback(TypeError(f"it returned {type(text).__name__}; it has to return text"))
+    return redact(text)
 
 
-def _unworded(error: BaseException) -> GenerateFailed:
-    what = redacted(str(error))[:300]
+def _no_feedback(error: BaseException) -> GenerateFailed:
+    what = redact(str(error))[:300]
     return GenerateFailed(f"feedback raised {type(error).__name__}: {what}; mend it and run again")
 
 
 def _share(check: Any, findings: Sequence[Finding], asks: int) -> float:
-    """How much of what a check asks is met: as its `share(findings)` says, or what has no error."""
+    """Return the share (0..1) of what a check asks that is met, by its `share` if it has one."""
     if hasattr(check, "share"):
-        said: float = check.share(findings)
-        return said
+        share: float = check.share(findings)
+        return share
     return max(0.0, 1 - sum(finding.level == "error" for finding in findings) / asks)
 
 
 def _asks(check: Any) -> int:
-    """Of how many things one check asks whether they are met; one that asks several says `asks`."""
+    """Return the number of things that a check asks for: its attribute `asks`, or 1."""
     asks = getattr(check, "asks", 1)
     if not isinstance(asks, int) or isinstance(asks, bool) or asks < 1:
-        said = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
-        raise CheckFailed(rule_name(check), ValueError(said))
+        why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
+        raise CheckFailed(rule_name(check), ValueError(why))
     return asks
 
 
 def check_name(check: Callable[..., Any]) -> str:
-    """The name under which a check is recorded."""
+    """Return the name under which a check is recorded."""
     return rule_name(check)
 
 
@@ -243,7 +243,7 @@ async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: 
             return await call(failed, check, candidate, at, at=at, thread=thread)
     try:
         return await call(failed, check, candidate, at, at=at, thread=thread)
-    except UsageError as error:  # a Finding made with a wrong severity, say
+    except UsageError as error:  # for example a Finding with a wrong severity
         raise failed(error) from error
 
 
@@ -260,9 +260,9 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 
 
 def _safe(finding: Finding) -> Finding:
-    """The finding without secrets, before anything shortens it and cuts a secret in two."""
+    """Redact a finding before anything shortens it, which could cut a secret in two."""
     texts = (finding.check, finding.message, finding.fix, finding.evidence, finding.key)
-    check, message, fix, evidence, key = clean = tuple(t and redacted(t) for t in texts)
+    check, message, fix, evidence, key = clean = tuple(t and redact(t) for t in texts)
     if clean == texts:
         return finding
     return replace(finding, check=check, message=message, fix=fix, evidence=evidence, key=key)

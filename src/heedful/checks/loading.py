@@ -1,4 +1,4 @@
-"""Checks by name, as task files give them: `{"name": "words", "at_most": 50}`."""
+"""Make checks from what a task file says: `{"name": "words", "at_most": 50}`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from runpy import run_path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
@@ -26,18 +27,18 @@ FACTORIES = (
 
 
 def known() -> tuple[str, ...]:
-    """The short names of the checks that come with heedful, sorted."""
+    """Return the short names of the checks that come with heedful, sorted."""
     return FACTORIES
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
-    """The check that a task file asks for: `name` and the arguments of its factory.
+    """Make the check that a task file asks for: `name`, and the arguments of its factory.
 
-    `name` is a short name (see `known`) or `module:function`; a module in `folder`, the task file's
-    own, goes before an installed one. A function is called with the arguments and answers with the
-    check; one that takes `(candidate, context)` itself is the check, further arguments bound.
-    Raises UnknownName for a name that nothing answers to, and InvalidInput for a missing, unknown
-    or wrong argument and for a module that cannot be imported.
+    `name` is a short name (see `known`) or `module:function`; a module in `folder`, where the task
+    file is, goes before an installed one. The function is called with the arguments and returns the
+    check; a function of `(candidate, context)` is itself the check, with further arguments bound.
+    Raises UnknownName for an unknown name, and InvalidInput for a missing, unknown or wrong
+    argument and for a module that cannot be imported.
     """
     if not isinstance(spec, Mapping):
         raise InvalidInput("check", spec, 'an object with a "name"')
@@ -55,20 +56,20 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    with _theirs("module of a check", name, "importable"):
-        names = _names(module, None if name in FACTORIES else folder)
-    if function not in names:
-        there = [key for key, value in names.items() if callable(value) and key[0] != "_"]
+    with _user_code("module of a check", name, "importable"):
+        owner = _import(module, None if name in FACTORIES else folder)
+        factory: Check | None = getattr(owner, function, None)
+    if factory is None:
+        there = [key for key, value in vars(owner).items() if callable(value) and key[0] != "_"]
         raise UnknownName(f"function of {module}", function, sorted(there))
-    if not callable(names[function]):
+    if not callable(factory):
         raise InvalidInput("name of a check", name, "the name of a function")
-    made: Check = names[function]
-    return made
+    return factory
 
 
 @contextmanager
-def _theirs(field: str, value: object, allowed: str) -> Iterator[None]:
-    """The user's code runs within this alone: whatever it raises is an InvalidInput."""
+def _user_code(field: str, value: object, allowed: str) -> Iterator[None]:
+    """Turn whatever the user's code raises inside this block into InvalidInput."""
     try:
         yield
     except (Exception, SystemExit) as error:  # user code
@@ -76,48 +77,52 @@ def _theirs(field: str, value: object, allowed: str) -> Iterator[None]:
         raise InvalidInput(field, value, why) from error
 
 
-def _names(module: str, folder: Path | None) -> Mapping[str, Any]:
-    """What a module defines."""
+def _import(module: str, folder: Path | None) -> ModuleType | SimpleNamespace:
+    """Import a module; a file of that name in `folder` goes before an installed module."""
     if folder is not None:
         stem = folder.resolve().joinpath(*module.split("."))
         for path in (stem.with_suffix(".py"), stem / "__init__.py"):
             if path.is_file():
-                return _ran(path, path.stat().st_mtime_ns)
-    return vars(import_module(module))
+                return _run_file(path, path.stat().st_mtime_ns)
+    return import_module(module)
 
 
 @cache
-def _ran(path: Path, changed: int) -> Mapping[str, Any]:
-    """What a file defines, run once for each time it `changed`: it may be called like another."""
+def _run_file(path: Path, changed: int) -> SimpleNamespace:
+    """Return what a file defines; run it again only after it `changed`.
+
+    It is no entry of `sys.modules`, because it may have the name of another module.
+    """
     sys.path.insert(0, str(path.parent))  # for what it imports from its folder
     try:
-        return run_path(str(path), run_name=f"_heedful_check_{path.stem}")
+        return SimpleNamespace(**run_path(str(path), run_name=f"_heedful_check_{path.stem}"))
     finally:
         sys.path.remove(str(path.parent))
 
 
 def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
-    """The check of that name: what its factory makes of the arguments, or itself, these bound.
+    """Call the factory with the arguments; a function that is itself a check gets them bound.
 
     Raises InvalidInput.
     """
     try:
         parameters = signature(factory).parameters
-    except (TypeError, ValueError) as error:  # some functions written in C do not tell
+    except (TypeError, ValueError) as error:  # some functions written in C have no signature
         raise InvalidInput("name of a check", name, f"a Python function ({error})") from error
     missing = _missing(name, parameters, arguments)
     places: Any = ()
     for p in parameters.values():
-        if p.kind is Parameter.VAR_POSITIONAL:  # a task file gives them as a list, under their name
+        if p.kind is Parameter.VAR_POSITIONAL:  # a task file has them as a list, under their name
             places = arguments.pop(p.name, ())
     places = places if isinstance(places, list | tuple) else (places,)
     if len(missing) == 2:  # the candidate and the context: it is the check itself
-        return _bound(factory, arguments)
+        # It keeps its name, and whether it is pure.
+        return update_wrapper(partial(factory, **arguments), factory) if arguments else factory
     if missing:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
     wrong: InvalidInput | None = None
     check: Check | None = None
-    with _theirs(f"arguments of check {name!r}", arguments, "arguments that it takes"):
+    with _user_code(f"arguments of check {name!r}", arguments, "arguments that it takes"):
         try:
             check = factory(*places, **arguments)
         except InvalidInput as error:
@@ -134,7 +139,7 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
 def _missing(
     name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, Any]
 ) -> list[str]:
-    """The parameters that need a value and have none; raises InvalidInput for unknown arguments."""
+    """Return the parameters that lack a value. Raises InvalidInput for an unknown argument."""
     open_ended = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
     for argument, value in arguments.items():
         if argument not in parameters and not open_ended:
@@ -143,8 +148,3 @@ def _missing(
     optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     needed = [p for p in parameters.values() if p.default is p.empty and p.kind not in optional]
     return [p.name for p in needed if p.name not in arguments]
-
-
-def _bound(check: Check, arguments: Mapping[str, Any]) -> Check:
-    """The check with further arguments bound; it keeps its name and whether it is pure."""
-    return update_wrapper(partial(check, **arguments), check) if arguments else check

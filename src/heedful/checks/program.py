@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from heedful.checks.evaluate import Context
 from heedful.checks.text import read, require
 from heedful.errors import InvalidInput, UsageError
-from heedful.loop.record import Finding, number
+from heedful.loop.record import Finding, check_number
 
 if TYPE_CHECKING:
     import subprocess
@@ -110,9 +110,9 @@ def python_tests(
     named = isinstance(entry_point, str) and entry_point.isidentifier()
     named = entry_point is None or (named and not keyword.iskeyword(entry_point))
     require(named, "entry_point", entry_point, "the name of a function")
-    number("seconds", seconds, 0.01, 86_400)
-    number("memory_mb", memory_mb, 64, 1 << 20)
-    number("file_mb", file_mb, 1, 1 << 20)
+    check_number("seconds", seconds, 0.01, 86_400)
+    check_number("memory_mb", memory_mb, 64, 1 << 20)
+    check_number("file_mb", file_mb, 1, 1 << 20)
     if find_spec("resource") is None:
         raise UsageError("python_tests needs the limits of a POSIX system (module resource)")
     plan = plan_tests(tests, entry_point)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 MOST = 10
-"""Problems of one candidate that are listed; a note says when there are more."""
+"""The number of problems of a candidate that are listed; a note says that there are more."""
 
 _NAME = "json_schema"
 _BARE = "answer with the bare JSON only: no ``` fences, no words before or after it"
@@ -38,7 +38,7 @@ Problems = Callable[[Any, str], Iterator[Finding]]
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """The answer is JSON without `problems` (of a value and its text); made by `json_schema`."""
+    """A check that an answer is JSON without `problems` (of a value and its text)."""
 
     schema: Mapping[str, Any] | type[BaseModel]
     problems: Problems = field(repr=False, compare=False)
@@ -71,14 +71,13 @@ class JsonSchema:
 
 
 def json_schema(schema: Mapping[str, Any] | type[BaseModel]) -> JsonSchema:
-    """The answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model class.
+    """Check that the answer is JSON that fits a JSON Schema (a mapping) or a pydantic v2 model.
 
-    Text must be JSON and nothing else; text around it, NaN and infinite numbers are findings, and
-    what can be read is checked all the same. A dict or list is checked as the JSON that it makes;
-    an instance of the model passes. One finding a problem with its JSON path, at most `MOST`.
-    `format` is checked for the formats that the jsonschema library knows, a `pattern` without a
-    bound on the time it takes. Raises InvalidInput for a schema that is none; the check raises it
-    for a `$ref` that leads outside the schema.
+    Text around the JSON, NaN and infinite numbers are findings, and the JSON is checked all the
+    same. A dict or list is checked as the JSON that it makes; an instance of the model passes. Each
+    problem is a finding with its JSON path, at most `MOST`. `format` is checked for the formats
+    that the jsonschema library knows; `pattern` is checked without a time limit. Raises
+    InvalidInput for an invalid schema; the check raises it for a `$ref` outside the schema.
     """
     if isinstance(schema, Mapping):
         return JsonSchema(schema, _by_schema(schema))
@@ -104,7 +103,7 @@ def _written(candidate: Any) -> str | Finding:
 
 
 def _parse(text: str) -> tuple[Any, str, list[Finding]]:
-    """The value in a text, the part that holds it, findings; raises ValueError without a value."""
+    """Return the value in a text, the part that holds it, and findings. Raises ValueError."""
     try:
         return json.loads(text), text, []
     except ValueError as error:
@@ -145,7 +144,7 @@ def _problem(parts: Iterable[str | int], what: str, kind: str, fix: str) -> Find
             path += f"[{part}]"
         else:
             path += f".{part}" if part.isidentifier() else f"[{shorten(part, 60)}]"
-    # The place in a list is a particular: the same mistake in another item is the same mistake.
+    # The same mistake in another item of a list has the same key.
     key = re.sub(r"\[[0-9]+\]", "[]", path)
     return _finding(f"at {path}: {what}", fix, f"{key} {kind}", 0.5)
 
@@ -162,7 +161,7 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
     except exceptions.SchemaError as error:
         at = f"at {error.json_path}: {shorten(error.message, 200)}"
         raise InvalidInput("schema", own, f"a valid JSON Schema ({at})") from error
-    # A registry of its own: without one the library would fetch unknown references by network.
+    # Without a registry the library would fetch unknown references over the network.
     validator = cls(own, registry=Registry(), format_checker=cls.FORMAT_CHECKER)
 
     def problems(value: Any, text: str) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
-"""Checks of a text that need nothing but the text: length, what must occur, patterns.
+"""Checks that need only the text: its length, what must occur in it, patterns.
 
-Every one of them reports None, other types, empty text and text above `LONGEST` characters as
-findings of their own.
+Each of them reports None, other types, empty text and text above `LONGEST` characters as a finding.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 
 LONGEST = 1_000_000
-"""Texts of more characters are not looked into: they are a finding of their own."""
+"""A longer text (in characters) is not checked further: its length is the finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextCheck:
-    """A check that hands `judge` a text; a candidate that is none is a finding (see `read`)."""
+    """A check that passes a text to `judge`; a candidate that is no text is a finding."""
 
     name: str
     judge: Callable[[str], Iterable[Finding]] = field(repr=False)
@@ -37,7 +36,7 @@ class TextCheck:
 
 
 def read(check: str, candidate: Any) -> str | Finding:
-    """The text of a candidate, or what is wrong with it: none, no text, empty, above `LONGEST`."""
+    """Return the text of a candidate, or a finding if it is None, no text, empty or too long."""
     fix = "answer with text"
     if candidate is None:
         kind, what = "no answer", "there is no answer (None)"
@@ -54,7 +53,7 @@ def read(check: str, candidate: Any) -> str | Finding:
 
 
 def shorten(value: object, most: int = 80) -> str:
-    """`repr` of a text, or of what JSON can hold, in at most `most` characters.
+    """Return the `repr` of a text, or of JSON data, in at most `most` characters.
 
     >>> shorten("a" * 100, 12)
     "'aaaaaaaaa…'"
@@ -64,13 +63,13 @@ def shorten(value: object, most: int = 80) -> str:
 
 
 def require(fine: bool, field: str, value: object, allowed: str) -> None:
-    """Raises InvalidInput unless `fine`: `allowed` says what the value of an argument must be."""
+    """Raise InvalidInput unless `fine`; `allowed` says what the value of the argument must be."""
     if not fine:
         raise InvalidInput(field, value, allowed)
 
 
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """So many words, counted as runs of characters between whitespace; bounds included.
+    """Check the number of words, the runs of characters between whitespace; bounds included.
 
     Scripts written without spaces have few such words: use `characters` for them. Raises
     InvalidInput without any bound, or for bounds that no text can meet.
@@ -79,7 +78,7 @@ def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 
 
 def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """So many characters (Unicode code points), whitespace included; bounds included.
+    """Check the number of characters (Unicode code points, whitespace too); bounds included.
 
     Raises InvalidInput without any bound, or for bounds that no text can meet.
     """
@@ -111,18 +110,18 @@ def _length(
 
 
 def contains(*needles: str, case: bool = False) -> TextCheck:
-    """Every needle occurs; upper and lower case count as equal unless `case`.
+    """Check that every needle occurs; upper and lower case count as equal unless `case`.
 
-    One finding a missing needle. Raises InvalidInput without needles or for an empty one.
+    Each missing needle is a finding. Raises InvalidInput without needles or for an empty one.
     """
     return _occurrence("contains", needles, case)
 
 
 def excludes(*needles: str, case: bool = False) -> TextCheck:
-    """No needle occurs; upper and lower case count as equal unless `case`.
+    """Check that no needle occurs; upper and lower case count as equal unless `case`.
 
-    One finding a needle, with the place of its first occurrence. Raises InvalidInput without
-    needles or for an empty one.
+    Each needle that occurs is a finding, with the place of its first occurrence. Raises
+    InvalidInput without needles or for an empty one.
     """
     return _occurrence("excludes", needles, case)
 
@@ -141,7 +140,7 @@ def _occurrence(name: str, needles: Sequence[str], case: bool) -> TextCheck:
             if name == "contains" and at < 0:
                 yield Finding(name, f"{quoted} is missing", f"write {quoted} in it", key=key)
             if name == "excludes" and at >= 0:
-                # Folding can change the length ("ß" is "ss"); then positions do not carry over.
+                # Folding can change the length ("ß" is "ss"), and with it the positions.
                 span = (at, at + len(needle)) if len(hay) == len(text) else None
                 what = (
                     f"{quoted} occurs{f' at character {at}' if span else ''}, which is not allowed"
@@ -157,12 +156,12 @@ def _folding(case: bool) -> Callable[[str], str]:
 
 
 def equals(expected: str, case: bool = False) -> TextCheck:
-    """The text equals `expected`; upper and lower case count as equal unless `case`.
+    """Check that the text equals `expected`; upper and lower case count as equal unless `case`.
 
-    Runs of whitespace count as one space and not at all at the ends, compatibility forms of Unicode
-    (full-width digits, ligatures) as what they stand for. The finding does not show `expected`: a
-    model is to work the answer out, not to copy it from its feedback. Raises InvalidInput where
-    `expected` is no text or an empty one.
+    A run of whitespace counts as one space, and as nothing at the ends; compatibility forms of
+    Unicode (full-width digits, ligatures) count as the characters they stand for. The finding does
+    not show `expected`, so that a model cannot copy it from its feedback. Raises InvalidInput if
+    `expected` is no text or empty.
     """
     fold = _folding(case)
     given = isinstance(expected, str) and expected.strip() != ""
@@ -185,21 +184,20 @@ def equals(expected: str, case: bool = False) -> TextCheck:
 
 
 def not_empty() -> TextCheck:
-    """There is text, more than whitespace."""
+    """Check that there is more than whitespace."""
     return TextCheck("not_empty", lambda text: ())
 
 
-# Patterns. Python's `re` can take exponential time on a few dozen characters and cannot be
-# interrupted: a pattern is matched in this process only where a glance at it bounds the work.
+# Python's `re` can take exponential time on a few dozen characters and cannot be interrupted, so a
+# pattern is matched in this process only if its shape bounds the work.
 
 CHEAP = 20_000_000
 """Steps of matching that are allowed in this process: a few tenths of a second."""
-
 SECONDS = 5.0
-"""Wall time that a process may take to match."""
+"""Wall time that another process may take to match."""
 
 _ESCAPES_AND_CLASSES = re.compile(r"\\[^1-9]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-# A repeated group, a reference back, a comment, spaces that do not count.
+# A repeated group, a back reference, a comment, or ignored whitespace.
 _RISKY = re.compile(r"\)[*+{]|\\[1-9]|\(\?P=|\(\?#|\(\?[aiLmsu]*x")
 _SCRIPT = """
 import json, re, sys
@@ -211,7 +209,7 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """The text matches `pattern`: all of it with `full`, else some part of it."""
+    """A check that all of a text (with `full`), or some part of it, matches `pattern`."""
 
     pattern: str
     fix: str
@@ -231,7 +229,7 @@ class Regex:
         return self._judge(text, match(self.pattern, text) is not None)
 
     def _cheap(self, length: int) -> bool:
-        """Whether matching so many characters is sure to end soon, by counting all choices."""
+        """Return True if the number of choices for so many characters is small enough."""
         plain = _ESCAPES_AND_CLASSES.sub("x", self.pattern)
         if _RISKY.search(plain):
             return False
@@ -268,13 +266,13 @@ class Regex:
 
 
 def regex(pattern: str, fix: str = "", full: bool = True) -> Regex:
-    """The text matches `pattern` (Python's `re`, flags inline as in `(?i)yes|no`).
+    """Check that the text matches `pattern` (Python's `re`, flags inline as in `(?i)yes|no`).
 
-    `fix` replaces the words that say how to mend it. With `full` the whole text must match,
-    whitespace at its ends included. Where the pattern could backtrack for long (repeated groups,
-    several repeats over a long text) the check answers with an awaitable, matches in a process of
-    its own and reports what takes more than `SECONDS` of wall time as a finding. Raises
-    InvalidInput for a pattern that does not compile.
+    `fix` replaces the advice in the finding. With `full` the whole text must match, including
+    whitespace at its ends. A pattern that could backtrack for long (repeated groups, several
+    repeats over a long text) is matched in a separate process: the check then returns an awaitable,
+    and more than `SECONDS` of wall time is a finding. Raises InvalidInput for a pattern that does
+    not compile.
     """
     given = isinstance(pattern, str) and pattern != ""
     require(given, "pattern", pattern, "text that is not empty")

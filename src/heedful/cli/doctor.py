@@ -275,10 +275,10 @@ def _tenant(values: Settings) -> Iterator[Sign]:
 
 def _queue(values: Settings) -> Sign:
     """Check for jobs that wait, and for jobs that no worker could do."""
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
 
     async def look() -> list[Depth]:
-        async with Queued(values.db) as queued:
+        async with PostgresQueue(values.db) as queued:
             return [*await queued.depth()]
 
     depths = drive(look())
@@ -295,7 +295,7 @@ def _queue(values: Settings) -> Sign:
 
 def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
     """Check loops, vectors and episodes: all that the connection may see."""
-    from heedful.memory.memory import Spaces, space_of
+    from heedful.memory.spaces import Spaces, space_of
     from heedful.store.episodes import counts, last_error
     from heedful.store.loops import alive
     from heedful.store.search import spaces

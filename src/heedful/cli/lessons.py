@@ -31,9 +31,10 @@ from heedful.cli.output import (
 )
 from heedful.cli.settings import ask
 from heedful.errors import UsageError
-from heedful.lessons.lesson import Found
+from heedful.lessons.lesson import Match
 from heedful.loop.feedback import clean
-from heedful.memory.memory import Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import Spaces
 
 WORDS = 200  # characters of a text that are shown
 MOST_BYTES = 1_000_000
@@ -121,7 +122,7 @@ def recall(
     """Show which accepted answers memory recalls for a task."""
     query = _text_of(task)
 
-    async def recalled(memory: Memory) -> tuple[Sequence[Found], Spaces | None]:
+    async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
         return await memory.recall(query, limit), await spaces_of(memory)
 
     found, spaces = ask(db, recalled)

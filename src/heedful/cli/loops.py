@@ -30,7 +30,7 @@ from heedful.cli.output import (
 from heedful.cli.runs import loop_of, tell
 from heedful.cli.settings import ask
 from heedful.errors import InvalidInput, NotFound, UsageError
-from heedful.lessons.proof import Exposure
+from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
 from heedful.loop.explain import Explanation

@@ -22,9 +22,9 @@ from heedful.loop.record import (
     Goal,
     Loop,
     Usage,
-    agreeing,
+    check_goals,
 )
-from heedful.loop.replay import Recorded
+from heedful.loop.replay import RecordedLoop
 from heedful.loop.stop import find_near_repeat as near
 from heedful.store import loops, shown
 from heedful.store.history import recorded
@@ -93,7 +93,7 @@ USAGE: Shape = {
 }
 
 
-def read_records(source: str | None, last: int, progress: Progress) -> list[Recorded]:
+def read_records(source: str | None, last: int, progress: Progress) -> list[RecordedLoop]:
     """Read recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
     in_file = source is not None and _is_file(source)
     values = settings() if source is None or in_file else settings(db=source)
@@ -115,7 +115,7 @@ def _is_file(source: str) -> bool:
     return source.endswith((".jsonl", ".jsonl.gz"))
 
 
-async def _read_store(values: Settings, last: int) -> list[Recorded]:
+async def _read_store(values: Settings, last: int) -> list[RecordedLoop]:
     scope = scope_of(values)
     async with stored(values) as store:
         made = recorded(await store.read(scope, loops.newest, last))
@@ -127,7 +127,7 @@ async def _read_store(values: Settings, last: int) -> list[Recorded]:
 
 def read_file(
     path: Path, watch: Callable[[int, int], object] = lambda done, total: None
-) -> list[Recorded]:
+) -> list[RecordedLoop]:
     """Read the loops of a file, at least one. Raises RecordFileError with the line."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
@@ -144,13 +144,13 @@ def read_file(
     return made
 
 
-def _parse(entry: Entry) -> Recorded:
+def _parse(entry: Entry) -> RecordedLoop:
     """Parse the loop of one line; without an id it is named by its line. Raises UsageError."""
     value = _fit("the loop", entry.value, LOOP)
     if "attempts" not in value:
         raise InvalidInput("attempts of the loop", None, LOOP["attempts"][1])
     goals = tuple(map(goal, value.get("goals", ())))
-    agreeing(goals)
+    check_goals(goals)
     listed = [_fit(f"attempt {n}", one, ATTEMPT) for n, one in enumerate(value["attempts"], 1)]
     attempts: list[Attempt] = []
     for number, one in enumerate(listed, 1):
@@ -160,7 +160,9 @@ def _parse(entry: Entry) -> Recorded:
         first = next(n for n, one in enumerate(listed, 1) if "quality" not in one)
         allowed = "given for every attempt of a loop, or for none"
         raise InvalidInput(f"quality of attempt {first}", None, allowed)
-    return Recorded(Loop(str(value.get("id", f"line {entry.line}")), goals, (*attempts,)), quality)
+    return RecordedLoop(
+        Loop(str(value.get("id", f"line {entry.line}")), goals, (*attempts,)), quality
+    )
 
 
 def _fit(what: str, value: Any, shape: Shape) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.policies import policy as parse_policy
 from heedful.loop.reach import Reach, reach
-from heedful.loop.record import NOTHING, Attempt, Improvement, number
-from heedful.loop.replay import Figures, Recorded, Tuned, compare
+from heedful.loop.record import NOTHING, Attempt, Improvement, check_number
+from heedful.loop.replay import Figures, RecordedLoop, TuningResult, compare
 from heedful.loop.replay import tune as choose_policy
 from heedful.loop.stop import All, Echo, Plateau, StopRule, counts_scope
 from heedful.store.history import WHOLE, aimed, document, unscored
@@ -104,7 +104,7 @@ def replay(
 
 
 def _compare(
-    recorded: Sequence[Recorded], policies: Iterable[Policy], progress: Progress
+    recorded: Sequence[RecordedLoop], policies: Iterable[Policy], progress: Progress
 ) -> tuple[Figures, list[Figures]]:
     """Return the figures of the record itself and of each policy."""
     every = [WHOLE, *policies]
@@ -172,7 +172,7 @@ def tune(
     It is chosen on one half of recorded loops and reported on the other. Loops are split by their
     ids; where the record cannot tell, a policy counts as if it used up all of its attempts.
     """
-    number("--keep", keep, 0, 1)
+    check_number("--keep", keep, 0, 1)
     before = policy_of(policy)
     with Progress() as progress:
         recorded = read_records(source, last, progress)
@@ -200,7 +200,7 @@ def tune(
     return 0
 
 
-def _print_choice(found: Tuned, loops: int, keep: float, stays: bool) -> None:
+def _print_choice(found: TuningResult, loops: int, keep: float, stays: bool) -> None:
     solvable, now = found.chosen_on.solvable, found.before.policy
     show(f"{found.tried} policies tried on {found.chosen_on.loops} of {counted(loops, 'loop')}")
     if not solvable:
@@ -227,7 +227,7 @@ def _beyond(figures: Iterable[Figures]) -> Iterator[str]:
         yield "cannot tell: the record of so many loops does not say how it would have ended"
 
 
-def _caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
+def _caveats(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     """Say where the record makes the figures differ from those of a live run."""
     yield from _goals(recorded, policies)
     scoped = [policy.name for policy in policies if any(map(counts_scope, policy.rules))]
@@ -241,7 +241,7 @@ def _caveats(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterat
         yield f"{', '.join(alike)}: {why} count as the same finding each time"
 
 
-def _goals(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> Iterator[str]:
+def _goals(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:
     loops = counted(len(recorded), "loop")
     bare = any(not one.loop.goals for one in recorded)
     for policy in policies:

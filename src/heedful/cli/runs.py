@@ -26,7 +26,7 @@ from heedful.cli.output import (
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.proof import Estimate
 from heedful.loop.feedback import clean
-from heedful.loop.record import shown
+from heedful.loop.record import format_score
 from heedful.memory.memory import Memory
 from heedful.pipeline.questions import (
     AttemptCost,
@@ -143,7 +143,7 @@ def _print_counts(counts: Statistics) -> None:
     cost = counts.cost
     tokens = f", {cost.tokens} tokens" if cost.tokens else ""
     retries = "1 retry" if cost.attempts == 1 else f"{cost.attempts} retries"
-    show(f"runs: {counts.runs}; {retries} took {shown(cost.seconds)} s{tokens}")
+    show(f"runs: {counts.runs}; {retries} took {format_score(cost.seconds)} s{tokens}")
     if failed := [one for one in counts.checks if one.failed]:
         print_table(failed, CHECKS, 1)
     print_table(counts.stages, STAGES, 1)
@@ -196,7 +196,7 @@ def _warned(stage: StageReport) -> bool:
 def _tell_stage(report: Report, stage: StageReport, *, whole: bool) -> None:
     show(f"\n{describe_stage(report, stage)}")
     for made in stage.attempts:
-        seconds = shown(made.execution_time_ms / 1000)
+        seconds = format_score(made.execution_time_ms / 1000)
         status = made.overall_status.replace("_", " ")
         show(f"  attempt {made.attempt}: {status}, {seconds} s, {made.file}")
         if whole and made.output:

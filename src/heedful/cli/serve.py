@@ -30,7 +30,7 @@ from heedful.service.jobs import Work
 from heedful.service.setup import Setup
 from heedful.store import POSTGRES, shown
 from heedful.store import keys as key_store
-from heedful.telemetry import Seldom
+from heedful.telemetry import LogThrottle
 
 T = TypeVar("T")
 DEFAULT_JOBS = 2
@@ -171,19 +171,19 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
 
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
-        from heedful.service.worker import Queued
+        from heedful.service.worker import PostgresQueue
 
-        async with Queued(values.db) as queued:
+        async with PostgresQueue(values.db) as queued:
             yield queued
     elif not jobs:
         yield NoWork()
     else:
-        from heedful.service.worker import Inside
+        from heedful.service.worker import LocalQueue
 
         limits: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
         modes = asdict(setup.reflections)
         tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)
-        async with Inside(tools, concurrency=jobs) as inside:
+        async with LocalQueue(tools, concurrency=jobs) as inside:
             yield inside
     if setup.model is not None:
         await setup.model.close()
@@ -231,7 +231,7 @@ class _LostDatabase(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._throttle = Seldom()
+        self._throttle = LogThrottle()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, unless it was said within the last minute."""

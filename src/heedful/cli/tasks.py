@@ -21,7 +21,7 @@ from heedful.checks.loading import load
 from heedful.errors import InvalidInput, LineError, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
-from heedful.loop.record import Goal, agreeing
+from heedful.loop.record import Goal, check_goals
 
 # Values of one entry, counted at every YAML alias: a file of 1 kB can stand for 10⁹.
 MOST_VALUES = 1_000_000
@@ -110,7 +110,7 @@ def _task(path: Path, entry: Entry) -> Task:
         value = {"goals": [], **{key: given for key, given in value.items() if given is not None}}
         id, task = _fit(value, "id"), _fit(value, "task")
         goals = tuple(map(goal, _fit(value, "goals")))
-        agreeing(goals)
+        check_goals(goals)
         return Task(
             id,
             task,

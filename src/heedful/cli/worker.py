@@ -140,19 +140,19 @@ class _Journal:
 
 
 async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
-    from heedful.service.worker import Queued
+    from heedful.service.worker import PostgresQueue
 
-    async with Queued(url) as queue:
+    async with PostgresQueue(url) as queue:
         if not options["once"]:
             many = counted(options["concurrency"], "job")
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
         say(f"model: {describe_writer(tools.model)}")
-        await queue.work(tools, told=journal, **options)
+        await queue.work(tools, listener=journal, **options)
 
 
 async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
     from heedful.service.jobs import sweep
-    from heedful.service.worker import Inside
+    from heedful.service.worker import LocalQueue
 
     if not options["once"]:
         raise UsageError(
@@ -161,7 +161,7 @@ async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _
         )
     say(f"model: {describe_writer(tools.model)}")
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
-    work = Inside(tools, told=journal, **given)
+    work = LocalQueue(tools, listener=journal, **given)
     await sweep(work, tools)
     for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
         await work.defer("embed", scope)

@@ -1,7 +1,7 @@
 """The names and shapes that callers of earlier reflection systems know, over the same core."""
 
 from heedful.compat.guardrails import (
-    Guarded,
+    GuardedLoops,
     calculate_fatigue_score,
     detect_bias_repetition,
     enforce_rerun_limits,
@@ -41,7 +41,7 @@ from heedful.compat.shapes import LoopGuardrails
 
 __all__ = [
     "Generated",
-    "Guarded",
+    "GuardedLoops",
     "LoopGuardrails",
     "Reflection",
     "Reflections",

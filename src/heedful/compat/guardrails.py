@@ -1,6 +1,6 @@
-"""One completion as it is reported: what there is to judge, and who judges what is not told.
+"""Loop guardrails under the names that callers of earlier systems know, over the same loops.
 
-Loop guardrails under the names that callers of earlier systems know, over the same loops.
+A completion reports one run of a loop. What it leaves out is judged by critics or a model.
 """
 
 from __future__ import annotations
@@ -9,44 +9,46 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 from heedful.checks import critic
-from heedful.checks.critic import BIASES
+from heedful.checks.critique import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat.shapes import (
     ALIGNMENT,
     BIAS,
     DRIFT,
+    DecisionResult,
+    GuardrailsOverride,
+    GuardrailsStatus,
+    LoopDecision,
     LoopGuardrails,
+    LoopStanding,
+    LoopView,
     Place,
-    Told,
+    ReflectionResult,
     action,
-    decided,
     find,
     moment,
     next_name,
-    result,
     rule_of,
-    status,
     tag,
-    traced,
+    trace,
 )
 from heedful.drive.journal import ECHO_WINDOW
-from heedful.drive.report import Told as Report
-from heedful.drive.report import open_loop, override, report
+from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import fraction, several, texts
+from heedful.lessons.trust import check_sequence, check_texts
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import admit, latest
+from heedful.loop.decide import check_override, latest_verdict
 from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, check_share
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
 from heedful.store.records import StoredLoop
@@ -59,7 +61,7 @@ Judge = Model | Embedder
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a caller tells of one run of a loop; None is what it does not tell.
+    """One run of a loop as a caller reports it; None stands for what is left out.
 
     Scores are in 0..1; a bias tag has its `tag`, and where it is known its `severity` in 0..1.
     Raises InvalidInput.
@@ -74,71 +76,77 @@ class Completion:
     bias_tags: Sequence[Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
-        told = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
-        texts(**{name: text for name, text in told.items() if text is not None})
+        words = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
+        check_texts(**{name: text for name, text in words.items() if text is not None})
         for name, score in self.scores.items():
-            fraction(f"{name}_score", score)
+            check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
-        several("bias_tags", tags, Mapping, "a list of objects, each with a tag")
+        check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
         for one in tags:
             tag = one.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "the name of a bias, a text")
-            fraction(f"severity of {tag}", one.get("severity", SEVERITY))
+            check_share(f"severity of {tag}", one.get("severity", SEVERITY))
 
     @property
     def reports(self) -> bool:
-        """Whether it tells anything of what was done."""
-        told = (self.summary, self.output, self.alignment_score, self.drift_score, self.bias_tags)
-        return any(one is not None for one in told)
+        """Return True if it says anything of what was done."""
+        content = (
+            self.summary,
+            self.output,
+            self.alignment_score,
+            self.drift_score,
+            self.bias_tags,
+        )
+        return any(one is not None for one in content)
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores that are told."""
-        given = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
-        return {name: score for name, score in given.items() if score is not None}
+        """The scores that were sent."""
+        scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
+        return {name: score for name, score in scores.items() if score is not None}
 
     @property
     def missing(self) -> list[str]:
-        """The scores that are not."""
+        """The scores that were left out."""
         return [name for name in (ALIGNMENT, DRIFT) if name not in self.scores]
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What is told of scores and of bias tags, each tag once."""
+        """The scores and bias tags that were sent, each tag once; None without any."""
         findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
         return Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
-        """The output, the summary, or both; None where neither is told."""
+        """The output, the summary, or both; None where both were left out."""
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
     def about(self, task: Any) -> bool:
-        """Whether it is about that task, as far as it says what it is about."""
-        return self.task is None or redacted(self.task) == task
+        """Return True unless it names another task."""
+        return self.task is None or redact(self.task) == task
 
     def agrees(self, attempt: Attempt) -> bool:
-        """Whether all that it tells is what is stored of an attempt."""
+        """Return True if all that it says equals what is stored of an attempt."""
         stored = attempt.evaluation or Evaluation()
-        told = self.evaluation or Evaluation()
+        sent = self.evaluation or Evaluation()
         tags, known = (
             {one.key: one.severity for one in of.findings if one.key.startswith(BIAS)}
-            for of in (told, stored)
+            for of in (sent, stored)
         )
         return (
             (self.value is None or Candidate.of(self.value).digest == attempt.candidate.digest)
-            and told.scores.items() <= stored.scores.items()
+            and sent.scores.items() <= stored.scores.items()
             and (self.bias_tags is None or tags == known)
         )
 
 
 def bias(one: Mapping[str, Any]) -> Finding:
-    """A bias tag as a finding: it is told, and counted across attempts."""
-    tag = redacted(one["tag"])
+    """Return a bias tag as a finding, which is fed back and counted across attempts."""
+    tag = redact(one["tag"])
     what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
     fix = "Write that part so that this no longer holds"
     severity = float(one.get("severity", SEVERITY))
@@ -146,16 +154,16 @@ def bias(one: Mapping[str, Any]) -> Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Reflecting:
-    """Judges, as a check, what a completion does not tell. Asked once a completion."""
+class ReflectionCheck:
+    """A check that judges what a completion leaves out; it runs once a completion."""
 
-    told: Completion
+    completion: Completion
     critics: Mapping[str, Check]
     name: ClassVar[str] = "reflection"
 
     async def __call__(self, candidate: Any, at: Context) -> Evaluation:
-        """What the critics say; bias tags that are told are not judged. Raises as they do."""
-        one = self.told
+        """Return what the critics say; bias tags that were sent are not judged."""
+        one = self.completion
         own = [check for role, check in self.critics.items() if role != SUMMARY]
         said = await evaluated(one.summary if one.output is None else one.output, at, own, None)
         if SUMMARY in self.critics:
@@ -170,10 +178,10 @@ class Reflecting:
         return said
 
 
-def reflecting(
+def judges_of(
     one: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
-    """Who judges what is missing, as a check; nobody where nothing is.
+    """Return the check that judges the missing scores; none where no score is missing.
 
     `critics` are the host's own, by role; for the others `judge` is asked: a Model, or an Embedder,
     which can judge alignment and drift. Raises InvalidInput where nobody can.
@@ -182,18 +190,18 @@ def reflecting(
     if not missing:
         return []
     if one.value is None:
-        raise InvalidInput(f"{missing[0]}_score", None, "told, or a summary or an output to judge")
+        raise InvalidInput(f"{missing[0]}_score", None, "given, or a summary or an output to judge")
     also = [PESSIMIST] * (one.bias_tags is None) + [SUMMARY] * (one.summary is not None)
-    asked = {role: critics[role] for role in (*missing, *also) if role in critics}
+    judges = {role: critics[role] for role in (*missing, *also) if role in critics}
     able = (*missing, *also) if isinstance(judge, Model) else missing if judge is not None else ()
     for role in able:
         about = goal if role == ALIGNMENT else ""
-        asked.setdefault(role, critic(role, judge, goal=about))
+        judges.setdefault(role, critic(role, judge, goal=about))
     for role in missing:
-        if role not in asked:
-            how = "told: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
+        if role not in judges:
+            how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
             raise InvalidInput(f"{role}_score", None, how)
-    return [Reflecting(one, asked)]
+    return [ReflectionCheck(one, judges)]
 
 
 STORE = "heedful.db"
@@ -206,13 +214,13 @@ _log = logging.getLogger("heedful")
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class GuardedLoops:
     """The loops of a scope, under guardrails.
 
-    `judge` and the host's own `critics`, by role, judge what callers do not tell. With `memory`,
+    `judge` and the host's own `critics`, by role, judge what callers leave out. With `memory`,
     of the same store and scope, a loop that ends teaches what it learnt. `overriding` is called
-    with a loop and a rule before an override is written. `vouched`: what callers tell of scores and
-    tags counts as measured.
+    with a loop and a rule before an override is written. `vouched`: scores and tags of
+    callers count as measured.
     """
 
     store: Store
@@ -225,19 +233,19 @@ class Guarded:
     vouched: bool = True
 
     @classmethod
-    def of(cls, store: Guarded | Store | str, **more: Any) -> Guarded:
+    def of(cls, store: GuardedLoops | Store | str, **more: Any) -> GuardedLoops:
         """The loops of a store, or of the store of that name."""
-        if isinstance(store, Guarded):
+        if isinstance(store, GuardedLoops):
             return store
         return cls(open_store(store) if isinstance(store, str) else store, **more)
 
     async def complete(
         self, name: str, one: Completion, personas: Mapping[str, str], rules: Sequence[str], by: str
-    ) -> Told:
+    ) -> LoopView:
         """How the loop stands after a completion; those `rules` that ended it are lifted.
 
         The same completion again changes nothing. Raises AttemptTaken for another one, NotFound
-        for an unknown loop of which nothing is told, and as `heedful.drive.report.report`.
+        for an unknown loop without any content, and as `heedful.drive.report.report`.
         """
         place = await find(self.store, self.scope, name)
         stored = place.stored or await self._opened(name, one)
@@ -245,21 +253,21 @@ class Guarded:
             raise Conflict(f"loop {place.id!r} is about another task: {str(stored.head.task)[:80]}")
         if not place.made:
             await self._report(stored, place.number, name, one, personas)
-        told = await self.told(place.id)
-        if not one.agrees(told.loop.attempts[place.number - 1]):
+        view = await self.view(place.id)
+        if not one.agrees(view.loop.attempts[place.number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
-        lifted = [rule for rule in rules if rule in told.stopped_by]
+        lifted = [rule for rule in rules if rule in view.stopped_by]
         if not lifted:
-            return told
+            return view
         await self.lift(place.id, lifted, by)
-        return await self.told(place.id)
+        return await self.view(place.id)
 
-    async def told(self, id: str, number: int | None = None) -> Told:
+    async def view(self, id: str, number: int | None = None) -> LoopView:
         """How a loop stands, or stood after an attempt. Raises NotFound, StoreError."""
         stored = await self.store.read(self.scope, loop_store.read, id)
-        return Told(stored, await next_name(self.store, self.scope, stored), number)
+        return LoopView(stored, await next_name(self.store, self.scope, stored), number)
 
-    async def known(self, name: str) -> Place:
+    async def place(self, name: str) -> Place:
         """The loop that a name stands for. Raises NotFound, StoreError."""
         place = await find(self.store, self.scope, name)
         if place.stored is None:
@@ -270,8 +278,11 @@ class Guarded:
         """Let a loop go on past rules, all of which may be lifted. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
-            given = Override(rule, by, why)
-            admit(given, latest(stored.decisions), policy_from(stored.head.policy))
+            check_override(
+                Override(rule, by, why),
+                latest_verdict(stored.decisions),
+                policy_from(stored.head.policy),
+            )
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
@@ -280,12 +291,12 @@ class Guarded:
     async def _opened(self, name: str, one: Completion) -> StoredLoop:
         if not one.reports:
             raise NotFound("loop", name, self.store.url)
-        reflecting(one, self.judge, self.critics, "")  # raises before anything is stored
+        judges_of(one, self.judge, self.critics, "")  # raises before anything is stored
         task = one.task or one.goal or name
         goal = {"goal": one.goal} if one.goal else None
         policy = self.settings.policy
-        found = await open_loop(self.store, self.scope, name, task, policy=policy, context=goal)
-        return found[0]
+        stored, _ = await open_loop(self.store, self.scope, name, task, policy=policy, context=goal)
+        return stored
 
     async def _report(
         self,
@@ -296,20 +307,20 @@ class Guarded:
         personas: Mapping[str, str],
     ) -> None:
         if not one.reports:
-            allowed = "told: a summary, an output or the scores of this attempt, to reflect on"
+            allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
             raise InvalidInput("summary", None, allowed)
         context = stored.head.context if isinstance(stored.head.context, Mapping) else {}
         goal = one.goal or str(context.get("goal") or "")
-        told = Report(
+        sent = AttemptReport(
             one.value,
             evaluation=one.evaluation,
-            checks=reflecting(one, self.judge, self.critics, goal),
+            checks=judges_of(one, self.judge, self.critics, goal),
             labels=personas,
             reported_as=name,
             vouched=self.vouched,
         )
         with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one
-            await report(self.store, self.scope, stored.id, number, told, self.memory)
+            await report(self.store, self.scope, stored.id, number, sent, self.memory)
 
 
 async def process_loop_completion(
@@ -320,41 +331,36 @@ async def process_loop_completion(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
     override_bias_echo: bool = False,
-    **told: Any,
+    **content: Any,
 ) -> dict[str, Any]:
     """Decide whether a loop that was run is run again; see the reference for what it answers.
 
-    `told` are the fields of `Completion`. A status other than "done" is answered with an error.
+    `content` are the fields of `Completion`. A status other than "done" is answered with an error.
     Raises NotFound, InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
     """
     if reflection_status != DONE:
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
-    loops, one = Guarded.of(store), Completion(**told)
+    loops, one = GuardedLoops.of(store), Completion(**content)
     flags = override_fatigue, override_max_reruns, override_bias_echo
     personas = {"reflection_persona": loops.settings.reflection_persona}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     stands = await loops.complete(loop_id, one, personas, _rules(flags), override_by or "")
-    reflected = result(stands)
-    return {
-        "status": "success",
-        "loop_id": loop_id,
-        "reflection_result": reflected,
-        "decision_result": decided(stands),
-        "orchestrator_persona": orchestrator_persona or reflected["reflection_persona"],
-        "timestamp": moment(stands.at),
-    }
+    reflected = ReflectionResult.of(stands)
+    persona = orchestrator_persona or reflected.reflection_persona
+    decision = DecisionResult.of(stands)
+    return asdict(LoopDecision("success", loop_id, reflected, decision, persona, moment(stands.at)))
 
 
 async def get_guardrails_status(
-    loop_id: str, *, store: Guarded | Store | str = STORE
+    loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
     """How a loop stands. Raises NotFound, StoreError."""
-    loops = Guarded.of(store)
-    stands = await loops.told((await loops.known(loop_id)).id)
-    return {"status": "success", "guardrails_status": status(stands, loop_id)}
+    loops = GuardedLoops.of(store)
+    stands = await loops.view((await loops.place(loop_id)).id)
+    return asdict(GuardrailsStatus("success", LoopStanding.of(stands, loop_id)))
 
 
 async def override_guardrails(
@@ -365,33 +371,29 @@ async def override_guardrails(
     override_reason: str | None = None,
     *,
     override_bias_echo: bool = False,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Let a loop go on past limits: the next decision in which one speaks consumes it.
 
     One that has ended is decided anew at once. Raises NotFound, OverrideRefused for a loop that
     passed and without an actor, StoreError.
     """
-    loops = Guarded.of(store)
-    flags = override_fatigue, override_max_reruns, override_bias_echo
-    place = await loops.known(loop_id)
-    await loops.lift(place.id, _rules(flags), override_by or "", override_reason or "")
-    return {
-        "status": "success",
-        "loop_id": loop_id,
-        "override_fatigue": override_fatigue,
-        "override_max_reruns": override_max_reruns,
-        "overridden_by": override_by,
-        "override_reason": override_reason,
-    }
+    loops = GuardedLoops.of(store)
+    rules = _rules((override_fatigue, override_max_reruns, override_bias_echo))
+    place = await loops.place(loop_id)
+    await loops.lift(place.id, rules, override_by or "", override_reason or "")
+    flags = override_fatigue, override_max_reruns
+    return asdict(GuardrailsOverride("success", loop_id, *flags, override_by, override_reason))
 
 
-async def get_loop_trace(loop_id: str, *, store: Guarded | Store | str = STORE) -> dict[str, Any]:
+async def get_loop_trace(
+    loop_id: str, *, store: GuardedLoops | Store | str = STORE
+) -> dict[str, Any]:
     """All that is on record of one attempt, under the names of a trace. Raises NotFound."""
-    loops = Guarded.of(store)
-    place = await loops.known(loop_id)
+    loops = GuardedLoops.of(store)
+    place = await loops.place(loop_id)
     number = place.number if place.made else place.number - 1
-    return traced(await loops.told(place.id, number), place.number)
+    return trace(await loops.view(place.id, number), place.number)
 
 
 async def enforce_rerun_limits(
@@ -399,24 +401,24 @@ async def enforce_rerun_limits(
     override_max_reruns: bool = False,
     override_by: str | None = None,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Whether a loop has had its reruns; where it has, an override lets it have one more.
 
     Asked again, the same override is not given twice. A loop that is unknown has had none. Raises
     OverrideRefused, StoreError.
     """
-    loops = Guarded.of(store)
+    loops = GuardedLoops.of(store)
     place = await find(loops.store, loops.scope, loop_id)
     if place.stored is None:
         most = loops.settings.max_reruns
         spent = {"rerun_count": 0, "max_reruns": most, "limit_reached": most == 0}
         return {**spent, "force_finalize": most == 0, "overridden": False, "overridden_by": None}
-    stands = await loops.told(place.id)
+    stands = await loops.view(place.id)
     reached, now = stands.limits()["limit_reached"], time.time()
     if override_max_reruns and reached and not stands.lifting("attempts", now):
         await loops.lift(place.id, ["attempts"], override_by or "")
-        stands = await loops.told(place.id)
+        stands = await loops.view(place.id)
     limits, by = stands.limits(), stands.lifting("attempts", now)
     return {
         **limits,
@@ -431,13 +433,13 @@ async def detect_bias_repetition(
     bias_tags: Sequence[Mapping[str, Any]],
     threshold: int = 3,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """Whether tags come again and again, over the scope, were they those of the next attempt.
 
     Asks and writes nothing: a completion writes its tags. Raises InvalidInput, StoreError.
     """
-    loops, one = Guarded.of(store), Completion(bias_tags=bias_tags)
+    loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     echo, place = Echo(threshold, across="scope"), await find(loops.store, loops.scope, loop_id)
     before = place.stored.loop if place.stored else Loop(loop_id)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
@@ -460,15 +462,15 @@ async def calculate_fatigue_score(
     drift_score: float,
     previous_fatigue: float | None = None,
     *,
-    store: Guarded | Store | str = STORE,
+    store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
     """How tired a loop would be, were these the scores of its next attempt; 0.0 at its first.
 
     Asks and writes nothing: a completion writes its scores. Raises InvalidInput, StoreError.
     """
-    loops = Guarded.of(store)
+    loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
-    fraction("previous_fatigue", previous_fatigue or 0.0)
+    check_share("previous_fatigue", previous_fatigue or 0.0)
     place = await find(loops.store, loops.scope, loop_id)
     policy = policy_from(place.stored.head.policy) if place.stored else loops.settings.policy
     tired = rule_of(policy, Fatigue)
@@ -503,11 +505,11 @@ async def log_rerun_reasoning(
 
     What the store keeps of it comes with the decision itself. Raises InvalidInput.
     """
-    texts(loop_id=loop_id, rerun_reason=rerun_reason)
-    several("rerun_trigger", rerun_trigger, str, "a list of names")
+    check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
+    check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
-    told = [clean(redacted(text), 200) for text in (loop_id, rerun_reason, detail)]
-    _log.info("loop %s runs again: %s (%s)", *told)
+    words = [clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
+    _log.info("loop %s runs again: %s (%s)", *words)
     return {
         "rerun_trigger": list(rerun_trigger),
         "rerun_reason": rerun_reason,
@@ -519,7 +521,7 @@ async def log_rerun_reasoning(
 
 
 def _rules(flags: Sequence[bool]) -> list[str]:
-    return [rule for rule, given in zip(RULES, flags, strict=True) if given]
+    return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
 
 
 def _then(loop: Loop, evaluation: Evaluation) -> Loop:

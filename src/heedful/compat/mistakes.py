@@ -1,7 +1,4 @@
-"""Errors that were corrected, remembered under the names that callers of earlier systems know.
-
-A memory of mistakes and their corrections, under the names that callers of Reflexion know.
-"""
+"""Corrected errors, and mistakes with their corrections, under the names of earlier systems."""
 
 from __future__ import annotations
 
@@ -14,18 +11,17 @@ from typing import Any
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.evaluation import as_entry, corrected, learn_from_evaluation
-from heedful.lessons.learn import Example, Trust
-from heedful.lessons.learn import Reflection as Lesson
-from heedful.lessons.lesson import Found, LessonFilter
+from heedful.lessons.evaluation import as_entry, learn_correction, learn_from_evaluation
+from heedful.lessons.lesson import Example, LessonFilter, Match, Trust
+from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import fraction, integer, texts
+from heedful.lessons.trust import check_texts
 from heedful.lessons.words import words
-from heedful.loop.record import LARGEST, number
+from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.memory import Memory
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
 
 MERGE = 0.85  # the similarity from which on two lessons may be one
@@ -38,7 +34,7 @@ _log = logging.getLogger("heedful")
 class Reflection:
     """What one self-correction taught.
 
-    `error_signature` is what it is asked for by, `context` what was being done, `iteration` counts
+    `error_signature` finds it again, `context` is what was being done, `iteration` counts
     from 0, `quality_delta` is the quality after less that before.
     """
 
@@ -53,7 +49,7 @@ class Reflection:
 
 def compute_error_signature(error_type: str, content: str) -> str:
     """The first 16 hex digits of SHA-256 of `error_type:content`, lower-cased and stripped."""
-    texts(error_type=error_type, content=content)
+    check_texts(error_type=error_type, content=content)
     return signature(error_type, content).exact
 
 
@@ -70,8 +66,8 @@ def create_reflection_from_evaluation(
 
     As `heedful.lessons.evaluation.learn_from_evaluation`. Raises InvalidInput.
     """
-    given = critique, verification_results, query, context, iteration, quality_before, quality_after
-    one = learn_from_evaluation(*given)
+    run = query, context, iteration, quality_before, quality_after
+    one = learn_from_evaluation(critique, verification_results, *run)
     if one is None:
         return None
     delta = one.meta["quality_improvement"]
@@ -91,7 +87,7 @@ async def persist_reflection(
     which lesson of the type a new one may be merged with, from `similarity_threshold` (0..1) on.
     Raises InvalidInput, QuotaExceeded, StoreError.
     """
-    fraction("similarity_threshold", similarity_threshold)
+    check_share("similarity_threshold", similarity_threshold)
     if not changed_behavior:
         _log.info("skipped (did not change behaviour)")
         return None
@@ -110,7 +106,7 @@ async def retrieve_similar_reflections(
     An entry has `content, rationale, category, tags` and `context`, with the query and the context
     cut at 200 characters. Raises InvalidInput, StoreError.
     """
-    integer("limit", limit)
+    check_integer("limit", limit)
     return [_entry(one) for one in await _of(signature, memory, limit, error_type or "")]
 
 
@@ -127,14 +123,14 @@ async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
 
 def _lesson(one: Reflection) -> Lesson:
     names = ("error_type", "error_signature", "content", "query", "context")
-    given = {name: getattr(one, name) for name in names}
-    texts(**given)
-    integer("iteration", one.iteration, 0)
-    number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
-    error_type, exact, content, query, context = map(redacted, given.values())
+    words = {name: getattr(one, name) for name in names}
+    check_texts(**words)
+    check_integer("iteration", one.iteration, 0)
+    check_number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
+    error_type, exact, content, query, context = map(redact, words.values())
     # Only the difference is known.
     before, after = {"quality": 0.0}, {"quality": float(one.quality_delta)}
-    return corrected(
+    return learn_correction(
         error_type,
         content,
         one.iteration,
@@ -149,7 +145,7 @@ def _lesson(one: Reflection) -> Lesson:
 async def _of(
     signature: str, memory: Memory, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
-    texts(signature=signature, error_type=error_type)
+    check_texts(signature=signature, error_type=error_type)
     wanted = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
     return await memory.store.read(memory.scope, patterns.list_lessons, wanted, limit)
 
@@ -175,8 +171,8 @@ async def _suggest(
     for one, other in zip(rows, others, strict=True):
         cosine = sum(a * b for a, b in zip(new, other, strict=True))
         if cosine >= threshold:
-            told = "lesson %d is like lesson %d (%.2f): they may be merged"
-            _log.info(told, id, one["id"], cosine)
+            message = "lesson %d is like lesson %d (%.2f): they may be merged"
+            _log.info(message, id, one["id"], cosine)
 
 
 MISTAKE = "mistake"  # the error type of its lessons
@@ -195,7 +191,7 @@ async def store(
     `trust` is that of whoever says so: of a tool or a document it waits in quarantine. Raises
     InvalidInput, QuotaExceeded, StoreError.
     """
-    texts(prompt=prompt, mistake=mistake, correction=correction)
+    check_texts(prompt=prompt, mistake=mistake, correction=correction)
     for name, text in (("prompt", prompt), ("mistake", mistake)):
         if not text.strip():
             raise InvalidInput(name, text, "a text that is not empty")
@@ -211,12 +207,12 @@ async def retrieve_similar(
 
     The share is that of Jaccard, 0..1. Raises InvalidInput, StoreError.
     """
-    integer("limit", limit)
-    fraction("threshold", threshold)
-    asked = frozenset(words(prompt))
-    found = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
-    shares = sorted(((_share(asked, one), n) for n, one in enumerate(found)), reverse=True)
-    alike = [found[n] for share, n in shares if share >= threshold]
+    check_integer("limit", limit)
+    check_share("threshold", threshold)
+    own_words = frozenset(words(prompt))
+    matches = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
+    shares = sorted(((_share(own_words, one), n) for n, one in enumerate(matches)), reverse=True)
+    alike = [matches[n] for share, n in shares if share >= threshold]
     return [
         _entry_mistakes(one.example.task, one.example.wrong, one.example.accepted, one.at)
         for one in alike[:limit]
@@ -227,11 +223,11 @@ def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
     """Entries as examples for a prompt, as data between delimiters; "" for none."""
     names = ("prompt", "mistake", "correction")
     shown = {
-        f"{name} {n}": cut(neutral(entry[name]), LONGEST)
+        f"{name} {n}": cut_middle(sanitize(entry[name]), LONGEST)
         for n, entry in enumerate(entries, 1)
         for name in names
     }
-    return "\n".join([HEAD, *between(mark_of(MISTAKE, shown), shown)]) if shown else ""
+    return "\n".join([HEAD, *delimit(delimiter(MISTAKE, shown), shown)]) if shown else ""
 
 
 async def clear(memory: Memory) -> int:
@@ -244,9 +240,9 @@ async def count(memory: Memory) -> int:
     return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
-def _share(asked: frozenset[str], one: Found) -> float:
-    said = frozenset(words(one.example.task))
-    return len(asked & said) / len(asked | said) if asked | said else 0.0
+def _share(prompt: frozenset[str], match: Match) -> float:
+    task = frozenset(words(match.example.task))
+    return len(prompt & task) / len(prompt | task) if prompt | task else 0.0
 
 
 def _entry_mistakes(prompt: str, mistake: str, correction: str, at: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from heedful.drive.drive import Result
 from heedful.drive.generate import Revise, revised
 from heedful.loop import policies
 from heedful.loop.decide import Done, Policy, Verdict, decide
-from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, agreeing
+from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, check_goals
 from heedful.loop.stop import find_near_repeat as near
 
 # What ends a loop without its having come to rest.
@@ -33,7 +33,7 @@ async def run_iteration(
     `issues`, `suggestions`), whether they have `converged`, and `improvement`, how much less severe
     the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
-    agreeing(tuple(goals))
+    check_goals(tuple(goals))
     values = [candidate]
     loop = Loop("iteration", tuple(goals), improves=policy.improvement)
     loop = loop.then(await _judged(loop, candidate, Context(task), checks, evaluate))

@@ -6,15 +6,15 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Reflection, Trust
-from heedful.lessons.lesson import Filter, Found, Scope
+from heedful.lessons.lesson import Filter, Match, Reflection, Scope, Trust
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
-from heedful.lessons.trust import fraction, integer, several, texts
+from heedful.lessons.trust import check_sequence, check_texts
+from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
 from heedful.models.contract import Model
@@ -25,7 +25,6 @@ from heedful.traces.messages import EpisodeReader
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
-METADATA = ("outcome", "task_description", "event_count", "session_id")
 LISTED = 10_000  # of the lessons most often seen, where no text is looked for
 OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
@@ -55,22 +54,84 @@ class Reflections:
         HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, in either case; else the older
         names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
         """
-        given = {str(name).lower(): value for name, value in settings.items()}
-        found: dict[str, Any] = {}
+        known = {str(name).lower(): value for name, value in settings.items()}
+        values: dict[str, Any] = {}
         for name, older in OLDER.items():
-            value = given.get(f"heedful_reflection_{name}", given.get(older))
+            value = known.get(f"heedful_reflection_{name}", known.get(older))
             if value is not None:
                 plain = str(value).strip().lower()
-                found[name] = TRUTHS.get(plain, value) if name == "enabled" else plain
-        return cls(**found)
+                values[name] = TRUTHS.get(plain, value) if name == "enabled" else plain
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetadata:
+    """Which run it was."""
+
+    outcome: str
+    task_description: str
+    event_count: int
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionAnswer:
+    """What a run taught; `importance` and `confidence` are in 0..1."""
+
+    reflection_id: str
+    strategy_id: str | None
+    reflection_text: str
+    strategy_text: str | None
+    importance: float
+    confidence: float
+    tags: list[str]
+    error_category: str | None
+    source_event_ids: list[str]
+    related_memory_ids: list[str]
+    metadata: RunMetadata
+    generated_at: str
+
+    @classmethod
+    def of(cls, result: Reflected) -> ReflectionAnswer:
+        """Return what came of reflecting on a run."""
+        lesson, rule = result.reflection, result.strategy
+        return cls(
+            lesson.signature.digest,
+            rule.signature.digest if rule else None,
+            lesson.text,
+            rule.text if rule else None,
+            lesson.importance,
+            lesson.meta["confidence"],
+            list(lesson.tags),
+            lesson.meta["error_category"] or None,
+            list(lesson.meta["source_event_ids"]),
+            list(lesson.meta["related_memory_ids"]),
+            RunMetadata(*(lesson.meta[field.name] for field in fields(RunMetadata))),
+            moment(time.time()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionRow:
+    """One reflection or strategy of the memory."""
+
+    reflection_id: str
+    kind: Literal["reflection", "strategy"]
+    reflection_text: str
+    importance: float
+    tags: list[str]
+    error_category: str | None
+    source: str
+    layer: str
+    generated_at: str
 
 
 class Generated(dict[str, Any]):
-    """What `generate_reflection` answers: a dictionary that knows whose its words are."""
+    """The answer of `generate_reflection`: a dictionary that also holds the lessons to store."""
 
-    def __init__(self, made: Reflected, fields: Mapping[str, Any]) -> None:
-        super().__init__(fields)
-        self.made: Reflected = made
+    def __init__(self, result: Reflected) -> None:
+        super().__init__(asdict(ReflectionAnswer.of(result)))
+        self.result: Reflected = result
 
 
 async def generate_reflection(
@@ -81,7 +142,7 @@ async def generate_reflection(
     trust: Trust = "external",
     on_model_error: Literal["keep", "raise"] = "keep",
 ) -> dict[str, Any]:
-    """What a run teaches, and nothing is stored; of what the store knows no model is asked.
+    """Return what a run teaches, without storing it; no model is asked about a known failure.
 
     The ids are the names of the two lessons: the same failure has the same. Without a strategy its
     id and text are None, and so is the category of no error. `trust` and `on_model_error` as of
@@ -91,7 +152,7 @@ async def generate_reflection(
     episode = await asyncio.to_thread(_episode, context)
     scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
     related = context.get("related_memory_ids") or ()
-    several("related_memory_ids", related, object, "a list of ids")
+    check_sequence("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
         memory=Memory.of(store, scope),
@@ -103,7 +164,7 @@ async def generate_reflection(
     )
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
-    return Generated(made, _told(made))
+    return Generated(made)
 
 
 async def store_reflection(
@@ -121,9 +182,9 @@ async def store_reflection(
     """
     if not isinstance(result, Generated):
         raise InvalidInput("result", result, "what generate_reflection gave, not a copy of it")
-    made = result.made
+    made = result.result
     if session_id is not None:
-        texts(session_id=session_id)
+        check_texts(session_id=session_id)
         rule = made.strategy and _of_session(made.strategy, session_id)
         one = _of_session(made.reflection, session_id)
         made = replace(made, reflection=one, strategy=rule)
@@ -147,22 +208,25 @@ async def query_reflections(
     With any of the `tags`, or all with `match`; what waits in quarantine is not among them. Raises
     InvalidInput, StoreError.
     """
-    integer("k", k)
-    fraction("min_importance", min_importance)
-    texts(query_text=query_text or "")
-    given: Any = tags if isinstance(tags, str) else tuple(tags or ())
-    only = Filter(given, match, importance=min_importance)
+    check_integer("k", k)
+    check_share("min_importance", min_importance)
+    check_texts(query_text=query_text or "")
+    which: Any = tags if isinstance(tags, str) else tuple(tags or ())
+    only = Filter(which, match, importance=min_importance)
     memory = Memory.of(store, Scope(tenant_id, project_id))
     if not query_text:
         return await _most_important(memory, k, only)
-    found: list[Found] = []
+    matches: list[Match] = []
     for kind in PRODUCTS:
-        found += await memory.recall(
+        matches += await memory.recall(
             query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
         )
     now = time.time()
-    found.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
-    return [_found(one) for one in found[:k]]
+    matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
+    return [
+        _row(one.signature, one.kind, one.lesson, one.importance, one.tags, one.error_type, one.at)
+        for one in matches[:k]
+    ]
 
 
 async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
@@ -176,45 +240,23 @@ async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str
         and (not only.tags or enough(tag in one["tags"] for tag in only.tags))
     ]
     rows.sort(key=lambda one: (-one["importance"], -one["last_seen"], one["kind"], one["id"]))
-    return [_answer({**one, "at": one["last_seen"]}) for one in rows[:k]]
+    names = ("signature", "kind", "text", "importance", "tags", "error_type", "last_seen")
+    return [_row(*(one[name] for name in names)) for one in rows[:k]]
 
 
-def _found(one: Found) -> dict[str, Any]:
-    names = ("signature", "kind", "importance", "tags", "error_type", "at")
-    return _answer({**{name: getattr(one, name) for name in names}, "text": one.lesson})
-
-
-def _answer(one: Mapping[str, Any]) -> dict[str, Any]:
-    rule = one["kind"] == "strategy"
-    return {
-        "reflection_id": one["signature"],
-        "kind": one["kind"],
-        "reflection_text": one["text"],
-        "importance": one["importance"],
-        "tags": list(one["tags"]),
-        "error_category": None if rule else one["error_type"] or None,
-        "source": SOURCE,
-        "layer": LAYER,
-        "generated_at": moment(one["at"]),
-    }
-
-
-def _told(made: Reflected) -> dict[str, Any]:
-    one, rule = made.reflection, made.strategy
-    return {
-        "reflection_id": one.signature.digest,
-        "strategy_id": rule and rule.signature.digest,
-        "reflection_text": one.text,
-        "strategy_text": rule and rule.text,
-        "importance": one.importance,
-        "confidence": one.meta["confidence"],
-        "tags": list(one.tags),
-        "error_category": one.meta["error_category"] or None,
-        "source_event_ids": list(one.meta["source_event_ids"]),
-        "related_memory_ids": list(one.meta["related_memory_ids"]),
-        "metadata": {name: one.meta[name] for name in METADATA},
-        "generated_at": moment(time.time()),
-    }
+def _row(
+    signature: str,
+    kind: str,
+    text: str,
+    importance: float,
+    tags: Sequence[str],
+    error_type: str,
+    at: float,
+) -> dict[str, Any]:
+    category = None if kind == "strategy" else error_type or None
+    made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
+    what = signature, made, text, importance, list(tags), category
+    return asdict(ReflectionRow(*what, SOURCE, LAYER, moment(at)))
 
 
 def _episode(context: Mapping[str, Any]) -> Episode:

@@ -1,7 +1,6 @@
-"""Which attempt of which loop a name stands for: the store knows, the name is never parsed.
+"""Loop guardrails: their settings, the names of attempts, and stored loops in their shapes.
 
-The settings of loop guardrails under the names that callers of earlier systems know.
-Recorded loops told in the shapes of loop guardrails: a reading of what is stored. Pure.
+The store knows which attempt of which loop a name stands for; a name is never parsed.
 """
 
 from __future__ import annotations
@@ -10,20 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from heedful.drive.report import LONGEST
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, reasoning
-from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, number
+from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, check_number
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
 from heedful.store import loops
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 
-MOST = LONGEST + 20  # characters of the name of a rerun
+LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +44,8 @@ async def find(store: Store, scope: Scope, name: str) -> Place:
 
     Raises InvalidInput, StoreError.
     """
-    if not isinstance(name, str) or not 0 < len(name) <= MOST or not name.isprintable():
-        raise InvalidInput("loop_id", name, f"1 to {MOST} printable characters")
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
     if (stored := await _read(store, scope, name)) is not None:
         return Place(name, 1, stored)
     for end in range(len(name) - 1, 0, -1):
@@ -63,8 +62,8 @@ async def find(store: Store, scope: Scope, name: str) -> Place:
 
 def name_of(stored: StoredLoop, number: int) -> str:
     """The name of an attempt that was made: the one it was reported under, if it was."""
-    told = stored.loop.attempts[number - 1].reported_as
-    return stored.id if number == 1 else told or f"{stored.id}_r{number - 1}"
+    name = stored.loop.attempts[number - 1].reported_as
+    return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
 
 async def next_name(store: Store, scope: Scope, stored: StoredLoop) -> str:
@@ -126,9 +125,9 @@ class LoopGuardrails:
             value = getattr(self, name)
             if high == LARGEST and (not isinstance(value, int) or isinstance(value, bool)):
                 raise InvalidInput(name, value, f"an integer of at least {low:g}")
-            number(name, value, low, high)
+            check_number(name, value, low, high)
         limit = min(self.fatigue_threshold, self.critical_threshold)
-        number("max_fatigue", self.max_fatigue, limit, 1)
+        check_number("max_fatigue", self.max_fatigue, limit, 1)
         if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
             raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
 
@@ -155,16 +154,16 @@ class LoopGuardrails:
         Names count in upper and lower case, with and without `HEEDFUL_` before them, which goes
         before the same without. Raises InvalidInput that says which.
         """
-        found: dict[str, Any] = {}
-        given = {str(name).lower(): (name, value) for name, value in settings.items()}
+        values: dict[str, Any] = {}
+        known = {str(name).lower(): (name, value) for name, value in settings.items()}
         for one in fields(cls):
-            told = given.get(f"heedful_{one.name}", given.get(one.name))
-            if told is not None:
-                found[one.name] = _read_settings(str(told[0]), told[1], type(one.default))
-        return cls(**found)
+            setting = known.get(f"heedful_{one.name}", known.get(one.name))
+            if setting is not None:
+                values[one.name] = _read_setting(str(setting[0]), setting[1], type(one.default))
+        return cls(**values)
 
 
-def _read_settings(name: str, value: Any, kind: type) -> Any:
+def _read_setting(name: str, value: Any, kind: type) -> Any:
     try:
         return kind(value.strip() if isinstance(value, str) else value)
     except (TypeError, ValueError) as error:
@@ -183,7 +182,7 @@ ENDED: Mapping[str, str] = {
 Rule = TypeVar("Rule", Echo, Fatigue)
 
 
-class Told:
+class LoopView:
     """One decision of a stored loop, the latest or the latest after attempt `number`.
 
     `following` is the name of the attempt to come. Where nothing was decided yet, fields are null,
@@ -197,8 +196,8 @@ class Told:
         self.loop: Loop = replace(stored.loop, improves=self.policy.improvement)
         made = [one for one in stored.decisions if number in (None, one.attempt)]
         self.decision: Decision | None = made[-1] if made else None
-        told = reasoning(self.loop, made[-1:])
-        self.reasoning: Reasoning | None = told[0] if told else None
+        why = reasoning(self.loop, made[-1:])
+        self.reasoning: Reasoning | None = why[0] if why else None
         self.number: int = self.decision.attempt if self.decision else number or 0
 
     @property
@@ -246,7 +245,7 @@ class Told:
 
     @property
     def rerun_count(self) -> int:
-        """How many reruns were asked for by then."""
+        """The number of reruns until then, also of the one that was decided on."""
         return max(0, self.number - 1) + self.again
 
     def name(self, number: int) -> str:
@@ -300,8 +299,11 @@ class Told:
         if one and one.decided == "stopped":
             reason = ENDED.get(one.reason, one.reason)
             detail = f"Forced finalization due to {reason}"
-        told = {"rerun_reason": reason or None, "rerun_reason_detail": detail or None}
-        return {**told, "rerun_trigger": triggers}
+        return {
+            "rerun_reason": reason or None,
+            "rerun_reason_detail": detail or None,
+            "rerun_trigger": triggers,
+        }
 
     def scores(self) -> dict[str, Any]:
         """What was judged, and who reflected."""
@@ -329,70 +331,156 @@ def rule_of(policy: Policy, kind: type[Rule]) -> Rule:
     return next((one for one in flat(policy.rules) if isinstance(one, kind)), kind())
 
 
-def result(told: Told) -> dict[str, Any]:
-    """`reflection_result`: what was judged."""
-    found = told.evaluation.findings
-    tags = [{"tag": tag(f.key), "severity": f.severity} for f in found if f.key.startswith(BIAS)]
+@dataclass(frozen=True, slots=True)
+class ReflectionResult:
+    """What was judged of a completion."""
+
+    alignment_score: float | None
+    drift_score: float | None
+    summary_valid: bool
+    reflection_persona: str | None
+    bias_echo: bool
+    repeated_tags: list[str]
+    repetition_counts: dict[str, int]
+    reflection_fatigue: float
+    agent_results: dict[str, Any]
+
+    @classmethod
+    def of(cls, view: LoopView) -> ReflectionResult:
+        """Return what was judged of the attempt that was decided on."""
+        findings = view.evaluation.findings
+        biases = [one for one in findings if one.key.startswith(BIAS)]
+        tags = [{"tag": tag(one.key), "severity": one.severity} for one in biases]
+        return cls(
+            **view.scores(),
+            **view.echo(),
+            reflection_fatigue=view.fatigue()["reflection_fatigue"],
+            agent_results={"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """Whether the loop is run again, as what, and why."""
+
+    decision: Literal["rerun", "finalize"]
+    original_loop_id: str
+    new_loop_id: str | None
+    rerun_reason: str | None
+    rerun_reason_detail: str | None
+    rerun_trigger: list[str]
+    rerun_number: int
+    rerun_count: int
+    max_reruns: int | None
+    force_finalize: bool
+    overridden: bool
+    overridden_by: str | None
+
+    @classmethod
+    def of(cls, view: LoopView) -> DecisionResult:
+        """Return the decision."""
+        return cls(
+            "rerun" if view.again else "finalize",
+            view.loop.id,
+            view.name(view.number + 1) if view.again else None,
+            **view.why(),
+            rerun_number=view.number if view.again else max(0, view.number - 1),
+            rerun_count=view.rerun_count,
+            max_reruns=view.max_reruns,
+            **view.overriding(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopDecision:
+    """What was decided on a completion; the same completion again gets the latest decision."""
+
+    status: Literal["success"]
+    loop_id: str
+    reflection_result: ReflectionResult
+    decision_result: DecisionResult
+    orchestrator_persona: str | None
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStanding:
+    """How a loop stands under its guardrails."""
+
+    loop_id: str
+    rerun_count: int
+    max_reruns: int | None
+    rerun_limit_reached: bool
+    bias_echo: bool
+    reflection_fatigue: float
+    fatigue_threshold_exceeded: bool
+    force_finalize: bool
+    rerun_reason: str | None
+    rerun_trigger: list[str]
+    alignment_score: float | None
+    drift_score: float | None
+    summary_valid: bool
+    reflection_persona: str | None
+
+    @classmethod
+    def of(cls, view: LoopView, loop_id: str) -> LoopStanding:
+        """Return how the loop stands, under the name that the caller uses."""
+        limits, fatigue, why = view.limits(), view.fatigue(), view.why()
+        return cls(
+            loop_id,
+            limits["rerun_count"],
+            limits["max_reruns"],
+            limits["limit_reached"],
+            view.echo()["bias_echo"],
+            fatigue["reflection_fatigue"],
+            fatigue["threshold_exceeded"],
+            view.overriding()["force_finalize"],
+            why["rerun_reason"],
+            why["rerun_trigger"],
+            **view.scores(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailsStatus:
+    """The answer of `get_guardrails_status`."""
+
+    status: Literal["success"]
+    guardrails_status: LoopStanding
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailsOverride:
+    """An override, as it was given."""
+
+    status: Literal["success"]
+    loop_id: str
+    override_fatigue: bool
+    override_max_reruns: bool
+    overridden_by: str | None
+    override_reason: str | None
+
+
+def trace(view: LoopView, number: int) -> dict[str, Any]:
+    """Return the trace of one attempt; an attempt that is decided and not reported is pending."""
+    ends = view.decision is not None and not view.again
+    echo, scores = view.echo(), view.scores()
     return {
-        **told.scores(),
-        **told.echo(),
-        "reflection_fatigue": told.fatigue()["reflection_fatigue"],
-        "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
-    }
-
-
-def decided(told: Told) -> dict[str, Any]:
-    """`decision_result`: whether the loop runs again, as what, and why."""
-    return {
-        "decision": "rerun" if told.again else "finalize",
-        "original_loop_id": told.loop.id,
-        "new_loop_id": told.name(told.number + 1) if told.again else None,
-        **told.why(),
-        "rerun_number": told.number if told.again else max(0, told.number - 1),
-        "rerun_count": told.rerun_count,
-        "max_reruns": told.max_reruns,
-        **told.overriding(),
-    }
-
-
-def status(told: Told, loop_id: str) -> dict[str, Any]:
-    """`guardrails_status`: how a loop stands."""
-    limits, tired, why = told.limits(), told.fatigue(), told.why()
-    return {
-        "loop_id": loop_id,
-        "rerun_count": limits["rerun_count"],
-        "max_reruns": limits["max_reruns"],
-        "rerun_limit_reached": limits["limit_reached"],
-        "bias_echo": told.echo()["bias_echo"],
-        "reflection_fatigue": tired["reflection_fatigue"],
-        "fatigue_threshold_exceeded": tired["threshold_exceeded"],
-        "force_finalize": told.overriding()["force_finalize"],
-        "rerun_reason": why["rerun_reason"],
-        "rerun_trigger": why["rerun_trigger"],
-        **told.scores(),
-    }
-
-
-def traced(told: Told, number: int) -> dict[str, Any]:
-    """All that is on record of one attempt; one that was asked for and not reported is pending."""
-    ends = told.decision is not None and not told.again
-    echo, scores = told.echo(), told.scores()
-    return {
-        "loop_id": told.name(number),
-        "status": "pending" if number > told.made else "finalized" if ends else "completed",
-        "timestamp": moment(told.decision.at) if told.decision else None,
-        "rerun_of": told.name(number - 1) if number > 1 else None,
+        "loop_id": view.name(number),
+        "status": "pending" if number > view.made else "finalized" if ends else "completed",
+        "timestamp": moment(view.decision.at) if view.decision else None,
+        "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
-        "rerun_count": told.rerun_count,
-        "max_reruns": told.max_reruns,
+        "rerun_count": view.rerun_count,
+        "max_reruns": view.max_reruns,
         **echo,
-        "threshold": told.threshold,
+        "threshold": view.threshold,
         **action(echo["bias_echo"]),
-        **told.fatigue(),
-        **told.why(),
-        "force_finalize": told.overriding()["force_finalize"],
-        "overridden_by": told.overriding()["overridden_by"],
-        "orchestrator_persona": told.attempt and told.attempt.labels.get("orchestrator_persona"),
+        **view.fatigue(),
+        **view.why(),
+        "force_finalize": view.overriding()["force_finalize"],
+        "overridden_by": view.overriding()["overridden_by"],
+        "orchestrator_persona": view.attempt and view.attempt.labels.get("orchestrator_persona"),
         "reflection_persona": scores["reflection_persona"],
     }
 

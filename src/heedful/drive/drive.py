@@ -1,8 +1,4 @@
-"""How a driven loop ended.
-
-What a host is given, looked at before anything is spent.
-Host (a): drive a loop in this process, durably: generate, evaluate, decide, again.
-"""
+"""Host (a): drive a loop in this process, durably: generate, evaluate, decide, and repeat."""
 
 from __future__ import annotations
 
@@ -16,12 +12,29 @@ from typing import Any, Generic, TypeVar
 from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
-from heedful.drive.journal import LoopRecorder, attempted, cancelled, decided, journal, text_of
+from heedful.drive.journal import (
+    LoopRecorder,
+    after_commit,
+    append_attempt,
+    cancel_loop,
+    decision_entry,
+    journal,
+    text_of,
+)
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
 from heedful.loop.codec import goal_to, policy_to
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden, spent
+from heedful.loop.decide import (
+    Again,
+    Done,
+    Policy,
+    Verdict,
+    apply_override,
+    consume_overrides,
+    decide,
+    latest_verdict,
+)
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import (
     Attempt,
@@ -31,13 +44,13 @@ from heedful.loop.record import (
     Loop,
     Override,
     Usage,
-    agreeing,
+    check_goals,
 )
 from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
-from heedful.redact import redacted
-from heedful.store.records import Head, JournalEntry, Kind, StageHead
+from heedful.redact import redact
+from heedful.store.records import Head, JournalEntry, Kind, StageHead, StoredLoop
 from heedful.store.store import Store
 
 C = TypeVar("C")
@@ -45,7 +58,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """How a loop ended. `candidate` is the best one, None where no attempt was evaluated."""
+    """How a loop ended; `candidate` is the best one, or None if no attempt was evaluated."""
 
     id: str
     candidate: C | None
@@ -55,7 +68,7 @@ class Result(Generic[C]):
 
     @property
     def passed(self) -> bool:
-        """Whether the candidate has no error and meets every goal."""
+        """True if the candidate has no error and meets every goal."""
         return self.verdict.passed
 
     @property
@@ -65,7 +78,7 @@ class Result(Generic[C]):
 
     @property
     def stopped_by(self) -> tuple[Stop, ...]:
-        """The rules that stopped the loop, the one that counts first; empty where it passed."""
+        """The rules that stopped the loop, the most important first; empty if it passed."""
         return self.verdict.stopped_by
 
     @property
@@ -74,11 +87,11 @@ class Result(Generic[C]):
         return self.loop.usage
 
     def explain(self) -> Explanation:
-        """Why it went on, why it stopped, and what would have changed it."""
+        """Explain why the loop went on, why it stopped, and what would have changed that."""
         return explain(self.loop, self.policy)
 
 
-def given(
+def validate_arguments(
     id: str,
     checks: Sequence[Check],
     goals: Sequence[Goal],
@@ -86,28 +99,26 @@ def given(
     labels: Mapping[str, str] | None,
     timeout: float | None,
 ) -> None:
-    """Raises InvalidInput that names the argument, before anything is spent."""
+    """Raise InvalidInput, which names the wrong argument, before anything is spent."""
     if not isinstance(policy, Policy):
         raise InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
-    if redacted(str(id)) != str(id):
+    if redact(str(id)) != str(id):
         raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
         raise InvalidInput("goals", goals, "a list of Goal")
-    agreeing(tuple(goals))
-    if labels is not None and not _texts(labels):
+    check_goals(tuple(goals))
+    if labels is not None and not (
+        isinstance(labels, Mapping)
+        and all(isinstance(text, str) for pair in labels.items() for text in pair)
+    ):
         raise InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InvalidInput("timeout", timeout, "a number of seconds above 0")
 
 
-def _texts(labels: Any) -> bool:
-    named = isinstance(labels, Mapping)
-    return named and all(isinstance(text, str) for pair in labels.items() for text in pair)
-
-
-# What a sampling generator is told after a repeat: greedy decoding gives the rejected answer again.
+# After each repeat the temperature rises: greedy decoding gives the rejected answer again.
 WARMER = 0.5
 WARMEST = 1.0
 
@@ -123,10 +134,11 @@ class _State:
 class Run(Generic[C]):
     """One loop, one attempt at a time; with a store it can be resumed by its `id`.
 
-    Arguments as of `run`. The state is what the journal says; it is read at the first step.
+    Takes the arguments of `run`. The state is read from the journal at the first step.
     """
 
     _state: _State | None = None
+    _stage: StageHead | None = None  # of the pipeline, if it is the loop of a stage
 
     def __init__(
         self,
@@ -151,7 +163,7 @@ class Run(Generic[C]):
         feedback: Feedback | None = None,
         examples: bool = True,
     ) -> None:
-        given(id, checks, goals, policy, labels, timeout)
+        validate_arguments(id, checks, goals, policy, labels, timeout)
         self.id: str = id or os.urandom(16).hex()
         self.policy = policy
         self._task, self._data, self._initial = task, data, initial
@@ -162,13 +174,27 @@ class Run(Generic[C]):
         self._checks, self._goals = tuple(checks), tuple(goals) or policy.goals
         remembers = memory if memory is None else Memory.of(memory, scope)
         self._timeout, self._labels = timeout, dict(labels or {})
-        self.stage: StageHead | None = None  # a pipeline says so before the first attempt
         self._temperature, self._seed = temperature, seed
         there = scope or (remembers.scope if remembers else None)
         self._journal = journal(store, there, self.id, known=bool(id))
-        judged = bool(checks or evaluate)
-        self._record = LoopRecorder(self._journal, remembers, text_of(task), judged, examples)
+        self._recorder = LoopRecorder(
+            self._journal.commit,
+            remembers,
+            text_of(task),
+            together=remembers is not None
+            and self._journal.shares(remembers.store, remembers.scope),
+            judged=bool(checks or evaluate),
+            examples=examples,
+        )
         self._lock, self._began = asyncio.Lock(), 0.0
+        self._stored: StoredLoop | None = None
+
+    @classmethod
+    def of_stage(cls, stage: StageHead, task: Any, **options: Any) -> Run[C]:
+        """Return the loop of a pipeline's stage, with the options of `run`."""
+        run = cls(task, **options)
+        run._stage = stage
+        return run
 
     @property
     def _budgets(self) -> list[Budget]:
@@ -176,30 +202,38 @@ class Run(Generic[C]):
 
     @property
     def loop(self) -> Loop:
-        """The loop as far as it has come; before the first step it has no attempt."""
+        """The loop so far; before the first step it has no attempt."""
         return self._state.loop if self._state else Loop(self.id, self._goals)
 
+    @property
+    def stored(self) -> StoredLoop | None:
+        """The loop as its journal holds it: without secrets, each decision with its time.
+
+        `values` and `journal` are those that were read at the first step, before which it is None.
+        """
+        return self._stored
+
     async def step(self) -> Verdict:
-        """Make one attempt and decide; a loop that has ended answers its verdict again.
+        """Make one attempt and decide; a loop that has ended returns its verdict again.
 
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
         """
-        return (await self._held(self._attempted)).verdict
+        return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> Verdict:
         """Judge the last candidate once more, as another attempt; without one, make the first.
 
-        For a loop that has ended on checks that are mended by now. Raises as `step`.
+        For a loop that ended because of checks that have been fixed since. Raises as `step`.
         """
 
-        async def anew(state: _State) -> _State:
+        async def judge_again(state: _State) -> _State:
             if state.values:
                 key = f"{len(state.values) + 1}/answer"
-                given = Produced((state.values[-1],), Usage())
-                state = replace(state, verdict=Again(), finished=(key, given))
-            return await self._attempted(state)
+                last = Produced((state.values[-1],), Usage())
+                state = replace(state, verdict=Again(), finished=(key, last))
+            return await self._attempt(state)
 
-        return (await self._held(anew)).verdict
+        return (await self._change(judge_again)).verdict
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
@@ -209,16 +243,16 @@ class Run(Generic[C]):
         return self._result(verdict)
 
     async def cancel(self, by: str) -> Verdict:
-        """End the loop on request; `by` says whose. A loop that has ended stays as it is."""
+        """End the loop on request of `by`. A loop that has ended stays as it is."""
 
-        async def ended(state: _State) -> _State:
+        async def end(state: _State) -> _State:
             if isinstance(state.verdict, Done):
                 return state
-            loop, verdict, entry = cancelled(state.loop, self.policy, by, time.time())
-            await self._record.commit(entry, loop)
+            loop, verdict, entry = cancel_loop(state.loop, self.policy, by, time.time())
+            await self._commit(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
-        return (await self._held(ended)).verdict
+        return (await self._change(end)).verdict
 
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
@@ -226,47 +260,49 @@ class Run(Generic[C]):
         """Let the loop go on past one rule for a number of decisions; a stopped loop reopens.
 
         `until`, in seconds since 1970, is when the override expires. Raises OverrideRefused for a
-        rule that cannot be lifted or that the policy does not have, without an actor, where it has
-        expired, or on a loop that passed.
+        rule that cannot be lifted or that the policy does not have, without an actor, if the
+        override has expired, or if the loop passed.
         """
 
-        async def lifted(state: _State) -> _State:
-            given = Override(rule, by, why, decisions, until=until)
+        async def lift(state: _State) -> _State:
+            new = Override(rule, by, why, decisions, until=until)
             loop = replace(state.loop, at=time.time())
-            after, verdict = overridden(loop, self.policy, state.verdict, given)
+            after, verdict = apply_override(loop, self.policy, state.verdict, new)
             verdict = await self._worded(state, after, verdict)
             entry = JournalEntry(self.id, 0)
             if isinstance(state.verdict, Done):
-                await self._record.brief(self.id, begins=False)
-                entry = decided(loop, self.policy, verdict)
-            await self._record.commit(replace(entry, override=given), loop)
+                await self._recorder.brief(self.id, begins=False)
+                entry = decision_entry(loop, self.policy, verdict)
+            await self._commit(replace(entry, override=new), loop)
             return replace(state, loop=after, verdict=verdict)
 
-        return (await self._held(lifted)).verdict
+        return (await self._change(lift)).verdict
 
-    async def _held(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """The state after some work on it, the loop held meanwhile."""
+    async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
+        """Hold the loop while `work` makes its next state."""
         async with self._lock, self._journal.at_work():
-            self._state, state = self._state or await self._opened(), None
+            self._state, state = self._state or await self._open(), None
             try:
                 self._state = state = await work(self._state)
                 return state
             finally:
-                # A write may have landed though nobody waited for it: only the journal knows.
+                # A write may have succeeded without an answer: only the journal knows.
                 if state is None and self._journal.reread():
                     self._state = None
 
-    async def _opened(self) -> _State:
-        """The state that the journal holds, or a fresh one."""
-        kind: Kind = "loop" if self.stage is None else "stage"
+    async def _open(self) -> _State:
+        """Return the state that the journal holds, or the first one."""
+        kind: Kind = "loop" if self._stage is None else "stage"
         goals = [goal_to(goal) for goal in self._goals]
-        head = Head(self._task, goals, policy_to(self.policy), None, kind, self.stage)
+        head = Head(self._task, goals, policy_to(self.policy), None, kind, self._stage)
         stored = await self._journal.open(head)
         self._began = self._began or (stored.created if stored else time.time())
+        empty = StoredLoop(self.id, head, Loop(self.id, self._goals), (), (), {}, 1, 0, 0)
+        self._stored = stored or replace(empty, created=self._began, updated=self._began)
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            last = latest(stored.decisions)
+            last = latest_verdict(stored.decisions)
             state = replace(state, loop=loop, values=stored.values, verdict=last)
             self._data = stored.head.context if self._data is None else self._data
             for key, plain in stored.journal.items():
@@ -274,12 +310,12 @@ class Run(Generic[C]):
         if self._journal.durable and any(map(counts_scope, self.policy.rules)):
             echoes = await self._journal.echoes()
             state = replace(state, loop=replace(state.loop, echoes=echoes))
-        await self._record.opened(state.loop, state.verdict, state.finished is not None)
+        await self._recorder.opened(state.loop, state.verdict, state.finished is not None)
         return state
 
     @telemetry.attempt
-    async def _attempted(self, state: _State) -> _State:
-        """One more attempt, evaluated, decided and committed; none where the loop has ended."""
+    async def _attempt(self, state: _State) -> _State:
+        """Make, judge, decide and write one more attempt, unless the loop has ended."""
         if isinstance(state.verdict, Done):
             return state
         if any(budget(state.loop) for budget in self._budgets):
@@ -298,35 +334,37 @@ class Run(Generic[C]):
             seconds = time.perf_counter() - began
             if left is not None and room is not None and left <= min(limits):
                 return await self._out_of_time(max(room, seconds))
-            await self._cut(seconds)
+            await self._record_failure(seconds)
             again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
             raise ModelTimeout(
                 f"attempt {len(state.loop.attempts) + 1} had no result within "
                 f"{self._timeout:g} s{again}"
             ) from None
         except (UserCodeError, ModelError) as error:
-            await self._cut(time.perf_counter() - began, getattr(error, "usage", None))
+            await self._record_failure(time.perf_counter() - began, getattr(error, "usage", None))
             raise
-        return await self._decided(state, value, attempt)
-
-    async def _decided(self, state: _State, value: Any, attempt: Attempt) -> _State:
-        """The state after this attempt, its verdict and all written down."""
-        loop = attempted(state.loop, attempt, time.time())
+        loop = append_attempt(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide(loop, self.policy))
         entry = JournalEntry(self.id, 0, verdict=verdict)
         if self._journal.durable:
-            entry = decided(loop, self.policy, verdict)
-        await self._record.commit(replace(entry, attempt=attempt, value=value), loop)
-        return _State(spent(loop, verdict), (*state.values, value), verdict)
+            entry = decision_entry(loop, self.policy, verdict)
+        await self._commit(replace(entry, attempt=attempt, value=value), loop)
+        return _State(consume_overrides(loop, verdict), (*state.values, value), verdict)
+
+    async def _commit(self, entry: JournalEntry, loop: Loop) -> None:
+        """Write an entry, and keep what was written of it."""
+        committed = await self._recorder.commit(entry, loop)
+        if self._stored is not None:
+            self._stored = after_commit(self._stored, entry, committed)
 
     async def _worded(self, state: _State, loop: Loop, verdict: Verdict) -> Verdict:
-        """The verdict in the user's own words, where another attempt is made."""
+        """Return the verdict; if another attempt follows, with feedback in the user's words."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if not (isinstance(verdict, Again) and self._feedback and evaluation):
             return verdict
         at = self._context(state, len(loop.attempts))
-        said = await worded(self._feedback, evaluation, loop.goals, at)
-        return replace(verdict, feedback=said)
+        feedback = await worded(self._feedback, evaluation, loop.goals, at)
+        return replace(verdict, feedback=feedback)
 
     async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
         loop, number = state.loop, len(state.loop.attempts) + 1
@@ -340,14 +378,14 @@ class Run(Generic[C]):
             produced = Produced(produced.values, cost)
             plain = produced.plain() if self._journal.durable else None
             if plain and not self._pure:
-                await self._record.commit(JournalEntry(self.id, 0, step=(key, plain)), loop)
+                await self._commit(JournalEntry(self.id, 0, step=(key, plain)), loop)
             self._state = _State(loop, state.values, state.verdict, (key, produced))
         value, evaluation = await self._best_of(loop, produced, at)
         candidate = Candidate.of(value)
         usage = (produced.usage + evaluation.usage).lasting(time.perf_counter() - began)
         seen = find_near_repeat(candidate, loop.attempts) if loop.attempts else None
         greedy = self._samples and at.temperature == 0
-        judged_by = self.stage.checks if self.stage else ()
+        judged_by = self._stage.checks if self._stage else ()
         return value, Attempt(
             number,
             candidate,
@@ -368,7 +406,7 @@ class Run(Generic[C]):
         return await produce(self._generate, at)
 
     async def _best_of(self, loop: Loop, produced: Produced, at: Context) -> tuple[Any, Evaluation]:
-        """Evaluate every candidate; the best by errors, goals met, preference, and margin."""
+        """Judge every candidate; return the best by errors, goals met, preference and margin."""
         tried = [
             (value, await evaluated(value, at, self._checks, self._evaluate))
             for value in produced.values
@@ -376,12 +414,12 @@ class Run(Generic[C]):
         if len(tried) == 1:
             return tried[0]
 
-        def order(one: tuple[Any, Evaluation]) -> tuple[float, ...]:
-            errors, missed, margin, _ = loop.rank(0, one[1])
-            return errors, missed, -one[1].preference, margin
+        def order(candidate: tuple[Any, Evaluation]) -> tuple[float, ...]:
+            errors, missed, margin, _ = loop.rank(0, candidate[1])
+            return errors, missed, -candidate[1].preference, margin
 
         value, best = min(tried, key=order)
-        return value, replace(best, usage=sum((one.usage for _, one in tried), Usage()))
+        return value, replace(best, usage=sum((each.usage for _, each in tried), Usage()))
 
     def _context(self, state: _State, number: int) -> Context:
         verdict, repeats = state.verdict, state.loop.repeats
@@ -395,33 +433,33 @@ class Run(Generic[C]):
             self._data,
             max(warmer, self._temperature),
             self._seed + number - 1,
-            self._record.briefing.examples,
-            self._record.briefing.advice,
+            self._recorder.briefing.examples,
+            self._recorder.briefing.advice,
             self._began,
         )
 
     def _room(self, loop: Loop) -> float | None:
-        """How many seconds the next attempt may take as a whole; None where nothing bounds it."""
+        """Return how many seconds the next attempt may take; None if nothing limits it."""
         limits = [budget.seconds for budget in self._budgets if budget.seconds]
         return min(limits) - loop.usage.seconds if limits else None
 
     async def _out_of_time(self, seconds: float) -> _State:
-        """The budget of seconds ran out within an attempt: what was spent counts, and it ends."""
+        """End the loop because an attempt used up the budget of seconds; its cost counts."""
         state = self._state or _State(Loop(self.id))
         spent = state.finished[1].usage if state.finished else Usage(calls=1)
         loop = replace(state.loop, extra=state.loop.extra + spent.lasting(seconds))
         return await self._over(replace(state, loop=loop))
 
     async def _over(self, state: _State) -> _State:
-        """A budget is spent without another attempt."""
+        """End the loop because a budget is spent, without another attempt."""
         loop = replace(state.loop, at=time.time())
         verdict = decide(loop, self.policy)
-        entry = replace(decided(loop, self.policy, verdict), extra=loop.extra)
-        await self._record.commit(entry, loop)
+        entry = replace(decision_entry(loop, self.policy, verdict), extra=loop.extra)
+        await self._commit(entry, loop)
         return replace(state, verdict=verdict, finished=None)
 
-    async def _cut(self, seconds: float, judging: Usage | None = None) -> None:
-        """An attempt was given up or failed: what it spent counts, and an answer it had is kept."""
+    async def _record_failure(self, seconds: float, judging: Usage | None = None) -> None:
+        """Count what a failed attempt spent, and keep its answer if it had one."""
         state = self._state or _State(Loop(self.id))
         extra, step = Usage(1, seconds=seconds), None
         if state.finished:
@@ -430,7 +468,7 @@ class Run(Generic[C]):
             extra = (judging or Usage()).lasting(seconds)
             step = (key, produced.plain()) if self._journal.durable else None
         loop = replace(state.loop, extra=state.loop.extra + extra)
-        await self._record.commit(JournalEntry(self.id, 0, step=step, extra=loop.extra), loop)
+        await self._commit(JournalEntry(self.id, 0, step=step, extra=loop.extra), loop)
         self._state = replace(state, loop=loop)
 
     def _result(self, verdict: Done) -> Result[C]:
@@ -463,18 +501,18 @@ async def run(
 ) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
-    `generate(task, hint)` returns a candidate, or a list of them: all are evaluated, the best is
-    the attempt's; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
-    scores, `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
-    candidate out of the last. An `initial` candidate counts as attempt 1. With `memory`, accepted
-    answers are recalled and learnt. `store` makes it durable (None: not at all), and under a given
-    `id` it can be resumed. `data` reaches checks and generator as `Context.data`. `labels`, who
-    took part, are kept with each attempt. `timeout` bounds one attempt, in seconds. `temperature`
-    and `seed` are where a sampling generator begins. `feedback(evaluation, goals)` words what the
-    next attempt reads. Without `examples` memory keeps and shows no output of a candidate, only
-    what was wrong and what mended it.
+    `generate(task, hint)` returns a candidate, or a list of candidates, of which the best becomes
+    the attempt; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
+    scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
+    next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,
+    accepted answers are recalled and learnt. `store` makes the loop durable (None keeps nothing),
+    and a loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`.
+    `labels` (who took part) are kept with each attempt. `timeout` limits one attempt, in seconds.
+    A sampling generator begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes
+    what the next attempt reads. Without `examples` memory keeps and shows no output of a
+    candidate, only what was wrong and how it was fixed.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """
-    options = dict(locals())  # every argument by its name, which is that of Run's
+    options = dict(locals())  # Run has the same arguments
     return await Run[Any](**options).finish()

@@ -1,4 +1,4 @@
-"""Where candidates come from: a model, or the user's own callable; and targeted revision."""
+"""Generate candidates by a model or the user's callable, and revise them in places."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from heedful.checks.evaluate import Context, blocking, call
 from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Finding, Usage
+from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model
-from heedful.redact import redacted
-from heedful.telemetry import complete
+from heedful.redact import redact
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
 ONE_CALL = Usage(calls=1)
-# What a retry shows of the last candidate, in characters: a prompt must not grow with the answers.
+# Characters of the last candidate that a retry shows: a prompt must not grow with the answers.
 PREVIOUS = 1_200
-# A shorter candidate is quicker written anew than corrected. Measured on 24 one-line tasks with the
+# A shorter candidate is easier to write again than to correct. Measured on 24 one-line tasks, the
 # embedded 0.5B model, within 4 attempts: feedback then task solved 20; the last answer before them
-# 7; task, last answer, feedback 1, for a small model copies what it is shown.
+# 7; task, last answer, feedback 1, because a small model copies what it is shown.
 SHORT = 200
 
 
@@ -30,10 +30,9 @@ SHORT = 200
 class Writer:
     """A model that writes candidates.
 
-    `system` says what the model is to be, `schema` (JSON Schema) what its answer must look like,
-    `max_tokens` how long it may get. A retry is a fresh prompt, so it stays bounded: the last
-    candidate where it is longer than `SHORT` characters, the feedback, and the task at the end.
-    Recalled examples stand before it as chat turns.
+    `system` is the system message, `schema` (JSON Schema) the form of the answer, `max_tokens` its
+    length. Each retry is a fresh prompt, so its size stays bounded: recalled examples as chat
+    turns, the last candidate if it is longer than `SHORT` characters, the feedback, and the task.
     """
 
     model: Model
@@ -42,7 +41,7 @@ class Writer:
     max_tokens: int = 512
 
     def messages(self, at: Context) -> list[Message]:
-        """The prompt for the attempt that `at` describes."""
+        """Return the prompt for an attempt."""
         messages = [Message("system", self.system)] if self.system else []
         messages += at.examples
         task = at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
@@ -51,10 +50,10 @@ class Writer:
         if at.advice:
             task = f"{as_text((), at.seed, at.advice)}\n\n{task}"
         messages.append(Message("user", task))
-        return [Message(one.role, redacted(one.content)) for one in messages]
+        return [Message(message.role, redact(message.content)) for message in messages]
 
     async def __call__(self, at: Context) -> Answer:
-        """One candidate for the attempt that `at` describes. Raises ModelError."""
+        """Write one candidate for an attempt. Raises ModelError."""
         return await complete(
             self.model,
             self.messages(at),
@@ -67,14 +66,14 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A generator of the user's, and whether it would hold up the event loop."""
+    """A generator of the user, and whether it would block the event loop."""
 
     call: Generate
     blocks: bool
 
 
 def generator(generate: Generate | Writer | Model) -> Function | Writer:
-    """What to call for a candidate: a Model gets a Writer around it. Raises InvalidInput."""
+    """Return what to call for a candidate; a Model is wrapped in a Writer. Raises InvalidInput."""
     if isinstance(generate, Writer):
         return generate
     if callable(getattr(generate, "complete", None)):
@@ -86,25 +85,25 @@ def generator(generate: Generate | Writer | Model) -> Function | Writer:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The candidates of one attempt, at least one, and what they cost."""
+    """The candidates of one attempt, at least one, and their cost."""
 
     values: tuple[Any, ...]
     usage: Usage
 
     def plain(self) -> list[Any]:
-        """As JSON data, for the journal. Raises NotJournalable."""
+        """Return JSON data for the journal. Raises NotJournalable."""
         usage = self.usage
         counts = [usage.calls, usage.prompt_tokens, usage.completion_tokens]
         return [[journalable(v) for v in self.values], [*counts, usage.cost, usage.seconds]]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
-        """The inverse of `plain`."""
+        """Read what `plain` returned."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
 def journalable(value: Any) -> Any:
-    """The value itself where JSON carries it exactly. Raises NotJournalable."""
+    """Return the value if JSON carries it exactly. Raises NotJournalable."""
     if isinstance(value, str):
         return value
     try:
@@ -141,11 +140,11 @@ async def revised(
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
-    """A reviser that rewrites only what findings point at.
+    """Return a reviser that rewrites only the spans that findings point at.
 
     `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings and
-    returns the text to put there, or an Answer; overlapping spans are one. Where no finding has a
-    span it gets the whole candidate. The candidate must be text.
+    returns the new text, or an Answer; overlapping spans are joined. If no finding has a span, it
+    gets the whole candidate. The candidate must be text.
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
@@ -167,7 +166,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
 def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[Finding]]]:
     flagged = [(*f.span, f) for f in findings if f.span is not None]
     spans: list[tuple[int, int, list[Finding]]] = []
-    for start, end, finding in sorted(flagged, key=lambda one: one[:2]):
+    for start, end, finding in sorted(flagged, key=lambda span: span[:2]):
         start = max(0, start)
         end = max(start, min(len(text), end))
         if spans and start < spans[-1][1]:
@@ -182,24 +181,20 @@ def _produced(value: Any) -> Produced:
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not values:
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
-    if any(one is None for one in values):
+    if any(value is None for value in values):
         raise GenerateFailed("generate returned None; return the candidate")
-    texts = tuple(one.text if isinstance(one, Answer) else one for one in values)
-    costs = [one.usage if isinstance(one, Answer) else ONE_CALL for one in values]
+    texts = tuple(each.text if isinstance(each, Answer) else each for each in values)
+    costs = [each.usage if isinstance(each, Answer) else ONE_CALL for each in values]
     return Produced(texts, sum(costs[1:], costs[0]))
 
 
 def _failed(error: BaseException) -> GenerateFailed:
-    return GenerateFailed(f"generate raised {type(error).__name__}: {redacted(str(error))[:300]}")
+    return GenerateFailed(f"generate raised {type(error).__name__}: {redact(str(error))[:300]}")
 
 
 def _last(candidate: Any) -> str:
-    text = redacted(candidate if isinstance(candidate, str) else json.dumps(candidate))
-    return f"Your last answer:\n{_shortened(text, PREVIOUS)}\n\n" if len(text) > SHORT else ""
-
-
-def _shortened(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    half = (most - 5) // 2
-    return f"{text[:half]}\n…\n{text[-half:]}"
+    text = redact(candidate if isinstance(candidate, str) else json.dumps(candidate))
+    if len(text) > PREVIOUS:
+        half = (PREVIOUS - 5) // 2
+        text = f"{text[:half]}\n…\n{text[-half:]}"
+    return f"Your last answer:\n{text}\n\n" if len(text) > SHORT else ""

@@ -1,8 +1,10 @@
-"""What is written down when a loop is decided: the same for every host. Pure.
+"""A loop is written down in at most two transactions an attempt: the answer, then the evaluation
+with its verdict, lessons and exposures.
 
-Where a driven loop is written down: nowhere, or in a store under a lease that is kept alive.
-A loop that is written down with what memory has to do with it; for every host the same.
-A loop that nobody drives: read it, work out what comes of it, write that, once.
+A driver writes to a `StoreJournal`, which holds the loop by a lease, or to a `MemoryJournal`.
+`LoopRecorder` adds to each entry what the loop's memory has to write. A loop whose attempts are
+reported from outside is read as a `Snapshot`, decided, and written only if nobody was faster
+(`retry_on_conflict`).
 """
 
 from __future__ import annotations
@@ -11,119 +13,99 @@ import asyncio
 import json
 import logging
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from heedful.errors import InvalidInput, LeaseLost, StoreError
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Outcome
-from heedful.lessons.ranking import Briefing, outcome
-from heedful.loop.decide import Done, Policy, Verdict, decide, standing
+from heedful.lessons.lesson import Outcome, Reflection, Scope
+from heedful.lessons.ranking import Briefing, outcome_of
+from heedful.loop.codec import attempt_from, decision_from
+from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import loops, open_store
 from heedful.store.loops import LEASE_SECONDS, enter, leave, new_owner
-from heedful.store.records import Head, JournalEntry, LoopState, StoredLoop
+from heedful.store.records import Committed, Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
+ECHO_WINDOW = 20  # other loops in which findings are counted
+_log = logging.getLogger("heedful")
 
-def attempted(loop: Loop, attempt: Attempt, now: float) -> Loop:
-    """The loop with one more attempt; where there are overrides, some may have expired by now."""
+
+def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
+    """Return the loop with one more attempt; `now` decides which overrides have expired."""
     loop = loop.then(attempt)
     return replace(loop, at=now) if loop.overrides else loop
 
 
-def decided(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
-    """That the verdict fell, at the time of the loop; the epoch is its journal's to fill in."""
-    worn = standing(loop, policy)
-    return JournalEntry(loop.id, 0, verdict=verdict, standing=worn, decided=loop.at)
+def decision_entry(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
+    """Return the entry that records a verdict; the journal fills in its epoch."""
+    return JournalEntry(
+        loop.id, 0, verdict=verdict, standing=standing_of(loop, policy), decided=loop.at
+    )
 
 
-def cancelled(
+def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
+    """Return a stored loop with the attempt and the decision of an entry that was written."""
+    loop, decisions = stored.loop, stored.decisions
+    if entry.attempt is not None:
+        loop = loop.then(attempt_from(committed.attempt) if committed.attempt else entry.attempt)
+    if entry.verdict is not None:
+        decision = Decision(len(loop.attempts), entry.verdict, at=committed.at)
+        if committed.decision is not None:
+            decision = decision_from(committed.decision, decision.attempt, committed.at)
+        decisions = (*decisions, decision)
+    return replace(stored, loop=loop, decisions=decisions, updated=committed.at)
+
+
+def cancel_loop(
     loop: Loop, policy: Policy, by: str, now: float
 ) -> tuple[Loop, Verdict, JournalEntry]:
-    """The loop that somebody ends, its verdict, and what is written down of it."""
+    """Return the cancelled loop, its verdict, and the entry that records both."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
-    entry = decided(loop, policy, verdict)
+    entry = decision_entry(loop, policy, verdict)
     return loop, verdict, replace(entry, cancelled=loop.cancelled)
 
 
-ECHO_WINDOW = 20
-
-
-class Journal(Protocol):
-    """Where what becomes of a loop is written."""
-
-    async def commit(self, entry: JournalEntry) -> None:
-        """Write down all of `entry` or nothing."""
-        ...
-
-    def shares(self, store: Store, scope: Scope) -> bool:
-        """Whether what is committed here lands in that scope of `store`, in one transaction."""
-        ...
-
-
-class LoopJournal(Journal, Protocol):
-    """What a driver asks of its journal."""
-
-    durable: bool
-
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop while an attempt is under way."""
-        ...
-
-    async def open(self, head: Head) -> StoredLoop | None:
-        """What is stored of the loop; None where it begins."""
-        ...
-
-    async def echoes(self) -> Mapping[str, int]:
-        """Finding key -> attempts of other loops of the scope that had it."""
-        ...
-
-    def reread(self) -> bool:
-        """After a failure: whether the state has to be read again from here."""
-        ...
+def text_of(task: Any) -> str:
+    """Return the text by which memory searches for a task."""
+    return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
 class MemoryJournal:
-    """No journal: the trace lives in the result alone."""
+    """A `StoreJournal` that keeps nothing; the loop lives in its driver alone."""
 
     durable = False
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Nothing to hold."""
         return nullcontext()
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Nothing is stored."""
         return None
 
     async def echoes(self) -> Mapping[str, int]:
-        """No other loop is known."""
         return {}
 
-    async def commit(self, entry: JournalEntry) -> None:
-        """Nothing is written."""
+    async def commit(self, entry: JournalEntry) -> Committed:
+        return Committed(time.time())
 
     def reread(self) -> bool:
-        """There is nothing to read."""
         return False
 
     def shares(self, store: Store, scope: Scope) -> bool:
-        """Memory has to write for itself."""
         return False
 
 
 class StoreJournal:
-    """A journal in a store. `known` says that the caller named the loop, so it may exist already.
+    """A journal in a store, with a lease that is renewed while an attempt is under way.
 
-    A loop that only this process can know of is created by its first commit; one that was named is
-    claimed first. While an attempt is under way the lease is renewed.
+    `known` is True if the caller named the loop, so that it may exist already: it is claimed before
+    anything else. A loop with a random id is created by its first entry.
     """
 
     durable = True
@@ -137,7 +119,10 @@ class StoreJournal:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Hold the loop; LeaseLost ends the attempt where another process took it over."""
+        """Hold the loop while an attempt is under way.
+
+        Raises LeaseLost and stops the attempt if another process took the loop over.
+        """
         enter(self._owner)
         task = asyncio.current_task()
         beat = asyncio.create_task(self._beat(task))
@@ -151,50 +136,54 @@ class StoreJournal:
         finally:
             beat.cancel()
             if beat.done() and not beat.cancelled():
-                beat.exception()  # told above, or too late to matter
+                beat.exception()  # raised above, or too late to matter
             leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Claim a loop that was named; remember the head of one that is new. Raises LeaseLost."""
-        _storable(head.task)
-        stored = await self.claim(head) if self._known else None
-        same = stored is not None and _same(stored.head, head)
-        self._head = None if same else head
-        return stored
+        """Return the loop as it is stored, claimed for this process, or None if it is new.
 
-    async def claim(self, head: Head) -> StoredLoop:
-        """Claim a loop, which is created where it is new. Raises LeaseLost."""
-        stored = await self._store.write(self._scope, loops.claim, self._id, head, self._owner)
-        self._epoch, self._claimed = stored.epoch, True
+        Raises LeaseLost, and InvalidInput for a task that cannot be stored.
+        """
+        try:
+            json.dumps(head.task)
+        except (TypeError, ValueError) as error:
+            allowed = "text or JSON data; or run with store=None"
+            raise InvalidInput("task", head.task, allowed) from error
+        stored = None
+        if self._known:
+            stored = await self._store.write(self._scope, loops.claim, self._id, head, self._owner)
+            self._epoch, self._claimed = stored.epoch, True
+        self._head = None if stored is not None and _same(stored.head, head) else head
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Counted over the newest other loops of the scope."""
+        """Return finding key -> number of attempts that had it, in the newest other loops."""
         return await self._store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
 
-    async def commit(self, entry: JournalEntry) -> None:
-        """Raises LeaseLost, Conflict and the other kinds of StoreError.
+    async def commit(self, entry: JournalEntry) -> Committed:
+        """Write the entry in one transaction.
 
-        Other goals or another policy than are stored are written with the first decision on them.
+        Changed goals or a changed policy are written with the first decision on them. Raises
+        LeaseLost if another process drives the loop, Conflict if it changed, and other StoreErrors.
         """
         head = None if self._claimed and entry.verdict is None else self._head
-        await self._store.write(
-            self._scope, loops.commit, replace(entry, epoch=self._epoch, head=head), self._owner
-        )
+        entry = replace(entry, epoch=self._epoch, head=head)
+        committed = await self._store.write(self._scope, loops.commit, entry, self._owner)
         self._claimed = True
         self._head = None if head is not None else self._head
+        return committed
 
     def reread(self) -> bool:
-        """The store knows what landed; from now on the loop is one that may exist."""
+        """Return True: after a failure only the store knows what was written."""
         self._known = True
         return True
 
     def shares(self, store: Store, scope: Scope) -> bool:
-        """Whether it is the same store and the same scope of it."""
+        """Return True if entries are written to this scope of this store."""
         return store is self._store and scope == self._scope
 
-    async def _beat(self, driven: asyncio.Task[Any] | None) -> None:
-        """Renew the lease as long as the attempt lasts; stop the attempt where it is lost."""
+    async def _beat(self, driver: asyncio.Task[Any] | None) -> None:
+        """Renew the lease until cancelled; cancel the driver if the lease is lost."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
             if not self._claimed:
@@ -202,15 +191,18 @@ class StoreJournal:
             try:
                 await self._store.write(self._scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
-                if driven is not None:
-                    driven.cancel()
+                if driver is not None:
+                    driver.cancel()
                 raise
             except StoreError:
                 continue  # the next one may get through; until then the epoch fences
 
 
-def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> LoopJournal:
-    """No journal for None; else one on the store, or on the store of that name."""
+Journal = MemoryJournal | StoreJournal
+
+
+def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
+    """Return a journal in the store, or in the store of that name; None keeps nothing."""
     if store is None:
         return MemoryJournal()
     opened = open_store(store) if isinstance(store, str) else store
@@ -220,112 +212,100 @@ def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool
 
 
 def _same(one: Head, other: Head) -> bool:
-    """Whether all but task and context is the same."""
+    """Return True if the heads differ at most in task and context."""
     same = (one.kind, one.stage) == (other.kind, other.stage)
     return same and (list(one.goals), dict(one.policy)) == (list(other.goals), dict(other.policy))
 
 
-def _storable(task: Any) -> None:
-    """Raises InvalidInput before anything is spent on a task that cannot be written down."""
-    try:
-        json.dumps(task)
-    except (TypeError, ValueError) as error:
-        allowed = "text or JSON data; or run with store=None"
-        raise InvalidInput("task", task, allowed) from error
-
-
-_log = logging.getLogger("heedful")
-
-
 class LoopRecorder:
-    """The journal of one loop and its memory, where it has one.
+    """Writes the entries of one loop, together with what its memory has to write.
 
-    What the loop is shown is written with its first entry, so that it counts however the loop goes
-    on; what it teaches and what it came to with the decision that ends it. All is one transaction
-    where journal and memory share a store. Else what is shown is written before the entry, since
-    the prompt may have led to it, and the rest after it, since only who holds the lease may teach;
-    what a crash kept from being written then is written when the loop is opened again, each once.
-    `judged`: something evaluates candidates; else an accepted one teaches nothing. Without
-    `examples` no output is kept or shown, but what was wrong, and what mended it. What nobody has
-    `measured` is a model's word: a lesson that is not verified.
+    What the loop is shown is written with its first entry, so that it counts however the loop
+    goes on; what the loop teaches, and its outcome, with the decision that ends it. If journal and
+    memory share a scope (`together`), this is one transaction. If not, exposures are written before
+    the entry, because the prompt may have led to it, and lessons after it, because only the holder
+    of the lease may teach. What a crash left unwritten is written when the loop is opened again.
+
+    `judged` is False if nothing evaluates candidates; then an accepted one teaches nothing. Without
+    `examples` no output is kept or shown, only what was wrong and how it was fixed. Lessons of
+    evaluations that nobody has `measured` are a model's word and not verified.
     """
 
     def __init__(
         self,
-        journal: Journal,
+        commit: Callable[[JournalEntry], Awaitable[Committed]],
         memory: Memory | None,
         task: str,
-        judged: bool,
+        *,
+        together: bool,
+        judged: bool = True,
         examples: bool = True,
         measured: bool = True,
     ) -> None:
-        self._journal, self._memory = journal, memory
+        self._write, self._memory, self._together = commit, memory, together
         self._task, self._judged, self._examples = task, judged, examples
         self._measured = measured
         self.briefing: Briefing = Briefing()
-        self._begun = False
+        self._exposed = False
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
-        """Brief a loop that goes on; write what one that has ended still owes to memory elsewhere.
+        """Brief a loop that goes on; for one that has ended, write what a crash left unwritten.
 
-        `answered`: the journal has an answer that is no attempt yet. Raises StoreError.
+        `answered` is True if the journal holds an answer that is no attempt yet. Raises StoreError.
         """
         if not isinstance(verdict, Done):
             begun = answered or loop.attempts or loop.overrides or loop.extra.calls
             await self.brief(loop.id, begins=not begun)
-        elif self._memory and not self._journal.shares(self._memory.store, self._memory.scope):
+        elif self._memory is not None and not self._together:
             await self._settle(self._memory, loop)
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Ask what the loop is to be shown: the same again where it was shown something before.
-
-        One that no longer `begins`, of which something is written, is shown nothing else.
-        """
+        """Ask memory what to show the loop; a loop that no longer `begins` gets the same again."""
         if self._memory is not None:
             self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
-            self._begun = False
+            self._exposed = False
 
-    def told(self, briefing: Briefing) -> None:
-        """What somebody else has shown the loop, and written down."""
-        self.briefing, self._begun = briefing, True
+    def shown(self, briefing: Briefing) -> None:
+        """Take over a briefing that was shown and written by somebody else."""
+        self.briefing, self._exposed = briefing, True
 
-    async def commit(self, entry: JournalEntry, loop: Loop) -> None:
-        """Write down `entry`, by which the loop has become `loop`. Raises StoreError."""
-        if self._memory is None:
-            await self._journal.commit(entry)
-        else:
-            await self._commit(self._memory, entry, loop)
-
-    async def _commit(self, memory: Memory, entry: JournalEntry, loop: Loop) -> None:
-        exposures = () if self._begun else self.briefing.exposures
+    async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
+        """Write `entry`, which has made the loop what it is now. Raises StoreError."""
+        memory = self._memory
+        if memory is None:
+            return await self._write(entry)
+        exposures = () if self._exposed else self.briefing.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, end = self._ending(memory, loop) if ended else ((), None)
-        if self._journal.shares(memory.store, memory.scope):
+        if self._together:
             most = memory.max_entries or 0
             entry = replace(entry, reflections=lessons, exposures=exposures, outcome=end, most=most)
-            await self._journal.commit(entry)
+            committed = await self._write(entry)
         else:
             if exposures:
                 await memory.store.write(
                     memory.scope, exposure_store.remember, (), exposures=exposures
                 )
-            await self._journal.commit(entry)
+            committed = await self._write(entry)
             await _teach(memory, lessons, end)
-        self._begun = True
+        self._exposed = True
         if end is not None:
             await _look(memory, loop.id)
+        return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """What a loop that has ended teaches, and what it came to."""
+        """Return the lessons of a loop that has ended, and its outcome.
+
+        A cancelled loop has no outcome: how it would have ended is not known.
+        """
         lessons = self._lessons(memory, loop, self.briefing) if self._judged else ()
-        # One that was cancelled has none: how it would have ended is not known.
-        return lessons, outcome(loop) if self.briefing.exposures and not loop.cancelled else None
+        return lessons, outcome_of(loop) if self.briefing.exposures and not loop.cancelled else None
 
     def _lessons(self, memory: Memory, loop: Loop, briefing: Briefing) -> Sequence[Reflection]:
         lessons = memory.lessons(loop, self._task, briefing, self._examples)
         if self._measured:
             return lessons
-        return [replace(one, trust="model", state="candidate") for one in lessons]
+        return [replace(lesson, trust="model", state="candidate") for lesson in lessons]
 
     async def _settle(self, memory: Memory, loop: Loop) -> None:
         past = await memory.store.read(memory.scope, exposure_store.past, loop.id)
@@ -339,13 +319,8 @@ class LoopRecorder:
             await _look(memory, loop.id)
 
 
-def text_of(task: Any) -> str:
-    """The words by which memory finds what fits a task."""
-    return task if isinstance(task, str) else Candidate.of(task).text or ""
-
-
 async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | None) -> None:
-    """Write to a memory elsewhere; it takes what a loop teaches, and what it came to, once."""
+    """Write to a memory in another scope, which takes lessons and outcome of a loop once."""
     if lessons or end:
         most = memory.max_entries or 0
         await memory.store.write(
@@ -354,67 +329,65 @@ async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | N
 
 
 async def _look(memory: Memory, loop: str) -> None:
-    """All is written by now, so a look that fails fails no loop: the next one sees the same."""
+    """Update what lessons are worth; a failure is logged, and the next look repeats the work."""
     try:
         await memory.look(loop)
     except StoreError as error:
-        told = "loop %s has ended; what lessons are worth was not looked at, the next look will: %s"
-        _log.warning(told, loop, error)
+        message = (
+            "loop %s has ended; what lessons are worth was not looked at, the next look will: %s"
+        )
+        _log.warning(message, loop, error)
 
 
 T = TypeVar("T")
-# Of those who write to one loop at once, one gets through at each turn; the others try again within
-# so many seconds, at random, so that 64 of them are done within a second.
-TURNS = 100
-LONGEST = 0.02
+# Of those who write to one loop at once, one gets through in each round; the others try again after
+# a random pause of at most so many seconds, so that 64 of them are done within a second.
+ROUNDS = 100
+PAUSE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it is, and a journal for the one entry that comes of that."""
+    """A loop as it was read, and the one entry that may be written on it."""
 
     store: Store
     scope: Scope
-    known: LoopState
+    state: LoopState
 
-    async def commit(self, entry: JournalEntry) -> None:
-        """Write all of `entry`, or nothing where the loop has changed meanwhile."""
+    async def commit(self, entry: JournalEntry) -> Committed:
+        """Write the entry in one transaction, or nothing if the loop has changed since."""
+        stored = self.state.stored
         try:
-            stored = self.known.stored
-            upon = replace(entry, epoch=stored.epoch, seen=stored.updated)
-            await self.store.write(self.scope, loops.commit, upon, owner="")
+            entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
+            return await self.store.write(self.scope, loops.commit, entry, owner="")
         except LeaseLost as error:
-            raise _Overtaken from error
+            raise _ChangedError from error
 
-    def shares(self, store: Store, scope: Scope) -> bool:
-        """Whether it is the same store and the same scope of it."""
-        return store is self.store and scope == self.scope
-
-    def free(self) -> None:
-        """Raises LeaseLost where a process drives the loop just now."""
-        if self.known.driver:
+    def check_free(self) -> None:
+        """Raise LeaseLost if a process drives the loop."""
+        if self.state.driver:
             raise LeaseLost(
-                f"loop {self.known.stored.id!r} is being driven by another process "
-                f"({self.known.driver}); wait for it, or stop it"
+                f"loop {self.state.stored.id!r} is being driven by another process "
+                f"({self.state.driver}); wait for it, or stop it"
             )
+
+
+class _ChangedError(Exception):
+    """The loop has changed since it was read."""
 
 
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """What `work` answers to the loop as it is, once what it has committed has landed.
+    """Return what `work` returns for a snapshot of the loop, once its entry is written.
 
-    Where another was quicker, `work` is called again with what that one has left. Raises NotFound,
-    LeaseLost where others are always quicker, and what `work` raises.
+    If another process was faster, `work` is called again with a fresh snapshot. Raises NotFound,
+    LeaseLost after 100 such rounds, and what `work` raises.
     """
-    for _ in range(TURNS):
-        turn = Snapshot(store, scope, await store.read(scope, loops.state, id, ECHO_WINDOW))
+    for _ in range(ROUNDS):
+        state = await store.read(scope, loops.state, id, ECHO_WINDOW)
         try:
-            return await work(turn)
-        except _Overtaken:
-            await asyncio.sleep(random.random() * LONGEST)
+            return await work(Snapshot(store, scope, state))
+        except _ChangedError:
+            await asyncio.sleep(random.random() * PAUSE)
     raise LeaseLost(f"others write to loop {id!r} all the time; try again later")
-
-
-class _Overtaken(Exception):
-    """The loop is not as it was read."""

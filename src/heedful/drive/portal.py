@@ -1,6 +1,6 @@
-"""For callers without an event loop: one background loop for the whole process.
+"""Call heedful from code without an event loop, and decorate a function to correct itself.
 
-`@self_correcting`: the same loop around a function of the user's.
+One background event loop serves the whole process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.store import open_store
 
 T = TypeVar("T")
-# Plain functions run in threads, and one that calls `run_sync` keeps its thread while it waits for
-# another: too few of them would wait for each other. Threads are started as they are needed.
+# A plain function runs in a thread, and keeps it while it waits in `run_sync`: with too few threads
+# such functions would wait for each other. Threads are started when they are needed.
 THREADS = 512
 
 
@@ -47,11 +47,11 @@ if hasattr(os, "register_at_fork"):
 
 
 def _must_be_run(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Nothing, where a coroutine can be run here. Raises UsageError."""
+    """Raise UsageError unless this is a coroutine and no event loop runs here."""
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
-            f"run_sync was given a {type(coroutine).__name__}, which is no coroutine; what is read "
-            "by `async for` is read in an async function, whose call is given"
+            f"run_sync got a {type(coroutine).__name__}, which is no coroutine; read an async "
+            "iterator with `async for` in an async function, and pass a call of that"
         )
     try:
         asyncio.get_running_loop()
@@ -62,11 +62,11 @@ def _must_be_run(coroutine: Coroutine[Any, Any, Any]) -> None:
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns, for callers that have no event loop.
+    """Run a coroutine and return its result, for callers without an event loop.
 
     An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
-    second one does not wait. Raises UsageError when called from a running event loop, which would
-    wait for itself, and for what is no coroutine, as an async iterator.
+    second one does not wait. Raises UsageError if called from a running event loop, which would
+    wait for itself, or with anything but a coroutine.
     """
     _must_be_run(coroutine)
     loop, ended = _loop(), threading.Event()
@@ -78,7 +78,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     def over(task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # asked for, so that nobody reports it as forgotten
+            task.exception()  # otherwise asyncio reports it as never retrieved
         ended.set()
 
     def give_up() -> None:
@@ -105,23 +105,22 @@ def self_correcting(
 ) -> Callable[[Callable[P, T]], Callable[..., T]]:
     """Run the decorated `generate(task, hint, …)` until what it returns passes.
 
-    Options as of `run`. The function keeps its colour: an async one is awaited, a plain one is
-    called. Callers give the task and whatever follows the hint, which comes from the loop, and get
-    the accepted candidate. Where there is none, NotPassed is raised with the result, or with
-    `on_exhausted="best"` the best candidate is returned. A method, whose first parameter is `self`
-    or `cls`, is called with it.
+    Takes the options of `run`. An async function stays async, a plain one stays plain. Callers pass
+    the task and any arguments after the hint, which comes from the loop, and get the accepted
+    candidate. If there is none, NotPassed is raised with the result; with `on_exhausted="best"` the
+    best candidate is returned. Methods (first parameter `self` or `cls`) work too.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")
-    if options.get("memory") == ":memory:":  # one for all calls
+    if options.get("memory") == ":memory:":  # all calls share it
         options["memory"] = open_store(":memory:")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
         parameters = list(inspect.signature(function).parameters)
         own = 1 if parameters[:1] in (["self"], ["cls"]) else 0
 
-        async def drive(*given: Any, **named: Any) -> Any:
-            bound, (task, *rest) = given[:own], given[own:]
+        async def drive(*args: Any, **named: Any) -> Any:
+            bound, (task, *rest) = args[:own], args[own:]
 
             def generate(task: Any, hint: str) -> Any:
                 return function(*bound, task, hint, *rest, **named)  # type: ignore[arg-type]
@@ -131,12 +130,12 @@ def self_correcting(
             return _candidate(result, on_exhausted)
 
         @functools.wraps(function)
-        async def awaited(*given: Any, **named: Any) -> Any:
-            return await drive(*_placed(given, named, parameters[own:], own), **named)
+        async def awaited(*args: Any, **named: Any) -> Any:
+            return await drive(*_with_task(args, named, parameters[own:], own), **named)
 
         @functools.wraps(function)
-        def called(*given: Any, **named: Any) -> Any:
-            return run_sync(drive(*_placed(given, named, parameters[own:], own), **named))
+        def called(*args: Any, **named: Any) -> Any:
+            return run_sync(drive(*_with_task(args, named, parameters[own:], own), **named))
 
         corrected = awaited if inspect.iscoroutinefunction(function) else called
         return cast("Callable[..., T]", corrected)
@@ -144,15 +143,15 @@ def self_correcting(
     return decorate
 
 
-def _placed(
-    given: tuple[Any, ...], named: dict[str, Any], parameters: list[str], own: int
+def _with_task(
+    args: tuple[Any, ...], named: dict[str, Any], parameters: list[str], own: int
 ) -> tuple[Any, ...]:
-    """What was given, with a task that was given by its name in its place. Raises TypeError."""
-    if len(given) > own:
-        return given
+    """Return the positional arguments with a task that was passed by name. Raises TypeError."""
+    if len(args) > own:
+        return args
     if not parameters or parameters[0] not in named:
         raise TypeError("the task is missing: give it as the first argument")
-    return (*given, named.pop(parameters[0]))
+    return (*args, named.pop(parameters[0]))
 
 
 def _candidate(result: Result[Any], on_exhausted: str) -> Any:

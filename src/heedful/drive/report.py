@@ -1,6 +1,7 @@
-"""An override from outside: whoever answers for a loop lets it go on, without driving it.
+"""Host (c): an outside orchestrator makes the attempts and reports them; here they are decided.
 
-Host (c): somebody else makes the attempts and reports them; here they are judged and decided.
+Every call reads the loop, decides, and writes one entry (`heedful.drive.journal`). Nobody holds the
+loop between calls.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
-from heedful.drive.drive import given
+from heedful.drive.drive import validate_arguments
 from heedful.drive.generate import journalable
 from heedful.drive.journal import (
     LoopRecorder,
     Snapshot,
-    attempted,
-    cancelled,
-    decided,
+    append_attempt,
+    cancel_loop,
+    decision_entry,
     retry_on_conflict,
     text_of,
 )
@@ -39,91 +40,36 @@ from heedful.loop import policies
 from heedful.loop.codec import (
     evaluation_to,
     goal_to,
+    is_complete,
     policy_from,
     policy_to,
     sparse,
     verdict_from,
     verdict_to,
-    whole,
 )
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, latest, overridden
+from heedful.loop.decide import Again, Done, Policy, Verdict, apply_override, decide, latest_verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import find_near_repeat, rule_name
-from heedful.memory.memory import Memory, placed, space_of
-from heedful.redact import redacted, redacted_data
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import embed, space_of
+from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store
 from heedful.store.records import Head, JournalEntry, StoredLoop
 from heedful.store.runs import reworded
 from heedful.store.store import Store
 
-
-async def override(
-    loop: str,
-    rule: str,
-    *,
-    by: str,
-    why: str = "",
-    decisions: int = 1,
-    until: float | None = None,
-    store: Store | str = "heedful.db",
-    scope: Scope | None = None,
-) -> Verdict:
-    """Let a stored loop go on past one rule; one that has stopped reopens, and can be resumed.
-
-    `decisions` is how many it lifts, `until` (seconds since 1970) when it expires. The override
-    and the new decision are one transaction. Raises OverrideRefused where `Run.override` does, and
-    where the loop was stopped by what is the host's own code; NotFound; LeaseLost where another
-    process drives the loop just now.
-    """
-    opened = open_store(store) if isinstance(store, str) else store
-    given = Override(rule, by, why, decisions, until=until)
-
-    async def lifted(turn: Snapshot) -> Verdict:
-        stored = turn.known.stored
-        was = latest(stored.decisions)
-        policy = _policy(stored)
-        before = replace(stored.loop, improves=policy.improvement, at=time.time())
-        before = replace(before, echoes=turn.known.echoes)
-        after, verdict = overridden(before, policy, was, given)
-        turn.free()
-        verdict = reworded(after, verdict, stored.head.stage)
-        stopped = isinstance(was, Done)
-        entry = decided(before, policy, verdict) if stopped else JournalEntry(loop, 0)
-        await turn.commit(replace(entry, override=given))
-        return verdict
-
-    return await retry_on_conflict(opened, scope or Scope(), loop, lifted)
-
-
-def _policy(stored: StoredLoop) -> Policy:
-    """The policy as it is stored. Raises OverrideRefused where that is not all that stops it."""
-    policy = policy_from(stored.head.policy)
-    known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    last = latest(stored.decisions)
-    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
-    own = [f"{rule!r}, a rule" for rule in stops if rule not in known]
-    if stops and stored.head.policy.get("min_gain") is None:
-        own.append(f"{stops[0]!r} under an improvement")
-    if own:
-        raise OverrideRefused(
-            f"the loop was stopped by {own[0]} that is code of its host; "
-            "override it there, with Run.override"
-        )
-    return policy
-
-
-LONGEST = 200  # characters of an id: it stands in addresses and lists
-REPORT = "report"  # judged an attempt whose evaluation came with its report
+LONGEST = 200  # characters of an id, which appears in addresses and lists
+REPORT = "report"  # stands for the evaluation of a report among those that judged an attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What is reported of an attempt: its output, or a digest of it; what it was judged; its cost.
+class AttemptReport:
+    """What an orchestrator reports of an attempt: its output or a digest, its evaluation, its cost.
 
-    `checks` judge the output here, besides the evaluation that is given, if any. `said` is what
-    else tells this report from another one of the same attempt, as JSON data: the names and
-    arguments of the checks, say. Where nobody has `vouched` for the evaluation that is given, what
-    the loop teaches is a model's word, and nothing has verified it.
+    `checks` judge the output here, in addition to the `evaluation`, if there is one. `request` is
+    JSON data that also belongs to the identity of the report, such as the names and arguments of
+    its checks. An evaluation that is not `vouched` for counts as a model's word: the lessons of the
+    loop are not verified.
     """
 
     output: Any = None
@@ -133,38 +79,40 @@ class Told:
     usage: Usage = NOTHING
     labels: Mapping[str, str] = field(default_factory=dict)
     reported_as: str = ""
-    said: Any = None
+    request: Any = None
     vouched: bool = True
 
     @property
     def name(self) -> str:
-        """Tells it from every other report: 32 hex digits of SHA-256 over canonical JSON."""
-        judged, usage = evaluation_to(self.evaluation), sparse(self.usage)
+        """The identity of the report: 32 hex digits of SHA-256 over canonical JSON."""
         parts = (
             self.output,
             self.digest,
-            judged,
-            usage,
+            evaluation_to(self.evaluation),
+            sparse(self.usage),
             dict(self.labels),
-            self.said,
+            self.request,
             self.reported_as,
         )
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def candidate(self, loop: str, number: int) -> Candidate:
-        """Of which nothing is told is like no other."""
+        """Return the candidate; without output or digest it gets a unique digest.
+
+        So it never counts as a repeat.
+        """
         if self.output is None:
             return Candidate(self.digest or Candidate.of(f"{loop}/{number}").digest)
-        made = Candidate.of(self.output)
-        return replace(made, digest=self.digest) if self.digest else made
+        candidate = Candidate.of(self.output)
+        return replace(candidate, digest=self.digest) if self.digest else candidate
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
-    """What came of a report: the loop up to that attempt, and the verdict on it.
+class ReportResult:
+    """The loop up to the reported attempt, and the verdict on it.
 
-    `new` is false where the same report had come before: its verdict is that of then.
+    `new` is False if the same report came before; then the verdict is that of the first report.
     """
 
     loop: Loop
@@ -178,7 +126,7 @@ class Reported:
 
     @property
     def evaluated_by(self) -> list[str]:
-        """The checks and critics that judged it, `report` where the report did; else nothing."""
+        """The checks and critics that judged it, `report` for the evaluation of the report."""
         return list(self.loop.attempts[-1].judged_by)
 
 
@@ -192,52 +140,56 @@ async def open_loop(
     policy: Policy = policies.default,
     context: Any = None,
 ) -> tuple[StoredLoop, bool]:
-    """The loop of that id, created where it is new, and whether it is; nobody drives it.
+    """Return the loop of that id, and True if it is new.
 
-    `context` is what checks find as `Context.data`. Raises InvalidInput, and Conflict where there
-    is one with another task, context, goals or policy.
+    `context` is what checks find as `Context.data`. Raises InvalidInput, and Conflict if the loop
+    exists with another task, context, goals or policy.
     """
-    given(id, (), goals, policy, None, None)
+    validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = policy_to(policy)
-    if not whole(plain):
+    if not is_complete(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
-    listed = [goal_to(goal) for goal in tuple(goals) or policy.goals]
-    return await store.write(scope, loops.begin, id, Head(task, listed, plain, context))
+    plain_goals = [goal_to(goal) for goal in tuple(goals) or policy.goals]
+    return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
 
 
 async def report(
-    store: Store, scope: Scope, id: str, number: int, told: Told, memory: Memory | None = None
-) -> Reported:
-    """Decide on an attempt, and keep it: one transaction that reads, one that writes.
+    store: Store,
+    scope: Scope,
+    id: str,
+    number: int,
+    attempt_report: AttemptReport,
+    memory: Memory | None = None,
+) -> ReportResult:
+    """Decide on an attempt and store it; the same report again returns the first verdict.
 
-    The same report again changes nothing and gets the verdict that it got. With `memory`, which is
-    of the same store and scope, a loop that ends teaches what it learnt, and what it was shown is
-    proven by it. Raises NotFound,
-    AttemptTaken for another report of that attempt, OutOfOrder where one before it is missing,
-    LoopEnded, LeaseLost where a process drives the loop, Conflict where code of its host decides
-    it, CheckFailed, ModelError, and NotJournalable.
+    With `memory`, which must be of the same store and scope, a loop that ends teaches its lessons,
+    and its outcome counts for the lessons that it was shown. Raises NotFound, AttemptTaken if that
+    attempt was reported with other content, OutOfOrder if the one before it is missing, LoopEnded,
+    LeaseLost if a process drives the loop, Conflict if code of its host decides it, CheckFailed,
+    ModelError, and NotJournalable.
     """
-    journalable(told.output)
-    judging = _Judging(told)
+    journalable(attempt_report.output)
+    judge = _Judge(attempt_report)
 
-    async def made(turn: Snapshot) -> Reported:
-        stored = turn.known.stored
+    async def decide_on(snapshot: Snapshot) -> ReportResult:
+        stored = snapshot.state.stored
         if 0 < number <= len(stored.loop.attempts):
-            return _before(stored, number, told.name)
-        policy = _open(turn, number)
-        attempt = await judging.attempt(stored, number)
-        before = replace(stored.loop, improves=policy.improvement, echoes=turn.known.echoes)
-        loop = attempted(before, attempt, time.time())
-        verdict = _stored(decide(loop, policy))
-        entry = replace(decided(loop, policy, verdict), attempt=attempt, value=told.output)
-        record = await _record(turn, memory, verdict, loop)
-        await record.commit(entry, loop)
-        telemetry.decided(loop, verdict)
-        return Reported(loop, verdict, new=True)
+            return _first_result(stored, number, attempt_report.name)
+        policy = _policy_for(snapshot, number)
+        attempt = await judge.attempt(stored, number)
+        loop = append_attempt(_loop(snapshot, policy), attempt, time.time())
+        # As it is read again: a name before a text can make a secret of it.
+        verdict = verdict_from(redact_data(verdict_to(decide(loop, policy))))
+        entry = decision_entry(loop, policy, verdict)
+        entry = replace(entry, attempt=attempt, value=attempt_report.output)
+        await _commit(snapshot, memory, entry, loop)
+        telemetry.record_decision(loop, verdict)
+        return ReportResult(loop, verdict, new=True)
 
-    return await retry_on_conflict(store, scope, id, made)
+    return await retry_on_conflict(store, scope, id, decide_on)
 
 
 async def cancel(
@@ -245,87 +197,139 @@ async def cancel(
 ) -> Verdict:
     """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
 
-    async def ended(turn: Snapshot) -> Verdict:
-        stored = turn.known.stored
-        was = latest(stored.decisions)
-        if isinstance(was, Done):
-            return was
-        turn.free()
+    async def end(snapshot: Snapshot) -> Verdict:
+        stored = snapshot.state.stored
+        last = latest_verdict(stored.decisions)
+        if isinstance(last, Done):
+            return last
+        snapshot.check_free()
         policy = policy_from(stored.head.policy)
-        before = replace(stored.loop, improves=policy.improvement, echoes=turn.known.echoes)
-        who = redacted(f"{by}: {why}" if why else by)
-        loop, verdict, entry = cancelled(before, policy, who, time.time())
-        record = await _record(turn, memory, verdict, loop)
-        await record.commit(entry, loop)
+        actor = redact(f"{by}: {why}" if why else by)
+        loop, verdict, entry = cancel_loop(_loop(snapshot, policy), policy, actor, time.time())
+        await _commit(snapshot, memory, entry, loop)
         return verdict
 
-    return await retry_on_conflict(store, scope, id, ended)
+    return await retry_on_conflict(store, scope, id, end)
 
 
-def _stored(verdict: Verdict) -> Verdict:
-    """The verdict as it will be read again: a name before a text can make a secret of it."""
-    return verdict_from(redacted_data(verdict_to(verdict)))
+async def override(
+    loop: str,
+    rule: str,
+    *,
+    by: str,
+    why: str = "",
+    decisions: int = 1,
+    until: float | None = None,
+    store: Store | str = "heedful.db",
+    scope: Scope | None = None,
+) -> Verdict:
+    """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
+
+    `decisions` is how many decisions it lifts, `until` (seconds since 1970) when it expires. The
+    override and the new decision are one transaction. Raises OverrideRefused like `Run.override`,
+    and also if code of its host stopped the loop; NotFound; LeaseLost if a process drives the loop.
+    """
+    opened = open_store(store) if isinstance(store, str) else store
+    new = Override(rule, by, why, decisions, until=until)
+
+    async def lift(snapshot: Snapshot) -> Verdict:
+        stored = snapshot.state.stored
+        last = latest_verdict(stored.decisions)
+        policy = _stored_policy(stored)
+        before = replace(_loop(snapshot, policy), at=time.time())
+        after, verdict = apply_override(before, policy, last, new)
+        snapshot.check_free()
+        verdict = reworded(after, verdict, stored.head.stage)
+        entry = JournalEntry(loop, 0)
+        if isinstance(last, Done):
+            entry = decision_entry(before, policy, verdict)
+        await snapshot.commit(replace(entry, override=new))
+        return verdict
+
+    return await retry_on_conflict(opened, scope or Scope(), loop, lift)
 
 
-def _before(stored: StoredLoop, number: int, name: str) -> Reported:
-    """What the same report got before. Raises AttemptTaken for another one."""
+def _loop(snapshot: Snapshot, policy: Policy) -> Loop:
+    """Return the loop with what the policy needs to decide it."""
+    loop = snapshot.state.stored.loop
+    return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
+
+
+def _stored_policy(stored: StoredLoop) -> Policy:
+    """Return the stored policy. Raises OverrideRefused if code of the host stopped the loop."""
+    policy = policy_from(stored.head.policy)
+    known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
+    last = latest_verdict(stored.decisions)
+    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
+    unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
+    if stops and stored.head.policy.get("min_gain") is None:
+        unknown.append(f"{stops[0]!r} under an improvement")
+    if unknown:
+        raise OverrideRefused(
+            f"the loop was stopped by {unknown[0]} that is code of its host; "
+            "override it there, with Run.override"
+        )
+    return policy
+
+
+def _first_result(stored: StoredLoop, number: int, name: str) -> ReportResult:
+    """Return the result of the first report. Raises AttemptTaken if it had other content."""
     loop = stored.loop.upto(number)
     if loop.attempts[-1].report != name:
         raise AttemptTaken(f"attempt {number} of {stored.id!r} was reported with other content")
-    first = next(one for one in stored.decisions if one.attempt == number)
-    return Reported(loop, first.verdict, new=False)
+    first = next(decision for decision in stored.decisions if decision.attempt == number)
+    return ReportResult(loop, first.verdict, new=False)
 
 
-def _open(turn: Snapshot, number: int) -> Policy:
-    """The policy of a loop whose next attempt has that number, and that goes on."""
-    stored = turn.known.stored
+def _policy_for(snapshot: Snapshot, number: int) -> Policy:
+    """Return the policy that decides attempt `number`, which must be the next one."""
+    stored = snapshot.state.stored
     following = len(stored.loop.attempts) + 1
     if number != following:
-        told = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
-        raise OutOfOrder(told)
-    last = latest(stored.decisions)
+        raise OutOfOrder(
+            f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
+        )
+    last = latest_verdict(stored.decisions)
     if isinstance(last, Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
-    turn.free()
-    if not whole(stored.head.policy):
+    snapshot.check_free()
+    if not is_complete(stored.head.policy):
         raise Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
     return policy_from(stored.head.policy)
 
 
 @dataclass(slots=True)
-class _Judging:
-    """A report and what it is judged: once, however often the loop has to be read again."""
+class _Judge:
+    """Judges the output of a report once, however often the loop must be read again."""
 
-    told: Told
-    _judged: Evaluation | None = None
+    report: AttemptReport
+    _evaluation: Evaluation | None = None
 
     async def attempt(self, stored: StoredLoop, number: int) -> Attempt:
-        """The attempt that is reported."""
-        told, earlier = self.told, stored.loop.attempts
-        names = [check_name(check) for check in told.checks]
-        names += [REPORT] if told.evaluation is not None else []
-        if names and self._judged is None:
-            self._judged = await self._evaluated(stored, number)
-        judged, candidate = self._judged, told.candidate(stored.id, number)
-        usage = told.usage + judged.usage if judged is not None else told.usage
-        seen = find_near_repeat(candidate, earlier) if earlier else None
+        """Return the reported attempt, judged."""
+        report, earlier = self.report, stored.loop.attempts
+        names = [check_name(check) for check in report.checks]
+        names += [REPORT] if report.evaluation is not None else []
+        if names and self._evaluation is None:
+            self._evaluation = await self._evaluate(stored, number)
+        evaluation, candidate = self._evaluation, report.candidate(stored.id, number)
         return Attempt(
             number,
             candidate,
-            judged,
-            usage,
-            seen,
-            told.labels,
-            report=told.name,
-            reported_as=told.reported_as,
+            evaluation,
+            report.usage + evaluation.usage if evaluation is not None else report.usage,
+            find_near_repeat(candidate, earlier) if earlier else None,
+            report.labels,
+            report=report.name,
+            reported_as=report.reported_as,
             judged_by=tuple(names),
-            vouched=told.evaluation is None or told.vouched,
+            vouched=report.evaluation is None or report.vouched,
         )
 
-    async def _evaluated(self, stored: StoredLoop, number: int) -> Evaluation:
-        told, last = self.told, latest(stored.decisions)
-        at = Context(
+    async def _evaluate(self, stored: StoredLoop, number: int) -> Evaluation:
+        report, last = self.report, latest_verdict(stored.decisions)
+        context = Context(
             stored.head.task,
             number,
             stored.id,
@@ -334,36 +338,28 @@ class _Judging:
             stored.head.context,
             began=stored.created,
         )
-        own = None if told.evaluation is None else _Given(told.evaluation)
-        return await evaluated(told.output, at, told.checks, own)
+
+        async def as_reported(candidate: Any, context: Context) -> Evaluation:
+            return report.evaluation or Evaluation()
+
+        own = None if report.evaluation is None else as_reported
+        return await evaluated(report.output, context, report.checks, own)
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Evaluates as the report does."""
-
-    evaluation: Evaluation
-    pure: ClassVar[bool] = True
-
-    def __call__(self, candidate: Any, at: Context) -> Evaluation:
-        return self.evaluation
-
-
-async def _record(
-    turn: Snapshot, memory: Memory | None, verdict: Verdict, loop: Loop
-) -> LoopRecorder:
-    """The journal of the loop and its memory, told what it was shown."""
-    known, task = turn.known, text_of(turn.known.stored.head.task)
-    vouched = all(one.vouched for one in loop.attempts)
-    record = LoopRecorder(turn, memory, task, judged=True, measured=vouched)
-    if memory is None:
-        return record
-    if not turn.shares(memory.store, memory.scope):
-        raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
-    ids = tuple(id for one in known.exposures for id in one.examples)
-    briefing = Briefing(shown=ids, exposures=known.exposures)
-    if memory.embedder is not None and isinstance(verdict, Done) and verdict.passed:
-        (vector,) = await placed(memory.embedder, [redacted(task)])
-        briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
-    record.told(briefing)
-    return record
+async def _commit(
+    snapshot: Snapshot, memory: Memory | None, entry: JournalEntry, loop: Loop
+) -> None:
+    """Write an entry together with what memory has to write for it."""
+    state, task = snapshot.state, text_of(snapshot.state.stored.head.task)
+    measured = all(attempt.vouched for attempt in loop.attempts)
+    recorder = LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
+    if memory is not None:
+        if memory.store is not snapshot.store or memory.scope != snapshot.scope:
+            raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
+        shown = tuple(id for exposure in state.exposures for id in exposure.examples)
+        briefing = Briefing(shown=shown, exposures=state.exposures)
+        if memory.embedder is not None and isinstance(entry.verdict, Done) and entry.verdict.passed:
+            (vector,) = await embed(memory.embedder, [redact(task)])
+            briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
+        recorder.shown(briefing)
+    await recorder.commit(entry, loop)

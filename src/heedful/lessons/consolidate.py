@@ -14,11 +14,11 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, Literal
 
-from heedful.lessons.learn import Trust
-from heedful.lessons.signature import pieces
+from heedful.lessons.lesson import Trust
+from heedful.lessons.signature import split_assertions
 from heedful.lessons.trust import HELD
 from heedful.lessons.words import words
-from heedful.loop.stop import weighty
+from heedful.loop.stop import decisive_tokens
 
 Difference = Literal["", "digits", "negation", "names", "wording"]
 # Numbers in words, and what negates beside the negations that every text is read for.
@@ -67,10 +67,10 @@ _ASSERTS = re.compile(r"\bassert\b|AssertionError")
 
 
 @lru_cache(KEPT)
-def assertive(error_type: str, text: str) -> bool:
+def has_assertion(error_type: str, text: str) -> bool:
     """Whether a text has an assertion in it: what that expects is its name, never merged."""
     said = f"{error_type} {text}"
-    return bool(_ASSERTS.search(said)) or any(one for _, one in pieces(error_type, text))
+    return bool(_ASSERTS.search(said)) or any(one for _, one in split_assertions(error_type, text))
 
 
 @lru_cache(KEPT)
@@ -78,7 +78,7 @@ def weights_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Its digits and operators, numbers in words behind them; and its negations; each in order."""
     digits: list[str] = []
     negations: list[str] = []
-    for token in weighty(_HYPHEN.sub(" ", text)):
+    for token in decisive_tokens(_HYPHEN.sub(" ", text)):
         negates = token[0].isalpha() and not any(c.isdigit() for c in token)
         (negations if negates else digits).append(token.lower())
     said = _said(text)
@@ -87,7 +87,7 @@ def weights_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(digits), tuple(negations)
 
 
-def turned(one: str, other: str) -> bool:
+def has_opposites(one: str, other: str) -> bool:
     """Whether a word of one text stands in the other as its opposite."""
     a, b = _turns(one), _turns(other)
     return any((a[x] > b[x] and b[y] > a[y]) or (b[x] > a[x] and a[y] > b[y]) for x, y in _PAIRS)
@@ -120,7 +120,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def difference(one: str, other: str) -> Difference:
+def first_difference(one: str, other: str) -> Difference:
     """The first of these in which two texts differ; "" where they may say the same.
 
     "wording": at one place up to two words stand in for up to two others, and what they mean nobody
@@ -134,14 +134,14 @@ def difference(one: str, other: str) -> Difference:
     (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
     if digits != others:
         return "digits"
-    if negations != other_negations or turned(one, other):
+    if negations != other_negations or has_opposites(one, other):
         return "negation"
     if not _same_names(one, other):
         return "names"
     return "wording" if _replaced(one, other) else ""
 
 
-def opposed(one: str, other: str, least: float = 0.9) -> bool:
+def contradicts(one: str, other: str, least: float = 0.9) -> bool:
     """Whether texts are the same but for negations and opposites, or give other numbers.
 
     They name the same, and the Dice similarity of all other words is at least `least`. A number
@@ -153,7 +153,7 @@ def opposed(one: str, other: str, least: float = 0.9) -> bool:
     (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
     if digits != others:
         return len(digits) == len(others)
-    return negations != other_negations or turned(one, other)
+    return negations != other_negations or has_opposites(one, other)
 
 
 @lru_cache(KEPT)
@@ -341,7 +341,7 @@ def propose(
     vectors = None if vectors is None else [vectors[at] for at in order]
     chosen = {one.id for one in lessons if mode == "lite" or _fresh(one, now)}
     if nothing := _too_few(lessons, chosen, mode):
-        return Proposed(retired(lessons, now), nothing=nothing)
+        return Proposed(propose_retirement(lessons, now), nothing=nothing)
     least = SAME_WORDS if vectors is None else SAME
     found = _Found(groups)
     for a, b, score in near_words(lessons) if vectors is None else near_vectors(vectors):
@@ -351,7 +351,7 @@ def propose(
     gone = {id for one in merges for id in one.members}
     against = [one for one in found.against if not gone.intersection(one.members)]
     return Proposed(
-        (*merges, *against[:TOLD], *retired(lessons, now)),
+        (*merges, *against[:TOLD], *propose_retirement(lessons, now)),
         dict(sorted(found.vetoes.items())),
         tuple(found.vetoed),
         tuple(_groups(lessons, found.alike, gone | {one.survivor for one in merges})),
@@ -382,7 +382,7 @@ class _Found:
             self.near[a].add(b)
             self.near[b].add(a)
         turns = why in ("digits", "negation") and len(self.against) < MOST_AGAINST
-        if turns and opposed(one.text, other.text):
+        if turns and contradicts(one.text, other.text):
             self.against.append(_contradiction(one, other, why))
         if (
             self.groups
@@ -431,9 +431,9 @@ def veto(one: Lesson, other: Lesson) -> str:
         return "apart"
     if one.pinned and other.pinned:
         return "pinned"
-    if assertive(one.error_type, one.text) or assertive(other.error_type, other.text):
+    if has_assertion(one.error_type, one.text) or has_assertion(other.error_type, other.text):
         return "assertion"
-    return difference(one.text, other.text)
+    return first_difference(one.text, other.text)
 
 
 def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
@@ -505,7 +505,7 @@ def _contradiction(one: Lesson, other: Lesson, why: str) -> Proposal:
     return Proposal("contradict", (one.id, other.id), 0, told, "for a person")
 
 
-def retired(lessons: Iterable[Lesson], now: float) -> tuple[Proposal, ...]:
+def propose_retirement(lessons: Iterable[Lesson], now: float) -> tuple[Proposal, ...]:
     """One proposal with what may go: of little importance, old, met once and never shown."""
     ids = tuple(
         one.id
@@ -523,7 +523,7 @@ def retired(lessons: Iterable[Lesson], now: float) -> tuple[Proposal, ...]:
     return (Proposal("retire", ids, 0, why, "for a person"),) if ids else ()
 
 
-def worse(
+def find_regressions(
     became: Mapping[str, tuple[int, str]],
     before: Mapping[str, Sequence[str]],
     after: Mapping[str, Sequence[str]],

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import LONGEST, Example, Reflection, Trust
+from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import ORDER, RAISING, begins, named
-from heedful.loop.record import LARGEST, number, thousandths
-from heedful.redact import redacted
+from heedful.lessons.trust import ORDER, RAISING, check_source, initial_state
+from heedful.loop.record import LARGEST, check_number, thousandths
+from heedful.redact import redact
 
 RISE = 0.1
 UNKNOWN = "Unknown"
@@ -55,7 +55,7 @@ def learn_from_evaluation(
         return None
     error_type, head, told, most = found
     text = head + (told[:most] or UNKNOWN)
-    return corrected(
+    return learn_correction(
         error_type,
         text,
         iteration,
@@ -69,7 +69,7 @@ def learn_from_evaluation(
     )
 
 
-def corrected(
+def learn_correction(
     error_type: str,
     text: str,
     iteration: int,
@@ -101,11 +101,11 @@ def corrected(
         text,
         text,
         example=example,
-        state=begins(trust, "verified" if trust in RAISING and risen else "candidate"),
+        state=initial_state(trust, "verified" if trust in RAISING and risen else "candidate"),
         trust=trust,
         tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
         context=context,
-        source=named(source),
+        source=check_source(source),
         meta={
             "error_signature": exact,
             "original_query": query[:LISTED] or UNKNOWN,
@@ -153,11 +153,11 @@ def _text(field: str, value: object) -> str:
     """What was given; "" where that is nothing. Without secrets: it is cut later."""
     if value is not None and not isinstance(value, str):
         raise InvalidInput(field, value, "a text")
-    return redacted(value) if value and value.strip() else ""
+    return redact(value) if value and value.strip() else ""
 
 
 def _iteration(value: int) -> None:
-    number("iteration", value, 0, LARGEST)
+    check_number("iteration", value, 0, LARGEST)
     if not isinstance(value, int):
         raise InvalidInput("iteration", value, "an integer")
 
@@ -165,7 +165,7 @@ def _iteration(value: int) -> None:
 def _quality(when: str, value: float | None) -> dict[str, float]:
     if value is None:
         return {}
-    number(f"quality_{when}", value, -LARGEST, LARGEST)
+    check_number(f"quality_{when}", value, -LARGEST, LARGEST)
     return {"quality": float(value)}
 
 

@@ -7,10 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from heedful.lessons.signature import Signature
+from heedful.lessons.lesson import Signature
 from heedful.lessons.words import Difference
-from heedful.loop.record import Attempt, Evaluation, Finding, Improvement, Loop, shown, thousandths
-from heedful.redact import redacted
+from heedful.loop.record import (
+    Attempt,
+    Evaluation,
+    Finding,
+    Improvement,
+    Loop,
+    format_score,
+    thousandths,
+)
+from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
@@ -159,7 +167,9 @@ def _missed(loop: Loop, before: Evaluation, after: Evaluation) -> Iterator[Findi
     for goal in before.unmet(loop.goals):
         score = before.scores[goal.score]
         if goal.margin(after.scores[goal.score]) - goal.margin(score) >= least:
-            yield Finding(goal.score, f"{goal.score} {shown(score)} misses {goal}", key=str(goal))
+            yield Finding(
+                goal.score, f"{goal.score} {format_score(score)} misses {goal}", key=str(goal)
+            )
 
 
 def _lesson(
@@ -191,14 +201,14 @@ def _lesson(
 
 def _kept(text: str) -> str:
     """Its first `LONGEST` characters. Without secrets first: half of one is not recognised."""
-    return redacted(text)[:LONGEST]
+    return redact(text)[:LONGEST]
 
 
 def _changed(example: Example) -> str:
     """What was changed, for a finding that does not say how to mend it; "" where it is long."""
     from heedful.lessons.words import difference
 
-    told = str(difference(example.rejected, redacted(example.accepted)))
+    told = str(difference(example.rejected, redact(example.accepted)))
     return f"Accepted: {told}" if 0 < len(told) <= TOLD and "\n" not in told else ""
 
 
@@ -219,7 +229,7 @@ def _accepted(loop: Loop, attempt: Attempt, task: str) -> Reflection:
     )
 
 
-def located(
+def with_vector(
     reflections: Sequence[Reflection], space: str, vector: Sequence[float] | None
 ) -> tuple[Reflection, ...]:
     """The same reflections with the place of their task in an embedding space."""

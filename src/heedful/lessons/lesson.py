@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example
-from heedful.redact import redacted
+
+pass
+from heedful.redact import redact
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Scope:
             value = getattr(self, name)
             if not value or len(value) > 200 or not value.isprintable():
                 raise InvalidInput(name, value, "1 to 200 printable characters")
-            if value != redacted(value):
+            if value != redact(value):
                 raise InvalidInput(name, value, "a name without a secret: it is stored as it is")
 
 
@@ -74,7 +75,7 @@ ANY = Filter()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Match:
     """An example that a search brought, or a lesson without one: its text is then the task.
 
     How near it is: `cosine` of the vectors (-1..1, None where there are none), `keyword`, its BM25

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.signature import Signature, digest_of
+from heedful.lessons.lesson import Signature, digest_of
 
 HOLE = "<*>"
 # From so many values on a place holds a particular. So many words must be left of a template: where
@@ -143,7 +143,7 @@ class Templates:
         for one in signatures:
             key = _key(one.error_type, one.pattern)
             known = one.digest in self._branch(key).patterns or one.digest in new.get(key, ())
-            if room > 0 and not known and learnable(one):
+            if room > 0 and not known and is_learnable(one):
                 new[key][one.digest] = one.pattern
                 room -= 1
         grown = {
@@ -159,7 +159,7 @@ class Templates:
 
     def merge(self, one: Signature) -> Merge | None:
         """Its group of several patterns; None where it stands alone. Learns nothing."""
-        if not learnable(one):
+        if not is_learnable(one):
             return None
         branch = self._branch(_key(one.error_type, one.pattern))
         branch = branch if one.digest in branch.patterns else branch.plus(one)
@@ -215,7 +215,7 @@ def _key(error_type: str, pattern: str) -> tuple[str, str]:
     return error_type, "" if "<" in first else first
 
 
-def learnable(one: Signature) -> bool:
+def is_learnable(one: Signature) -> bool:
     """Whether a pattern can be grouped: not too long, and no assertion."""
     return (
         len(one.pattern) <= LONGEST
@@ -370,7 +370,7 @@ ALIKE = 0.85
 _FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
 
 
-def alike(
+def suggest_merges(
     lessons: Sequence[Mapping[str, Any]],
     vectors: Sequence[Sequence[float]],
     known: Iterable[Mapping[str, Any]],
@@ -413,7 +413,7 @@ def _may_be_one(
         and None not in groups
         and groups[0] != groups[1]
         and all(
-            learnable(Signature("", it["pattern"], it["signature"], it["error_type"]))
+            is_learnable(Signature("", it["pattern"], it["signature"], it["error_type"]))
             for it in (one, other)
         )
     )

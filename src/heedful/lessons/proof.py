@@ -31,7 +31,7 @@ class Estimate:
         return self.low <= value <= self.high
 
 
-def share(hits: int, of: int) -> Estimate:
+def wilson_interval(hits: int, of: int) -> Estimate:
     """A share with Wilson's score interval.
 
     E. B. Wilson, "Probable inference, the law of succession, and statistical inference", J. Am.
@@ -114,7 +114,7 @@ class Wealth:
         return min(gain, 1.0)
 
 
-def mirrored(cells: Cells) -> Cells:
+def mirror(cells: Cells) -> Cells:
     """The same with shown and withheld exchanged: its gain is the opposite."""
     return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
 
@@ -123,10 +123,10 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
     """The ends of the gain, refuted below at the level `low` and above at the level `high`."""
     if not any(cells.values()):
         return -1.0, 1.0
-    return Wealth.of(cells).least(low), -Wealth.of(mirrored(cells)).least(high)
+    return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
-def paired(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
+def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
     """The ends of the mean gain of pairs, each of which gained 1, 0 or -1; refuted at the level.
 
     Where both were seen, of the same task, no coin is needed: the difference is the figure h
@@ -142,7 +142,7 @@ def _least(better: int, same: int, worse: int, level: float) -> float:
     return Wealth(logs, ((parts, better + same + worse),)).least(level)
 
 
-def against(share: float, shown: int, withheld: int) -> float:
+def coin_evidence(share: float, shown: int, withheld: int) -> float:
     """The logarithm of the evidence that a coin of probability `share` did not make these counts.
 
     The likelihood of all other coins, evenly weighed, over that of this one; also valid at all
@@ -263,7 +263,7 @@ class Proof:
         return tuple(lesson for lesson in hurting if lesson is not None)
 
 
-def due(outcomes: int) -> bool:
+def is_due(outcomes: int) -> bool:
     """Whether to look after so many outcomes: after every 20th, and ever more seldom from 512 on.
 
     Then a look comes whenever there are a sixteenth to an eighth more, so that all looks together
@@ -306,10 +306,10 @@ def proof(
     holdout was off count only where there are no others. Raises InvalidInput.
     """
     cases, pending = _joined(exposures, outcomes)
-    return concluded(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
+    return prove_cases(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
 
 
-def concluded(
+def prove_cases(
     cases: Cases,
     pending: int,
     *,
@@ -331,7 +331,7 @@ def concluded(
     return Proof(pooled.compared(alpha / 2, alpha / 2, alpha / 2, margin), lessons, pending)
 
 
-def proven(cases: Cases) -> tuple[Comparison, ...]:
+def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     """What `concluded` says of those lessons that help or hurt; the others cost little."""
     tables, most = _tables(cases, MOST_CALLS), LEVEL / 2
     low, high = _levels(tables, most)
@@ -440,7 +440,7 @@ class _Table:
     @property
     def fair(self) -> bool:
         """Whether the numbers are such as the coin makes."""
-        return sum(against(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
+        return sum(coin_evidence(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
 
     @property
     def gain(self) -> float | None:
@@ -451,7 +451,7 @@ class _Table:
         """The logarithm of the evidence that to be shown is better, or worse, than not to be."""
         if not self.gain or (self.gain > 0) != better:
             return -inf
-        return Wealth.of(self.right if better else mirrored(self.right)).at(0.0)[0]
+        return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float, alpha: float, margin: float) -> Comparison:
         """The comparison; `low` and `high` are the levels of the ends of the uplift."""
@@ -472,7 +472,7 @@ def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
     """The effect with an interval that holds its estimate, in units; `fewer` is better."""
-    better = mirrored(cells) if fewer else cells
+    better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
         inner = {cell: n for cell, n in better.items() if 0 < cell[0] < 1}

@@ -13,12 +13,10 @@ from hashlib import sha256
 from math import exp2, sqrt
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ANY, Filter, Found
-from heedful.lessons.proof import SHARE, Exposure, Lesson, Outcome
-from heedful.lessons.trust import integer
-from heedful.loop.record import Loop
+from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
+from heedful.loop.record import Loop, check_integer
 from heedful.models.contract import Message
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 
 SHOWN = 3
 UNVERIFIED = 1
@@ -53,7 +51,7 @@ RULE = "a rule drawn from an earlier run"
 _WORD = re.compile(r"\w+")
 
 
-def rank(task: str, found: Iterable[Found], limit: int, now: float = 0.0) -> list[Found]:
+def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> list[Match]:
     """The related finds, best first, at most `limit`; unrelated is nothing.
 
     Those without a vector come with their `overlap`. Ranked by `relevance` times `worth` at `now`,
@@ -74,13 +72,13 @@ def rank(task: str, found: Iterable[Found], limit: int, now: float = 0.0) -> lis
     ]
     related = [one for one in measured if _related(one)]
     related.sort(key=lambda one: _order(relevance(one), one, now))
-    kept: dict[tuple[str, str], Found] = {}
+    kept: dict[tuple[str, str], Match] = {}
     for one in related:
         kept.setdefault((one.example.task, one.example.accepted or one.lesson), one)
     return list(kept.values())[:limit]
 
 
-def offered(found: Iterable[Found], only: Filter = ANY) -> list[Found]:
+def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
     """What is brought without being asked for: of what a reflector made only what matters.
 
     Asked for it is by its kind, by an importance, or by tags.
@@ -90,7 +88,7 @@ def offered(found: Iterable[Found], only: Filter = ANY) -> list[Found]:
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
-def relevance(one: Found) -> float:
+def relevance(one: Match) -> float:
     """How well a find fits the query, 0..1: two measures that err differently, together.
 
     The mean of coverage and cosine; without a vector the coverage times the BM25 share, which is at
@@ -101,7 +99,7 @@ def relevance(one: Found) -> float:
     return (one.coverage + max(0.0, one.cosine)) / 2
 
 
-def worth(one: Found, now: float = 0.0) -> float:
+def worth(one: Match, now: float = 0.0) -> float:
     """What relevance is multiplied with: proven usefulness, importance and recency together.
 
     1 for a new lesson of importance 0.5 that has proven nothing. Importance makes it 0.95 to 1.05,
@@ -111,12 +109,12 @@ def worth(one: Found, now: float = 0.0) -> float:
     return one.useful * (1 + IMPORTANCE * (one.importance - 0.5)) * (1 - RECENCY * faded)
 
 
-def _related(one: Found) -> bool:
+def _related(one: Match) -> bool:
     means = one.cosine is not None and one.cosine >= COSINE
     return means or one.coverage >= COVERAGE or _near(one) is not None
 
 
-def _near(one: Found) -> float | None:
+def _near(one: Match) -> float | None:
     """How near a find is to the task of a prompt; None where it is not near enough."""
     near, least = one.cosine, PROMPT_COSINE
     if near is None:
@@ -124,12 +122,12 @@ def _near(one: Found) -> float | None:
     return near if near >= least else None
 
 
-def _order(fit: float, one: Found, now: float) -> tuple[float, bool, int, int]:
+def _order(fit: float, one: Match, now: float) -> tuple[float, bool, int, int]:
     return -round(fit * worth(one, now), 6), not one.verified, -one.seen, -one.id
 
 
 def choose(
-    ranked: Sequence[Found],
+    ranked: Sequence[Match],
     most: int = SHOWN,
     unverified: int = UNVERIFIED,
     *,
@@ -137,7 +135,7 @@ def choose(
     now: float = 0.0,
     advice: bool = False,
     seed: int = 0,
-) -> list[Found]:
+) -> list[Match]:
     """What goes into a prompt: the nearest `most` of them, at most `unverified` not verified.
 
     Nearest by likeness of the tasks times `worth`. What is only related is left out, and so is a
@@ -145,11 +143,11 @@ def choose(
     Nothing is cut: an example with which what is sent would have more than `budget` tokens, as
     `tokens` estimates them, is left out whole. Raises InvalidInput.
     """
-    integer("budget", budget, 0)
+    check_integer("budget", budget, 0)
     scored = [(_near(one), one) for one in ranked if advice or one.example.accepted]
     near = [(score, one) for score, one in scored if score is not None]
     near.sort(key=lambda pair: _order(pair[0], pair[1], now))
-    chosen: list[Found] = []
+    chosen: list[Match] = []
     for _, one in near:
         if len(chosen) == most:
             break
@@ -159,7 +157,7 @@ def choose(
     return chosen
 
 
-def briefed(ranked: Sequence[Found], now: float, examples: bool | None) -> list[Found]:
+def choose_for_loop(ranked: Sequence[Match], now: float, examples: bool | None) -> list[Match]:
     """What a loop is shown before its task: worked examples, and the nearest strategy.
 
     Without `examples` lessons that have no accepted output, with None both; never a reflection,
@@ -171,7 +169,7 @@ def briefed(ranked: Sequence[Found], now: float, examples: bool | None) -> list[
     return choose(told, now=now, advice=bool(rules) or not examples)
 
 
-def _length(chosen: Sequence[Found], advice: bool, seed: int) -> int:
+def _length(chosen: Sequence[Match], advice: bool, seed: int) -> int:
     """The tokens of what is sent: of the turns, or of the whole text."""
     from heedful.models.contract import tokens
 
@@ -181,7 +179,7 @@ def _length(chosen: Sequence[Found], advice: bool, seed: int) -> int:
     return sum(tokens(turn.content) for turn in turns)
 
 
-def as_messages(chosen: Sequence[Found]) -> tuple[Message, ...]:
+def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
     """Worked examples as chat turns, the most related last, next to the task.
 
     The text of a turn is the task or its accepted output alone; where it comes from is `source`.
@@ -189,7 +187,7 @@ def as_messages(chosen: Sequence[Found]) -> tuple[Message, ...]:
     turns: list[Message] = []
     for one in reversed(chosen):
         if one.example.accepted:
-            task, accepted = map(neutral, _told(one))
+            task, accepted = map(sanitize, _told(one))
             turns += [
                 Message("user", task, provenance(one)),
                 Message("assistant", accepted, provenance(one)),
@@ -197,7 +195,7 @@ def as_messages(chosen: Sequence[Found]) -> tuple[Message, ...]:
     return tuple(turns)
 
 
-def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Found] = ()) -> str:
+def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = ()) -> str:
     """The same turns as text between delimiters that differ from call to call; "" for none.
 
     Each example says where it comes from. Of `advice` the lessons without an accepted output are
@@ -205,7 +203,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Found] = (
     """
     kind = "what went wrong before, and what mended it"
     parts = [
-        (RULE if one.kind == "strategy" else kind, provenance(one), neutral("\n".join(_told(one))))
+        (RULE if one.kind == "strategy" else kind, provenance(one), sanitize("\n".join(_told(one))))
         for one in reversed(advice)
         if not one.example.accepted
     ]
@@ -224,7 +222,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Found] = (
     return "\n".join([*lines, f"--- end {mark}"])
 
 
-def provenance(one: Found) -> str:
+def provenance(one: Match) -> str:
     """Where an example comes from, in one line: its lesson, whether verified, how often seen."""
     about = " ".join(_WORD.findall(one.error_type))[:60]
     origin = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
@@ -235,7 +233,7 @@ def provenance(one: Found) -> str:
     return f"lesson {one.reflection}, {state}, seen {times}, {said}"
 
 
-def _told(one: Found) -> tuple[str, ...]:
+def _told(one: Match) -> tuple[str, ...]:
     """What is shown of it: task and accepted output; or what was wrong, and the lesson."""
     if one.example.accepted:
         return one.example.task, one.example.accepted
@@ -274,13 +272,13 @@ class Briefing:
     exposures: tuple[Exposure, ...] = ()
     space: str = ""
     vector: Sequence[float] | None = None
-    advice: tuple[Found, ...] = ()
-    found: tuple[Found, ...] = ()
+    advice: tuple[Match, ...] = ()
+    found: tuple[Match, ...] = ()
 
     @classmethod
     def of(
         cls,
-        chosen: Sequence[Found],
+        chosen: Sequence[Match],
         exposures: Sequence[Exposure],
         space: str,
         vector: Sequence[float] | None,
@@ -305,12 +303,12 @@ class Briefing:
         return replace(self, shown=ids, exposures=tuple(left), advice=(), found=found)
 
 
-def together(seed: str | int, loop_id: str) -> bool:
+def is_pooled(seed: str | int, loop_id: str) -> bool:
     """Whether this loop tests memory as a whole: one coin for all of its lessons."""
     return _chance("together", seed, loop_id) < TOGETHER
 
 
-def withheld(seed: str | int, loop_id: str, lesson_id: Lesson, share: float = SHARE) -> bool:
+def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: float = SHARE) -> bool:
     """Whether a lesson that recall ranked into the prompt of a loop is to be left out of it.
 
     A pure function, so a resumed loop gets the same answer; true with probability `share` (at least
@@ -325,7 +323,7 @@ def withheld(seed: str | int, loop_id: str, lesson_id: Lesson, share: float = SH
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")
-    coin = "" if together(seed, loop_id) else f"lesson {lesson_id}"
+    coin = "" if is_pooled(seed, loop_id) else f"lesson {lesson_id}"
     return _chance("withheld", seed, loop_id, coin) < share
 
 
@@ -335,7 +333,7 @@ def _chance(*names: str | int) -> float:
     return int.from_bytes(digest[:6], "big") / 2**48
 
 
-def own(found: Sequence[Found], task: str, examples: bool | None) -> Sequence[Found]:
+def keep_usable(found: Sequence[Match], task: str, examples: bool | None) -> Sequence[Match]:
     """Without `examples` only what was learnt from the very task, and what somebody remembered.
 
     What mended one stage is no advice to another, however alike their names; and none of it has an
@@ -348,15 +346,17 @@ def own(found: Sequence[Found], task: str, examples: bool | None) -> Sequence[Fo
     return [one for one in found if one.id in fit or (examples is None and one.example.accepted)]
 
 
-def drawn(chosen: Sequence[Found], loop: str, seed: str, share: float) -> tuple[Exposure, ...]:
+def draw_exposures(
+    chosen: Sequence[Match], loop: str, seed: str, share: float
+) -> tuple[Exposure, ...]:
     """One exposure a lesson, of however many examples, each withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for one in chosen:
         examples.setdefault(f"{one.kind}/{one.signature}", []).append(one.id)
-    whole = share > 0 and together(seed, loop)
+    whole = share > 0 and is_pooled(seed, loop)
     made = []
     for lesson, ids in examples.items():
-        shown = not withheld(seed, loop, lesson, share)
+        shown = not is_withheld(seed, loop, lesson, share)
         digest = lesson.partition("/")[2]
         made.append(
             Exposure(lesson, loop, shown, digest, share, whole, tuple(ids) if shown else ())
@@ -364,7 +364,7 @@ def drawn(chosen: Sequence[Found], loop: str, seed: str, share: float) -> tuple[
     return tuple(made)
 
 
-def outcome(loop: Loop) -> Outcome:
+def outcome_of(loop: Loop) -> Outcome:
     """What a loop that has ended came to; its errors are named as its lessons would be."""
     from heedful.lessons.signature import signature  # whose patterns a store has no need of
 

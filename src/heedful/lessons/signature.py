@@ -63,7 +63,7 @@ _HEADS = re.compile(
 )
 
 
-def pieces(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
+def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
     """The text in pieces, each with whether it is asserted, and so kept as it stands."""
     words = f"{error_type} {text}".lower()
     if not any(word in words for word in _ABOUT):
@@ -204,7 +204,7 @@ _DATE = re.compile(
 )
 
 
-def masked(text: str) -> str:
+def mask_particulars(text: str) -> str:
     """The text with a mask, as `<N>`, in the place of every particular; linear in its length."""
     if "^" in text:
         text = _CARETS.sub("", text)
@@ -220,7 +220,7 @@ def masked(text: str) -> str:
     return _DATE.sub("<TIME>", text) if _HAS_MONTH.search(text) else text
 
 
-def is_own(name: str) -> bool:
+def names_identity(name: str) -> bool:
     """Whether the value of this key says who or which one, whatever it looks like."""
     found = _PARTICULAR.match(f"{name}=x")
     return found is not None and found.lastgroup == "OWN"
@@ -308,7 +308,8 @@ def _pattern(error_type: str, text: str) -> str:
 
 def _masked(error_type: str, text: str) -> str:
     return "".join(
-        piece if asserted else masked(piece) for piece, asserted in pieces(error_type, text)
+        piece if asserted else mask_particulars(piece)
+        for piece, asserted in split_assertions(error_type, text)
     )
 
 
@@ -316,20 +317,22 @@ def _payload(error_type: str, value: object, name: str = "") -> str:
     match value:
         case dict():
             items = sorted(value.items())
-            shown = [f"{masked(key)}: {_payload(error_type, one, key)}" for key, one in items]
+            shown = [
+                f"{mask_particulars(key)}: {_payload(error_type, one, key)}" for key, one in items
+            ]
             return f"{{{', '.join(shown)}}}"
         case list():
             once = {repr(one): one for one in value}.values()  # a thousand zeros are masked once
             shown = [_payload(error_type, one, name) for one in once]
             failures = all("assert " in one for one in shown)
             return f"[{', '.join(sorted(set(shown)) if failures else dict.fromkeys(shown))}]"
-        case _ if is_own(name):
+        case _ if names_identity(name):
             return "<ID>"
         case str() if not value.isdecimal():
             return _masked(error_type, value)
-    return masked(f"{name}: {value if isinstance(value, str) else json.dumps(value)}").removeprefix(
-        f"{masked(name)}: "
-    )
+    return mask_particulars(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+    ).removeprefix(f"{mask_particulars(name)}: ")
 
 
 def _depth(text: str) -> int:

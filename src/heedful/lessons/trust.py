@@ -11,8 +11,8 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Example, Reflection, State, Trust
-from heedful.redact import redacted
+from heedful.lessons.lesson import Example, Reflection, State, Trust
+from heedful.redact import redact
 
 Action = Literal["release", "reject"]
 # From a person who answers for it, an outcome of an own loop, a model, a tool, or from outside:
@@ -102,7 +102,7 @@ class RevocationResult:
     vectors: int = 0
 
 
-def lowest(trusts: Iterable[Trust]) -> Trust:
+def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """The least of them, which is the trust of what derives from all. Raises InvalidInput.
 
     >>> lowest(["operator", "tool", "model"])
@@ -111,20 +111,20 @@ def lowest(trusts: Iterable[Trust]) -> Trust:
     return max(trusts, key=_place)
 
 
-def derived(own: Trust, parents: Iterable[Trust], loop: str = "") -> Trust:
+def derive_trust(own: Trust, parents: Iterable[Trust], loop: str = "") -> Trust:
     """The trust of a text with that trust of its own, made from `parents`.
 
     What a `loop` measured keeps it whatever was in its prompt: its own outcome has raised it.
     """
-    return own if loop and own == "measured" else lowest((own, *parents))
+    return own if loop and own == "measured" else lowest_trust((own, *parents))
 
 
-def begins(trust: Trust, state: State = "candidate") -> State:
+def initial_state(trust: Trust, state: State = "candidate") -> State:
     """The state a text of that trust is written in, `state` where nothing holds it back."""
     return "quarantined" if trust in HELD else state
 
 
-def raises(new: Trust, known: Trust) -> bool:
+def raises_trust(new: Trust, known: Trust) -> bool:
     """Whether a sighting of trust `new` raises what is known with trust `known`.
 
     Only an operator or a measured outcome does, and only what neither of them said before: then
@@ -133,7 +133,7 @@ def raises(new: Trust, known: Trust) -> bool:
     return new in RAISING and known not in RAISING
 
 
-def bounded(one: Reflection) -> Reflection:
+def clip_reflection(one: Reflection) -> Reflection:
     """The reflection with the first `LONGEST` characters of every text, and of its tags the first.
 
     Without secrets first: half of one is not recognised.
@@ -150,7 +150,7 @@ def bounded(one: Reflection) -> Reflection:
 
 def kept(text: str) -> str:
     """What is kept of a text that is held back."""
-    return redacted(text)[:LONGEST]
+    return redact(text)[:LONGEST]
 
 
 def _place(trust: Trust) -> int:
@@ -170,7 +170,7 @@ def integer(field: str, value: object, least: int = 1, other: str = "") -> None:
         raise InvalidInput(field, value, allowed)
 
 
-def numbered(id: object) -> None:
+def check_id(id: object) -> None:
     """Raises InvalidInput for what is no id that a store could hold."""
     if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST:
         raise InvalidInput("id", id, "an id, an integer below 2**63")
@@ -182,14 +182,14 @@ def fraction(field: str, value: object) -> None:
         raise InvalidInput(field, value, "a number of 0 to 1")
 
 
-def texts(**given: object) -> None:
+def check_texts(**given: object) -> None:
     """Raises InvalidInput for what is no text."""
     for name, value in given.items():
         if not isinstance(value, str):
             raise InvalidInput(name, value, "a text")
 
 
-def bounds(holdout: object, max_entries: object, quota: object) -> None:
+def check_bounds(holdout: object, max_entries: object, quota: object) -> None:
     """Raises InvalidInput for what no memory can be bound by."""
     if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
         raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
@@ -199,9 +199,9 @@ def bounds(holdout: object, max_entries: object, quota: object) -> None:
         raise InvalidInput("quota", quota, "a Quota, or None")
 
 
-def pruned(unused_for: object, keep: object, by: object) -> None:
+def check_prune(unused_for: object, keep: object, by: object) -> None:
     """Raises InvalidInput where nothing says what to prune, or nobody answers for it."""
-    decides(by, "")
+    check_actor(by, "")
     if unused_for is None and keep is None:
         raise InvalidInput("prune", None, "given unused_for, keep, or both")
     if unused_for is not None and not (
@@ -212,20 +212,20 @@ def pruned(unused_for: object, keep: object, by: object) -> None:
         integer("keep", keep, 0)
 
 
-def signatures(digests: Sequence[object]) -> None:
+def check_digests(digests: Sequence[object]) -> None:
     """Raises InvalidInput where there is none, or one that is no text."""
     if not digests or not all(isinstance(one, str) for one in digests):
         raise InvalidInput("digests", digests, "signatures of lessons, at least one")
 
 
-def decides(by: object, why: object) -> None:
+def check_actor(by: object, why: object) -> None:
     """Raises InvalidInput where nobody answers for it."""
     if not isinstance(by, str) or not by.strip():
         raise InvalidInput("by", by, "the name of who decides")
-    texts(why=why)
+    check_texts(why=why)
 
 
-def named(source: str) -> str:
+def check_source(source: str) -> str:
     """The name of a source. Raises InvalidInput."""
     if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
         allowed = f"a name of at most {LONGEST_SOURCE} characters"
@@ -233,7 +233,7 @@ def named(source: str) -> str:
     return source
 
 
-def several(field: str, values: object, kind: type, allowed: str) -> None:
+def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
     """Raises InvalidInput where `values` is no sequence of that kind; a text is none."""
     if (
         not isinstance(values, Sequence)
@@ -243,7 +243,7 @@ def several(field: str, values: object, kind: type, allowed: str) -> None:
         raise InvalidInput(field, values, allowed)
 
 
-def remembered(
+def check_memory(
     text: str,
     trust: str,
     importance: object,
@@ -258,8 +258,8 @@ def remembered(
     if trust not in ORDER:
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
     fraction("importance", importance)
-    several("tags", tags, str, "a sequence of tags, each a text")
-    several("derived_from", parents, int, "ids of examples of this scope")
+    check_sequence("tags", tags, str, "a sequence of tags, each a text")
+    check_sequence("derived_from", parents, int, "ids of examples of this scope")
     if not isinstance(pinned, bool) or (pinned and trust != "operator"):
         raise InvalidInput("pinned", pinned, "False but for an operator")
     if example is not None:
@@ -273,7 +273,7 @@ def _example(one: Example) -> None:
         scores = {"before": one.before, "after": one.after}
     except AttributeError:
         raise InvalidInput("example", one, "an Example, or None") from None
-    texts(**given)
+    check_texts(**given)
     for when, those in scores.items():
         if not isinstance(those, Mapping):
             raise InvalidInput(f"example.{when}", those, "a mapping of scores")

@@ -210,7 +210,7 @@ def difference(rejected: str, accepted: str) -> Difference:
     >>> print(difference("12 km", "12.0 km"))
     12 km -> 12.0 km
     """
-    a, b = pieces(rejected), pieces(accepted)
+    a, b = split_text(rejected), split_text(accepted)
     places, minimal = changes(a, b)
     return Difference(tuple(_edits(a, b, places)), minimal)
 
@@ -231,7 +231,7 @@ def changes(a: Sequence[str], b: Sequence[str]) -> tuple[list[tuple[int, int, in
     return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)], minimal
 
 
-def pieces(text: str) -> list[str]:
+def split_text(text: str) -> list[str]:
     """The text in pieces: joined they are the text again."""
     return _TOKEN.findall(text)
 

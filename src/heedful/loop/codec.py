@@ -7,7 +7,16 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Decision, Done, Lifted, Policy, Standing, Trigger, Verdict
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Done,
+    LiftedStop,
+    Policy,
+    Standing,
+    Trigger,
+    Verdict,
+)
 from heedful.loop.record import (
     Attempt,
     Candidate,
@@ -156,7 +165,7 @@ def verdict_to(verdict: Verdict) -> Plain:
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """The inverse of `verdict_to`."""
     lifted = tuple(
-        Lifted(Stop(one["rule"], one["detail"]), one["by"], one["override"])
+        LiftedStop(Stop(one["rule"], one["detail"]), one["by"], one["override"])
         for one in plain["lifted"]
     )
     if plain["verdict"] == "again":
@@ -236,7 +245,7 @@ def improvement_from(plain: Mapping[str, Any]) -> Improvement:
     return Improvement(against=against) if gain is None else Improvement(gain, against)
 
 
-def whole(plain: Mapping[str, Any]) -> bool:
+def is_complete(plain: Mapping[str, Any]) -> bool:
     """Whether `policy_from` gives all of the policy: nothing of it is code of the user's own."""
     return plain.get("min_gain") is not None and not any(map(_own, _rules(plain)))
 

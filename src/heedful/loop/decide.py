@@ -16,8 +16,8 @@ from heedful.loop.record import (
     Improves,
     Loop,
     Override,
-    agreeing,
-    shown,
+    check_goals,
+    format_score,
     thousandths,
 )
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
@@ -38,7 +38,7 @@ class Policy:
     goals: tuple[Goal, ...] = ()
 
     def __post_init__(self) -> None:
-        agreeing(self.goals)
+        check_goals(self.goals)
         if self.unscored not in ("stop", "again"):
             raise InvalidInput("unscored", self.unscored, "stop or again")
         if not isinstance(self.rules, tuple) or not self.rules:
@@ -62,7 +62,7 @@ class Trigger:
 
 
 @dataclass(frozen=True, slots=True)
-class Lifted:
+class LiftedStop:
     """A rule that spoke and was overridden: by whom, and which of the loop's overrides (from 0)."""
 
     stop: Stop
@@ -76,7 +76,7 @@ class Again:
 
     reasons: tuple[Trigger, ...] = ()
     feedback: str = ""
-    lifted: tuple[Lifted, ...] = ()
+    lifted: tuple[LiftedStop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Done:
     best: int | None
     passed: bool
     stopped_by: tuple[Stop, ...] = ()
-    lifted: tuple[Lifted, ...] = ()
+    lifted: tuple[LiftedStop, ...] = ()
 
 
 Verdict = Again | Done
@@ -115,7 +115,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
     return _again(evaluation, loop.goals, lifted)
 
 
-def admit(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
+def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
     """Whether an override may be given, after this verdict, at a time in seconds since 1970.
 
     Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
@@ -144,22 +144,22 @@ def admit(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0)
         raise OverrideRefused("the loop passed; there is nothing to lift")
 
 
-def overridden(
+def apply_override(
     loop: Loop, policy: Policy, verdict: Verdict, override: Override
 ) -> tuple[Loop, Verdict]:
     """The loop with one more override, and its verdict: a loop that has stopped is decided anew.
 
     Raises OverrideRefused as `admit` does.
     """
-    admit(override, verdict, policy, loop.at)
+    check_override(override, verdict, policy, loop.at)
     loop = replace(loop, overrides=(*loop.overrides, override))
     if isinstance(verdict, Again):
         return loop, verdict
     verdict = decide(loop, policy)
-    return spent(loop, verdict), verdict
+    return consume_overrides(loop, verdict), verdict
 
 
-def spent(loop: Loop, verdict: Verdict) -> Loop:
+def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
     """The loop after the verdict has consumed its overrides; only one that goes on consumes."""
     if not (isinstance(verdict, Again) and verdict.lifted):
         return loop
@@ -182,13 +182,13 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
             found.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
-            detail = f"{name} {shown(score)} misses {goal}"
+            detail = f"{name} {format_score(score)} misses {goal}"
             found.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
     return tuple(found)
 
 
 def _again(
-    evaluation: Evaluation | None, goals: tuple[Goal, ...], lifted: tuple[Lifted, ...] = ()
+    evaluation: Evaluation | None, goals: tuple[Goal, ...], lifted: tuple[LiftedStop, ...] = ()
 ) -> Again:
     if evaluation is None:
         return Again(lifted=lifted)
@@ -231,11 +231,11 @@ def _place(rule: str) -> int:
     return max(places, default=len(PRECEDENCE))
 
 
-def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[Lifted]:
+def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[LiftedStop]:
     for stop, names in spoken:
         for index, override in enumerate(loop.overrides):
             if override.rule in names and override.lifts(loop.at):
-                yield Lifted(stop, override.by, index)
+                yield LiftedStop(stop, override.by, index)
                 break
 
 
@@ -282,7 +282,7 @@ class Reasoning:
     detail: str
     triggers: tuple[Trigger, ...]
     spoke: tuple[Stop, ...]
-    lifted: tuple[Lifted, ...]
+    lifted: tuple[LiftedStop, ...]
     standing: Standing
     labels: Mapping[str, str]
     at: float
@@ -293,12 +293,12 @@ class Reasoning:
         return max(0, self.attempt - 1)
 
 
-def latest(decisions: Sequence[Decision]) -> Verdict:
+def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
     """The newest verdict; of a loop about which nothing was decided, that it goes on."""
     return decisions[-1].verdict if decisions else Again()
 
 
-def standing(loop: Loop, policy: Policy) -> Standing:
+def standing_of(loop: Loop, policy: Policy) -> Standing:
     """How worn the loop is under the policy's own fatigue and echo, or the shipped ones."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
@@ -311,7 +311,7 @@ def standing(loop: Loop, policy: Policy) -> Standing:
     return Standing(level, change, echo.counts(loop))
 
 
-def echoing(loop: Loop) -> dict[str, int]:
+def count_echoes(loop: Loop) -> dict[str, int]:
     """Finding key -> in how many attempts of the loop it echoes.
 
     Counted since the last improvement, a persistent finding since the start: what was mended does

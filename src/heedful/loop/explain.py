@@ -9,9 +9,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide, spent, triggers
+from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
 from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Usage, agreeing, shown
+from heedful.loop.record import (
+    Attempt,
+    Evaluation,
+    Goal,
+    Improvement,
+    Loop,
+    Usage,
+    check_goals,
+    format_score,
+)
 from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are looked at in either direction
@@ -39,7 +48,7 @@ class Change:
         return abs(self.to - self.was) / max(abs(self.was), 0.001)
 
     def __str__(self) -> str:
-        return f"{self.what} {shown(self.to)} instead of {shown(self.was)}: {self.outcome}"
+        return f"{self.what} {format_score(self.to)} instead of {format_score(self.was)}: {self.outcome}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,7 @@ def _threshold(loop: Loop, policy: Policy, index: int) -> Callable[[float], Case
     def make(value: float) -> Case:
         goal = replace(loop.goals[index], threshold=value)
         goals = (*loop.goals[:index], goal, *loop.goals[index + 1 :])
-        agreeing(goals)
+        check_goals(goals)
         return replace(loop, goals=goals), policy
 
     return make
@@ -273,10 +282,10 @@ def _decided_anew(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     for end in range(1, len(loop.attempts)):
         past = replace(past, attempts=loop.attempts[:end])
         verdicts[end] = decide(past, policy)
-        past = spent(past, verdicts[end])
+        past = consume_overrides(past, verdicts[end])
     last = replace(loop, overrides=past.overrides)
     verdict = decide(last, policy)
-    left = [o for o in spent(last, verdict).overrides if o.used < o.decisions]
+    left = [o for o in consume_overrides(last, verdict).overrides if o.used < o.decisions]
     if left or not (isinstance(verdict, Again) and verdict.lifted):
         verdict = decide(loop, policy)
     return {**verdicts, len(loop.attempts): verdict}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heedful.loop.record import Evaluation, Finding, Goal, shown
+from heedful.loop.record import Evaluation, Finding, Goal, format_score
 
 MOST = 1_500
 EACH = 400
@@ -42,8 +42,8 @@ def _finding(finding: Finding) -> str:
 
 def _goal(goal: Goal, score: float) -> str:
     word = "at least" if goal.direction == "at_least" else "at most"
-    name, limit = clean(goal.score, 60), shown(goal.threshold)
-    return f"- {name} is {shown(score)}; it must be {word} {limit}."
+    name, limit = clean(goal.score, 60), format_score(goal.threshold)
+    return f"- {name} is {format_score(score)}; it must be {word} {limit}."
 
 
 def clean(text: str, most: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from heedful.errors import InvalidInput, UnknownName
 from heedful.loop.codec import RULES, policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy
-from heedful.loop.record import LARGEST, Goal, Improvement, number
+from heedful.loop.record import LARGEST, Goal, Improvement, check_number
 from heedful.loop.stop import (
     All,
     Echo,
@@ -145,7 +145,7 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
             plain["goals"] = _goals(base, value)
         elif name in PLAIN:
             plain[name] = value
-    number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
+    check_number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
     if not isinstance(plain["name"], str):
         raise InvalidInput("name", plain["name"], "text")
     _check_rules(plain["rules"])

@@ -27,7 +27,7 @@ from heedful.loop.record import (
     Improvement,
     Loop,
     Usage,
-    shown,
+    format_score,
     thousandths,
 )
 from heedful.loop.stop import (
@@ -141,8 +141,8 @@ def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
     limits = [other.limit for other in policy.rules if isinstance(other, MaxAttempts)]
     reruns = min(limits) - 1 if limits else 1000
     if isinstance(rule, Fatigue) and reruns * thousandths(rule.increment) < thousandths(rule.limit):
-        level = shown(reruns * thousandths(rule.increment) / 1000)
-        return f"{reruns} reruns reach {level} < {shown(rule.limit)}"
+        level = format_score(reruns * thousandths(rule.increment) / 1000)
+        return f"{reruns} reruns reach {level} < {format_score(rule.limit)}"
     return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
 
 

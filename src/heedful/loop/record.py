@@ -40,7 +40,7 @@ def thousandths(value: float) -> int:
     return round(value * 1000)
 
 
-def shown(value: float) -> str:
+def format_score(value: float) -> str:
     """A score or threshold in words, as exactly as it is compared.
 
     >>> shown(0.7499), shown(1234567.8)
@@ -49,7 +49,7 @@ def shown(value: float) -> str:
     return f"{round(value * 1000) / 1000:.15g}"
 
 
-def number(field: str, value: object, low: float, high: float) -> None:
+def check_number(field: str, value: object, low: float, high: float) -> None:
     """Raises InvalidInput where `value` is no number in `low`..`high`; true and false are none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
@@ -130,7 +130,7 @@ class Finding:
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise InvalidInput("level", self.level, "error, warning or note")
-        number("severity", self.severity, 0, 1)
+        check_number("severity", self.severity, 0, 1)
         if not self.key:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")
 
@@ -148,7 +148,7 @@ class Goal:
     direction: Direction = "at_least"
 
     def __post_init__(self) -> None:
-        number(f"threshold of {self.score}", self.threshold, -LARGEST, LARGEST)
+        check_number(f"threshold of {self.score}", self.threshold, -LARGEST, LARGEST)
         if self.direction not in ("at_least", "at_most"):
             raise InvalidInput("direction", self.direction, "at_least or at_most")
 
@@ -163,10 +163,10 @@ class Goal:
 
     def __str__(self) -> str:
         sign = ">=" if self.direction == "at_least" else "<="
-        return f"{self.score} {sign} {shown(self.threshold)}"
+        return f"{self.score} {sign} {format_score(self.threshold)}"
 
 
-def agreeing(goals: tuple[Goal, ...]) -> None:
+def check_goals(goals: tuple[Goal, ...]) -> None:
     """Raises InvalidInput where one is no Goal, or where no score can meet two of them at once."""
     if not all(isinstance(one, Goal) for one in goals):
         raise InvalidInput("goals", goals, "made of Goal")
@@ -175,7 +175,7 @@ def agreeing(goals: tuple[Goal, ...]) -> None:
             apart = low.direction == "at_least" and high.direction == "at_most"
             above = thousandths(low.threshold) > thousandths(high.threshold)
             if low.score == high.score and apart and above:
-                allowed = f"at most {shown(high.threshold)}: another goal is {high}"
+                allowed = f"at most {format_score(high.threshold)}: another goal is {high}"
                 raise InvalidInput(f"threshold of {low}", low.threshold, allowed)
 
 
@@ -196,9 +196,9 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         if type(self.preference) is not float or not abs(self.preference) <= LARGEST:
-            number("preference", self.preference, -LARGEST, LARGEST)
+            check_number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
-            number("met", self.met, 0, 1)
+            check_number("met", self.met, 0, 1)
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
                 allowed = "a number within ±1e12; leave it out if unknown"
@@ -320,7 +320,7 @@ class Improvement:
     against: Literal["best", "previous"] = "best"
 
     def __post_init__(self) -> None:
-        number("min_gain", self.min_gain, 0.001, LARGEST)
+        check_number("min_gain", self.min_gain, 0.001, LARGEST)
         if self.against not in ("best", "previous"):
             raise InvalidInput("against", self.against, "best or previous")
 

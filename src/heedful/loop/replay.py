@@ -13,14 +13,14 @@ from fractions import Fraction
 from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide
 from heedful.loop.policies import policy
-from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, number
+from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
 from heedful.loop.stop import Budget
 
 LESS = 0.999  # the most that an attempt is worth that does not pass
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedLoop:
     """A recorded loop and, where it is known, how good each of its attempts really was (0..1).
 
     Where it is not known, an attempt that passes is worth 1, any other the share that it met and
@@ -35,7 +35,7 @@ class Recorded:
             allowed = f"one number for each of {len(self.loop.attempts)} attempts, or left out"
             raise InvalidInput("quality", self.quality, allowed)
         for value in self.quality:
-            number("quality", value, 0, 1)
+            check_number("quality", value, 0, 1)
 
     def worth(self, attempt: int | None) -> float:
         """The quality of an attempt, counted from 1; None: 0."""
@@ -57,7 +57,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """What a policy does with one recorded loop: the attempts it makes, the one it keeps.
 
     Not `exact`: the record cannot tell, mostly as it ends where the policy would have gone on.
@@ -97,7 +97,7 @@ class Figures:
         return self.solvable - self.solved
 
 
-def replay(loop: Loop, policy: Policy) -> Replayed:
+def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """What `policy` would have done with the attempts of `loop`, without overrides.
 
     Exact where it stops no later than the record does: an attempt depends on those before it alone.
@@ -112,7 +112,7 @@ def replay(loop: Loop, policy: Policy) -> Replayed:
     exact = isinstance(ended, Done) and len(made.attempts) == len(seen.attempts)
     exact = exact and not _cut(made, policy) and not (_fed_back(seen) and not loop.goals)
     verdict = ended if exact and isinstance(verdict, Again) else verdict
-    return Replayed(len(seen.attempts), seen.best, verdict, exact, seen.usage)
+    return ReplayResult(len(seen.attempts), seen.best, verdict, exact, seen.usage)
 
 
 def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
@@ -137,12 +137,12 @@ def _fed_back(loop: Loop) -> bool:
     return any(a.evaluation and a.evaluation.unmet(loop.goals) for a in loop.attempts[:-1])
 
 
-def compare(recorded: Sequence[Recorded], policies: Iterable[Policy]) -> tuple[Figures, ...]:
+def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:
     """The figures of each policy over the same loops, in the order of the policies."""
     return tuple(_figures(recorded, policy) for policy in policies)
 
 
-def _figures(recorded: Sequence[Recorded], policy: Policy) -> Figures:
+def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
     attempts = solved = solvable = oracle = regret = beyond = 0
     quality, usages = 0.0, []
     for one in recorded:
@@ -180,7 +180,7 @@ Watch = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """The cheapest policy that keeps enough of what can be solved, and how it did.
 
     `chosen_on` are its figures on the half it was chosen on, `reported_on` those on the other half;
@@ -217,11 +217,11 @@ def grid(base: Policy | None = None) -> Iterator[Policy]:
 
 
 def tune(
-    recorded: Sequence[Recorded],
+    recorded: Sequence[RecordedLoop],
     before: Policy,
     keep: float = 0.99,
     watch: Watch = lambda done, total: None,
-) -> Tuned:
+) -> TuningResult:
     """Choose on half of the loops: the fewest attempts that keep a share `keep` of the solvable.
 
     Where the record cannot tell, a policy counts with all attempts of its limit. `before` stays
@@ -229,7 +229,7 @@ def tune(
     loop is in depends on its id alone; one without goals has those of `before`. `watch` is told how
     many replays of how many are done. Raises InvalidInput where less than two loops are in a half.
     """
-    number("keep", keep, 0, 1)
+    check_number("keep", keep, 0, 1)
     halves = _halves([_aimed(one, before) for one in recorded])
     before = replace(before, name=before.name or "as it is")
     (now,) = compare(halves[0], [before])
@@ -239,11 +239,11 @@ def tune(
     best = min(fits or tried[:1], key=lambda one: (one.most, -one.solved)).policy
     (chosen,) = compare(halves[0], [best])
     reported, old = compare(halves[1], (best, before))
-    return Tuned(best, chosen, reported, old, len(tried))
+    return TuningResult(best, chosen, reported, old, len(tried))
 
 
 def trials(
-    recorded: Sequence[Recorded], base: Policy, watch: Watch = lambda done, total: None
+    recorded: Sequence[RecordedLoop], base: Policy, watch: Watch = lambda done, total: None
 ) -> Iterator[Trial]:
     """Each policy of the grid over the same loops, with the figures of `compare`.
 
@@ -251,7 +251,7 @@ def trials(
     """
     solved = [_solved(one) for one in recorded]
     for place, written in enumerate(WRITTEN):
-        longest, made = _tried(written, MOST, base), list[Replayed]()
+        longest, made = _tried(written, MOST, base), list[ReplayResult]()
         for one in recorded:
             made.append(replay(one.loop, longest))
             watch(place * len(recorded) + len(made), len(WRITTEN) * len(recorded))
@@ -285,14 +285,14 @@ def _kept(base: Policy) -> Iterator[str]:
     yield from map(str, base.goals)
 
 
-def _aimed(one: Recorded, before: Policy) -> Recorded:
+def _aimed(one: RecordedLoop, before: Policy) -> RecordedLoop:
     if one.loop.goals or not before.goals:
         return one
     return replace(one, loop=replace(one.loop, goals=before.goals))
 
 
-def _halves(recorded: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
-    halves: tuple[list[Recorded], list[Recorded]] = ([], [])
+def _halves(recorded: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], list[RecordedLoop]]:
+    halves: tuple[list[RecordedLoop], list[RecordedLoop]] = ([], [])
     for one in recorded:
         id = one.loop.id.encode("utf-8", "surrogatepass")
         halves[hashlib.sha256(id).digest()[0] % 2].append(one)
@@ -303,7 +303,7 @@ def _halves(recorded: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded
     return halves
 
 
-def _solved(one: Recorded) -> tuple[bool, ...]:
+def _solved(one: RecordedLoop) -> tuple[bool, ...]:
     """Whether the best of the first 0, 1, 2 … attempts is of quality 1."""
     ends = range(len(one.loop.attempts) + 1)
     return tuple(one.worth(one.loop.upto(end).best) == 1 for end in ends)

@@ -17,7 +17,15 @@ from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
 from heedful.loop.feedback import clean
-from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, number, shown, thousandths
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Loop,
+    check_number,
+    format_score,
+    thousandths,
+)
 
 StopRule = Callable[[Loop], "str | None"]
 # Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
@@ -75,7 +83,7 @@ class Budget:
             raise InvalidInput("budget", "empty", f"given {', '.join(limits)} or several of them")
         for field, limit in limits.items():
             if limit is not None:
-                number(f"budget {field}", limit, 1e-9, LARGEST)
+                check_number(f"budget {field}", limit, 1e-9, LARGEST)
 
     def _limits(self) -> dict[str, float | None]:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
@@ -105,10 +113,10 @@ class Fatigue:
     name: ClassVar[str] = "fatigue"
 
     def __post_init__(self) -> None:
-        number("limit", self.limit, 0.001, 1)
-        number("most", self.most, self.limit, 1)
-        number("increment", self.increment, 0.001, 1)
-        number("decay", self.decay, 0, 1)
+        check_number("limit", self.limit, 0.001, 1)
+        check_number("most", self.most, self.limit, 1)
+        check_number("increment", self.increment, 0.001, 1)
+        check_number("decay", self.decay, 0, 1)
 
     def level(self, loop: Loop) -> float:
         """The fatigue after the last attempt, 0..`most`."""
@@ -226,7 +234,7 @@ class Plateau:
         if self.patience is not None:
             _whole("patience", self.patience)
         if self.floor is not None:
-            number("floor", self.floor, 0.001, 1)
+            check_number("floor", self.floor, 0.001, 1)
         _flag("novelty", self.novelty)
         if self.patience is None and not self.novelty and self.floor is None:
             raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
@@ -238,7 +246,7 @@ class Plateau:
             return None
         floor = self.floor
         if floor is not None and last.keys and thousandths(last.worst) < thousandths(floor):
-            return f"worst severity {shown(last.worst)} is below {shown(floor)}"
+            return f"worst severity {format_score(last.worst)} is below {format_score(floor)}"
         stale = len(loop.attempts) - 1 - _last_improvement(loop)
         if self.patience is not None and stale >= self.patience:
             return f"no improvement for {stale} attempts"
@@ -363,14 +371,14 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
             tokens = Counter(_TOKEN.findall(text))
         others = Counter(_TOKEN.findall(other))
         shared = (tokens & others).total()
-        if 2 * shared >= NEAR * (tokens.total() + others.total()) and weighty(text) == weighty(
-            other
-        ):
+        if 2 * shared >= NEAR * (tokens.total() + others.total()) and decisive_tokens(
+            text
+        ) == decisive_tokens(other):
             return attempt.number
     return None
 
 
-def weighty(text: str) -> list[str]:
+def decisive_tokens(text: str) -> list[str]:
     """The tokens whose change always makes a difference, in order."""
     return [t for t in _TOKEN.findall(text) if _isweighty(t)]
 

@@ -9,22 +9,19 @@ nothing and names no cause.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
-from heedful.lessons.learn import Trust
-from heedful.lessons.signature import Signature, signature
-from heedful.lessons.trust import lowest
+from heedful.lessons.lesson import Signature, Trust
+from heedful.lessons.signature import signature
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
-from heedful.redact import redacted
-from heedful.sanitize import neutral
+from heedful.redact import redact
+from heedful.sanitize import sanitize
 from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
 from heedful.traces.signals import (
-    HEAD,
+    NUMBER,
     Course,
     Kind,
     Signal,
@@ -32,19 +29,13 @@ from heedful.traces.signals import (
     ends,
     error_line,
     event_text,
+    object_arguments,
     output,
     signals_of,
 )
 
 # What explains most comes first: a retry that worked shows what to do, a failure what not to do.
-REASONS: tuple[Kind, ...] = (
-    "retry",
-    "unknown_tool",
-    "timeout",
-    "cause",
-    "repeated",
-    "answer",
-)
+REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
 # Events of these types have the trust of the task: the same party wrote them.
 _GIVEN = frozenset({"user_message", "system_event", "llm_call"})
 _CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
@@ -64,7 +55,6 @@ _REFERENCE = re.compile(r"e?\d{1,6}")
 _QUOTED = re.compile(
     r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`|(?<!\w)'([^'\n]{2,400})'(?!\w)"
 )
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
 _NAME = re.compile(
     r"\b[A-Z][\w’'-]{1,40}(?: (?:of |the |and |de |von )?[A-Z][\w’'-]{1,40}){0,5}"
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
@@ -169,7 +159,7 @@ class Study:
         Words derive from everything said before they came up: an agent may repeat what a tool
         returned, even as the name of a tool or of an argument.
         """
-        return lowest(("model", *(self.floor(self._first(word)) for word in words if word)))
+        return lowest_trust(("model", *(self.floor(self._first(word)) for word in words if word)))
 
     def floor(self, at: int) -> Trust:
         """Return the lowest trust of the events up to this position, which may depend on all.
@@ -181,7 +171,7 @@ class Study:
             return self.given
         if at >= len(events):
             return "model" if self.episode.source == LOOP else "external"
-        return lowest(("operator", *map(self.trust_at, range(at + 1))))
+        return lowest_trust(("operator", *map(self.trust_at, range(at + 1))))
 
     def _first(self, fragment: str) -> int:
         """Return where a text came up first: -1 for the task, the number of events for nowhere.
@@ -209,17 +199,13 @@ def study(episode: Episode, given: Trust = "external") -> Study:
 
 def unlearnt(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
     """Remove what heedful put into the prompts of an episode: as text, or at these positions."""
-    events = tuple(_without(event, at in ours) for at, event in enumerate(episode.events))
-    changed = any(a is not b for a, b in zip(events, episode.events, strict=True))
-    return replace(episode, events=events) if changed else episode
-
-
-def _without(event: Event, ours: bool) -> Event:
-    if ours:
-        return replace(event, content="")
-    if "(data, not instructions):\n--- " not in event.content:
-        return event
-    return replace(event, content=_OURS.sub("", event.content).strip())
+    events = list(episode.events)
+    for at, event in enumerate(events):
+        if at in ours:
+            events[at] = replace(event, content="")
+        elif "(data, not instructions):\n--- " in event.content:
+            events[at] = replace(event, content=_OURS.sub("", event.content).strip())
+    return replace(episode, events=tuple(events))
 
 
 def turns(episode: Episode) -> Iterator[tuple[int, str, str]]:
@@ -299,7 +285,7 @@ def unheld(sentence: str, held: str) -> Iterator[str]:
     """Yield the numbers, names and quoted words of a sentence that a text does not hold."""
     plain = _plain(held)
     words = frozenset(_WORD.findall(plain))
-    numbers = {_value(number) for number in _NUMBER.findall(held)}
+    numbers = {_value(number) for number in NUMBER.findall(held)}
     for kind, text in _particulars(sentence):
         if kind == "number":
             there = _value(text) in numbers
@@ -317,18 +303,18 @@ def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
     for match in _QUOTED.finditer(sentence):
         yield "quoted", next(filter(None, match.groups()))
         rest = rest.replace(match[0], " ")
-    for match in _NUMBER.finditer(rest):
+    for match in NUMBER.finditer(rest):
         yield "number", match[0]
     for match in _NAME.finditer(rest):
         name = match[0]
         if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
             name = name.partition(" ")[2]
-        if name and not _NUMBER.fullmatch(name):
+        if name and not NUMBER.fullmatch(name):
             yield "name", name
 
 
 def _plain(text: str) -> str:
-    return " ".join(neutral(text).casefold().replace("’", "'").split())
+    return " ".join(sanitize(text).casefold().replace("’", "'").split())
 
 
 def _value(number: str) -> float:
@@ -386,7 +372,7 @@ def by_rules(found: Study) -> Draft:
     """Word a reflection without a model; the same episode gives the same words."""
     drafted = list(_sentences(found))[:SENTENCES]
     episode = found.episode
-    claims = tuple(claim(redacted(text), at, episode) for text, at, _ in drafted)
+    claims = tuple(claim(redact(text), at, episode) for text, at, _ in drafted)
     strategy, parts = _strategy(found)
     words_of = [word for *_, words in drafted for word in words]
     cites = [at for each in claims for at in each.events]
@@ -394,10 +380,10 @@ def by_rules(found: Study) -> Draft:
     tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
     return Draft(
         claims,
-        redacted(strategy),
+        redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
+        trust=lowest_trust((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
         rule_trust=found.trust_in((found.tool, *parts)),
     )
 
@@ -419,7 +405,14 @@ def _sentences(found: Study) -> Iterator[_Sentence]:
         said = sentence[0].casefold()
         yield sentence
     else:
-        yield from _way(found)
+        first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
+        for place, event in enumerate(events):
+            if event.type == "tool_call" and event.tool:
+                first.setdefault(clean(event.tool, ARGUMENT), place)
+        if names := tuple(first)[:ARGUMENTS]:
+            how = "succeeded by way of" if found.episode.outcome == "success" else "called"
+            places = tuple(first[name] for name in names)
+            yield f"The run {how} {', '.join(names)}.", places, names
     if reason is not None and reason.kind != "cause":
         sentence = _reason(found, reason)
         known = sentence[2] and all(word.casefold() in said for word in sentence[2])
@@ -430,22 +423,25 @@ def _sentences(found: Study) -> Iterator[_Sentence]:
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
         words = f": “{message}”" if message else ""
-        last = (len(events) - 1,) if events else ()
-        yield f"The run ended in {category or 'an error'}{words}.", last, (category, message)
-    yield from _last_word(found, at, said)
+        places = (len(events) - 1,) if events else ()
+        yield f"The run ended in {category or 'an error'}{words}.", places, (category, message)
+    yield from _last_words(found, at, said)
 
 
-def _way(found: Study) -> Iterator[_Sentence]:
-    """Yield the tools that a run used, in the order of their first calls."""
-    first: dict[str, int] = {}
-    for at, event in enumerate(found.episode.events):
-        if event.type == "tool_call" and event.tool:
-            first.setdefault(clean(event.tool, ARGUMENT), at)
-    names = tuple(first)[:ARGUMENTS]
-    if names:
-        places = tuple(first[name] for name in names)
-        how = "succeeded by way of" if found.episode.outcome == "success" else "called"
-        yield f"The run {how} {', '.join(names)}.", places, names
+def _last_words(found: Study, at: int | None, said: str) -> Iterator[_Sentence]:
+    """Yield the answer of the agents, if no sentence before says it."""
+    last = found.course.answer
+    if last is None:
+        roles = found.course.roles
+        last = next((n for n in reversed(range(len(roles))) if roles[n] == "said"), None)
+    if last is not None and last != at:
+        lines = [
+            line for line in ends(found.episode.events[last].content).splitlines() if line.strip()
+        ]
+        text = clean(lines[-1] if lines else "", QUOTED)
+        bare = _HEAD.sub("", text).strip(" .\"'")
+        if bare and bare.casefold() not in said:
+            yield f"The answer was “{text}”.", (last,), _pieces(text)
 
 
 def _step(found: Study, at: int) -> _Sentence:
@@ -457,7 +453,8 @@ def _step(found: Study, at: int) -> _Sentence:
     failure = found.course.failure[result]
     line = found.failure[1] if found.failure[0] == result else ""
     content = failure or ends(found.episode.events[result].content)
-    came = clean(line or _first_line(content), QUOTED)
+    lines = (each for each in output(content).splitlines() if each.strip())
+    came = clean(line or next(lines, content), QUOTED)
     how = "failed with" if failure else "gave"
     said = f"{action} {how} “{came}”." if came else f"{action} gave nothing."
     return said, (at, result), (*words, *_pieces(came))
@@ -474,7 +471,7 @@ def _action(event: Event) -> tuple[str, tuple[str, ...]]:
 
 
 def _call_words(event: Event) -> tuple[str, tuple[str, ...]]:
-    given = arguments_of(event)
+    given = object_arguments(event)
     if isinstance(given, str):
         text = clean(given, QUOTED)
         return (f" on “{text}”", _pieces(text)) if text else ("", ())
@@ -484,15 +481,6 @@ def _call_words(event: Event) -> tuple[str, tuple[str, ...]]:
     words = [piece for pair in shown.items() for text in pair for piece in _pieces(text)]
     listed = ", ".join(f"{key} “{value}”" for key, value in shown.items())
     return f" with {listed}" if listed else "", tuple(words)
-
-
-def arguments_of(event: Event) -> Mapping[str, Any] | str:
-    """Return the arguments of a call, decoded if they are a JSON object; else its words."""
-    given = event.content if event.arguments is None else event.arguments
-    if isinstance(given, str) and given[:1] == "{" and len(given) <= HEAD:
-        with suppress(ValueError, RecursionError):
-            given = json.loads(given)
-    return given
 
 
 def _reason(found: Study, reason: Signal) -> _Sentence:
@@ -508,32 +496,9 @@ def _reason(found: Study, reason: Signal) -> _Sentence:
     return f"{words.rstrip('. ')}.", reason.evidence, _pieces(reason.words.partition(": ")[2])
 
 
-def _last_word(found: Study, at: int | None, said: str) -> Iterator[_Sentence]:
-    """Yield the answer of the agents, if no sentence before says it."""
-    roles, last = found.course.roles, found.course.answer
-    if last is None:
-        spoken = (n for n in reversed(range(len(roles))) if roles[n] == "said")
-        last = next(spoken, None)
-    if last is None or last == at:
-        return
-    text = clean(_last_line(found.episode.events[last].content), QUOTED)
-    bare = _HEAD.sub("", text).strip(" .\"'")
-    if bare and bare.casefold() not in said:
-        yield f"The answer was “{text}”.", (last,), _pieces(text)
-
-
 def _pieces(text: str) -> tuple[str, ...]:
     """Return the parts of a text that was shortened in its middle."""
     return tuple(part.strip() for part in text.split("…") if part.strip())
-
-
-def _first_line(text: str) -> str:
-    return next((line for line in output(text).splitlines() if line.strip()), text)
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in ends(text).splitlines() if line.strip()]
-    return lines[-1] if lines else ""
 
 
 _ADVICE = {
@@ -553,39 +518,27 @@ def _strategy(found: Study) -> _Rule:
     """Return a rule for next time, "" if none is plain."""
     reason, tool = found.reason, clean(found.tool, ARGUMENT)
     if reason is None or not tool:
-        return _fix(found)
+        # The fix that the error itself names, as findings of checks do.
+        at = found.failure[0]
+        event = found.episode.events[at] if at >= 0 else None
+        if event is None or event.type != "error_event" or event.content in ("", event.error):
+            return NO_RULE
+        fix = clean(event.content, 2 * QUOTED)
+        return fix, _pieces(fix)
     if reason.kind == "retry":
         changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
         if changed in ("", "nothing"):
             return NO_RULE
-        return (
-            f"When {tool} fails, change the call; this worked: {changed}.",
-            (tool, *_quoted(changed)),
-        )
+        # The keys and values in the words of the change, `key: 'old' became 'new'`.
+        parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
+        words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
+        return f"When {tool} fails, change the call; this worked: {changed}.", (tool, *words)
     if reason.kind not in _ADVICE:
         return NO_RULE
-    given = arguments_of(found.episode.events[reason.at])
+    given = object_arguments(found.episode.events[reason.at])
     keys = [clean(str(key), ARGUMENT) for key in given] if isinstance(given, Mapping) else []
     # Names of arguments with less trust would hold back a rule that could be trusted.
     keys = [key for key in keys if found.trust_in((key,)) == found.trust_in((tool,))][:ARGUMENTS]
     call = f"{tool} ({', '.join(keys)})" if keys else tool
     shown = keys if "{call}" in _ADVICE[reason.kind] else []
     return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown)
-
-
-def _fix(found: Study) -> _Rule:
-    """Return the fix that the error itself names, as findings of checks do."""
-    at = found.failure[0]
-    if at < 0:
-        return NO_RULE
-    event = found.episode.events[at]
-    if event.type != "error_event" or event.content in ("", event.error):
-        return NO_RULE
-    fix = clean(event.content, 2 * QUOTED)
-    return fix, _pieces(fix)
-
-
-def _quoted(changed: str) -> tuple[str, ...]:
-    """Return the keys and values in the words of a change, `key: 'old' became 'new'`."""
-    parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
-    return tuple(piece for part in parts for piece in _pieces(part.strip("'\" ")))

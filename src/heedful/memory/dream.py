@@ -1,6 +1,7 @@
-"""What a model makes of lessons that are alike: one for all of them, or why nothing comes of it.
+"""Consolidation ("dreaming"): merge lessons that say the same, if recall stays as good.
 
-Consolidation ("dreaming"): look, propose, rehearse on a copy, commit as one, take it back.
+Proposals are tried on a copy of the scope in memory with stored queries, and carried out in one
+transaction, which one command undoes. A model may replace a group of similar lessons by one.
 """
 
 from __future__ import annotations
@@ -24,25 +25,26 @@ from heedful.lessons.consolidate import (
     Lesson,
     Mode,
     Proposal,
+    find_regressions,
+    has_opposites,
     names_only,
     near_words,
     propose,
-    turned,
     weights_of,
-    worse,
 )
-from heedful.lessons.learn import Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import decides, integer, lowest, numbered
-from heedful.loop.record import LARGEST, number
-from heedful.memory.memory import BATCH, LEG, Memory, placed, space_of
+from heedful.lessons.trust import check_actor, check_id, lowest_trust
+from heedful.loop.record import LARGEST, check_integer, check_number
+from heedful.memory.memory import LEG, Memory
 from heedful.memory.prompts import Prompts
+from heedful.memory.spaces import BATCH, embed, space_of
+from heedful.models.call import complete
 from heedful.models.contract import Message, Model
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import dreams, open_store, search, transfer
-from heedful.telemetry import complete
 
 MOST = 10  # lessons of a group that the model reads
 LONGEST = 600  # characters of one of them, and of what it may answer
@@ -68,58 +70,60 @@ SCHEMA: Mapping[str, Any] = {
 async def generalised(
     memory: Memory, model: Model, prompts: Prompts, group: Sequence[Lesson]
 ) -> tuple[Proposal, Reflection | None]:
-    """A new lesson that is to stand for the group, the best of which comes first; or why not.
+    """Return a proposal with a new lesson for the group, or with the reason why there is none.
 
-    Of strategies it is a strategy, of all else a reflection. Raises ModelError of the embedder.
+    The best lesson of the group comes first; a group of strategies gets a strategy. Raises
+    ModelError of the embedder.
     """
-    best, ids = group[0], tuple(one.id for one in group)
+    best, ids = group[0], tuple(lesson.id for lesson in group)
     proposal = Proposal("generalise", ids, 0, "they have something in common")
     none = replace(proposal, outcome="the model's answer has no lesson")
     try:
-        answer = await complete(model, _asked(prompts, group), schema=SCHEMA, max_tokens=TOKENS)
-    except MalformedAnswer:  # which tells words of it, and those may be revoked
+        answer = await complete(model, _prompt(prompts, group), schema=SCHEMA, max_tokens=TOKENS)
+    except MalformedAnswer:  # it quotes the answer, whose words may be revoked later
         return none, None
     except ModelError as error:
         return replace(proposal, outcome=f"the model failed: {error}"), None
     try:
-        said = json.loads(answer.text)[STRATEGY if best.kind == STRATEGY else "reflection"]
+        answered = json.loads(answer.text)[STRATEGY if best.kind == STRATEGY else "reflection"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        said = None
-    if not isinstance(said, str):
+        answered = None
+    if not isinstance(answered, str):
         return none, None
-    text = neutral(redacted(said)).strip()
+    text = sanitize(redact(answered)).strip()
     if why := _unfaithful(text, group):
         return replace(proposal, outcome=why), None
     space, vector = space_of(memory.embedder), None
     if memory.embedder is not None:
-        (vector,) = await placed(memory.embedder, [text])
+        (vector,) = await embed(memory.embedder, [text])
     new = Reflection(
         best.kind,
         signature(best.error_type, text),
         best.error_type,
         text,
         text,
-        trust=lowest(["model", *(one.trust for one in group)]),
-        importance=min(one.importance for one in group),
+        trust=lowest_trust(["model", *(lesson.trust for lesson in group)]),
+        importance=min(lesson.importance for lesson in group),
         space=space,
         vector=vector,
         source=DREAM,
-        parents=tuple(one.author for one in group),
+        parents=tuple(lesson.author for lesson in group),
     )
     return replace(proposal, text=text), new
 
 
-def _asked(prompts: Prompts, group: Sequence[Lesson]) -> list[Message]:
+def _prompt(prompts: Prompts, group: Sequence[Lesson]) -> list[Message]:
     texts = {
-        f"lesson_{n}": neutral(cut(one.text, LONGEST)) for n, one in enumerate(group[:MOST], 1)
+        f"lesson_{n}": sanitize(cut_middle(one.text, LONGEST))
+        for n, one in enumerate(group[:MOST], 1)
     }
-    mark = mark_of(DREAM, texts)
+    mark = delimiter(DREAM, texts)
     system = _FRAME.format(instruction=prompts.dreaming, mark=mark)
-    return [Message("system", system), Message("user", "\n\n".join(between(mark, texts)))]
+    return [Message("system", system), Message("user", "\n\n".join(delimit(mark, texts)))]
 
 
 def _unfaithful(text: str, group: Sequence[Lesson]) -> str:
-    """Why a text may not stand for the lessons; "" where it may."""
+    """Return why a text may not replace the lessons, or ""."""
     if not 0 < len(text) <= LONGEST:
         return f"the model wrote {len(text)} characters; 1 to {LONGEST} are taken"
     if not all(one.author for one in group):
@@ -128,7 +132,7 @@ def _unfaithful(text: str, group: Sequence[Lesson]) -> str:
     numbers, meant = weights_of(group[0].text)
     if digits != numbers:
         return f"of what the model wrote and of what they say {VETOES['digits']}"
-    if negations != meant or any(turned(text, one.text) for one in group):
+    if negations != meant or any(has_opposites(text, one.text) for one in group):
         return f"of what the model wrote and of what they say {VETOES['negation']}"
     if not names_only(text, [one.text for one in group]):
         return "the model named what not all of them name"
@@ -139,25 +143,25 @@ def _unfaithful(text: str, group: Sequence[Lesson]) -> str:
 
 
 _log = logging.getLogger("heedful")
-# What is done, how much of it, and of how much.
-Told = Callable[[str, int, int], None]
+# Called with what is done, how much of it, and of how much.
+DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
-FOUND = 5  # of a stored query: what recall must keep is its first five
+FOUND = 5  # results of a stored query that recall must keep
 CHANGING = ("merge", "generalise")
-MOST_GROUPS = 50  # that a model is asked about in one dream
+MOST_GROUPS = 50  # groups that a model reads in one dream
 WORSE = "a stored query would find it further down, or not at all"
 DEFAULT = Prompts()
 
 
 @dataclass(frozen=True, slots=True)
 class Dream:
-    """What a consolidation found and did; `id` is 0 where it was a dry run.
+    """What a consolidation found and did; `id` is 0 for a dry run.
 
-    `before` counts the lessons that may be recalled, `queries` those that recall was tried with.
-    `vetoes` counts near pairs that were kept apart, by why, `vetoed` names some of them by ids.
-    `found` says why there was nothing to propose. `at` and `undone` are in seconds since 1970,
-    `undone` None where it was not rolled back. `texts` are those of the lessons, by id, as far as
-    they are still there.
+    `before` counts the lessons that could be recalled, `queries` the stored queries that recall was
+    tried with. `vetoes` counts similar pairs that were kept apart, by reason, and `vetoed` has the
+    ids of some. `found` says why there was nothing to propose. `at` and `undone` are in seconds
+    since 1970; `undone` is None unless it was rolled back. `texts` has the texts of the lessons
+    that still exist, by id.
     """
 
     id: int
@@ -175,48 +179,48 @@ class Dream:
 
     @property
     def done(self) -> tuple[Proposal, ...]:
-        """What was carried out, or of a dry run what would be."""
+        """The proposals that were carried out; for a dry run, those that would be."""
         return tuple(one for one in self.proposals if one.outcome in ("done", "proposed"))
 
     @property
     def after(self) -> int:
-        """How many lessons could be recalled when it had ended."""
+        """How many lessons could be recalled afterwards."""
         gone = sum(len(one.members) for one in self.done)
         return self.before - gone + sum(one.action == "generalise" for one in self.done)
 
     @property
     def nothing(self) -> str:
-        """Why nothing happened; "" where something did."""
+        """Why nothing happened; "" if something did."""
         if self.done:
             return ""
         why = dict.fromkeys(one.outcome for one in self.proposals if one.action in CHANGING)
         return self.found if not why else f"each proposal was dropped: {'; '.join(why)}"
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Dream:
-        """From what a store tells of it."""
+    def of(cls, plain: Mapping[str, Any]) -> Dream:
+        """Read a dream from plain data."""
         proposals = tuple(
-            Proposal(**{**one, "members": tuple(one["members"])}) for one in told["proposals"]
+            Proposal(**{**one, "members": tuple(one["members"])}) for one in plain["proposals"]
         )
-        vetoed = tuple((a, b, why) for a, b, why in told["vetoed"])
-        return cls(**{**told, "proposals": proposals, "vetoed": vetoed})
+        vetoed = tuple((a, b, why) for a, b, why in plain["vetoed"])
+        return cls(**{**plain, "proposals": proposals, "vetoed": vetoed})
 
 
 class Dreams:
-    """The dreams of a memory: what each did and why, and taking one back. All raise StoreError."""
+    """The dreams of a memory: list, show and roll back. All methods raise StoreError."""
 
     def __init__(self, memory: Memory) -> None:
         self._store, self._scope = memory.store, memory.scope
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
-        """The newest first, also those that did nothing, `before` that id. Raises InvalidInput."""
-        integer("limit", limit)
+        """List dreams, newest first, those older than the id `before`. Raises InvalidInput."""
+        check_integer("limit", limit)
         found = await self._store.read(self._scope, dreams.log, limit, before=before)
         return [Dream.of(one) for one in found]
 
     async def show(self, id: int) -> Dream:
-        """One of them. Raises NotFound, InvalidInput."""
-        numbered(id)
+        """Return a dream. Raises NotFound, InvalidInput."""
+        check_id(id)
         for one in await self._store.read(self._scope, dreams.log, 1, id):
             return Dream.of(one)
         raise NotFound(
@@ -224,12 +228,12 @@ class Dreams:
         )
 
     async def rollback(self, id: int, *, by: str, why: str = "") -> int:
-        """Take a dream back, on record: recall is as it was; how many lessons are back.
+        """Undo a dream; return how many lessons are back. Later changes stay. Recorded.
 
-        What came after it stays. Raises NotFound, RollbackRefused where it was rolled back before
-        or a later dream builds on it, InvalidInput without an actor.
+        Raises NotFound, RollbackRefused if it was rolled back before or a later dream builds on it,
+        InvalidInput without an actor.
         """
-        numbered(id)
+        check_id(id)
         return await self._store.write(self._scope, dreams.undo, id, by, why)
 
 
@@ -241,22 +245,21 @@ async def consolidate(
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
     by: str = "heedful",
-    progress: Told | None = None,
+    progress: DreamProgress | None = None,
 ) -> Dream:
-    """Merge lessons of the memory's scope that say the same, where recall is none the worse for it.
+    """Merge lessons of the memory's scope that say the same, unless recall would get worse.
 
-    "lite" looks at all lessons, for use on demand; "full", for periodic use, only at what has to do
-    with those met in the last 24 hours and of importance 0.6 or more, at least 3. With a `model`
-    groups of three and more that are alike may become one new lesson, of the lowest trust, by the
-    prompt `dreaming` of `prompts`. One transaction, on record, undone by `Dreams.rollback`; with
-    `dry_run` nothing is written. `progress` is told what is done, how much and of how much.
+    "lite" looks at all lessons, for use on demand. "full", for periodic use, looks only at what
+    concerns the lessons met in the last 24 hours and of importance 0.6 or more, if there are 3.
+    With a `model`, groups of three or more similar lessons may become one new lesson of the lowest
+    trust, by the prompt `dreaming` of `prompts`. One transaction, recorded; `Dreams.rollback`
+    undoes it, and `dry_run` writes nothing.
 
-    Raises InvalidInput, StoreError, and ModelError of the embedder; what the model does wrong is an
-    outcome.
+    Raises InvalidInput, StoreError, and ModelError of the embedder; a failing model is an outcome.
     """
     if mode not in MODES:
         raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
-    decides(by, "")
+    check_actor(by, "")
     now = time.time()
     lessons, vectors = await _material(memory, progress)
     found = await asyncio.to_thread(propose, lessons, vectors, mode, now, model is not None)
@@ -282,8 +285,8 @@ async def consolidate(
         id, tried = await memory.store.write(memory.scope, dreams.supersede, *changes)
     named = {n for one in tried for n in (*one.members, one.survivor)}
     texts = {n: one.text for n, one in expected.items() if n in named}
-    told = [asdict(one) for one in tried]
-    return Dream.of({**report, "id": id, "by": by, "at": now, "texts": texts, "proposals": told})
+    made_of = {"id": id, "by": by, "at": now, "texts": texts}
+    return Dream.of({**report, **made_of, "proposals": [asdict(one) for one in tried]})
 
 
 async def keep_dreaming(
@@ -294,26 +297,25 @@ async def keep_dreaming(
     prompts: Prompts = DEFAULT,
     by: str = "heedful",
 ) -> None:
-    """Consolidate in mode "full", now and `every` so many seconds, until the task is cancelled.
+    """Consolidate in mode "full" now, and `every` so many seconds until the task is cancelled.
 
-    A dream that fails with a StoreError or a ModelError is logged as `dream_failed`, without
-    content, and the next one comes at its time. Raises InvalidInput.
+    A StoreError or a ModelError is logged as `dream_failed`, without content, and the next dream
+    follows at its time. Raises InvalidInput.
     """
-    number("every", every, 0, LARGEST)
+    check_number("every", every, 0, LARGEST)
     while True:
         try:
             await consolidate(memory, mode="full", model=model, prompts=prompts, by=by)
         except (StoreError, ModelError) as error:
             where = "".join(traceback.format_tb(error.__traceback__))
-            told = {"error": type(error).__name__, "traceback": where}
-            _log.warning("dream_failed", extra=told)
+            _log.warning("dream_failed", extra={"error": type(error).__name__, "traceback": where})
         await asyncio.sleep(every)
 
 
 async def _material(
-    memory: Memory, progress: Told | None
+    memory: Memory, progress: DreamProgress | None
 ) -> tuple[list[Lesson], list[Sequence[float]] | None]:
-    """The lessons of the scope, and the places of their words where there is an embedder."""
+    """Return the lessons of the scope, and their vectors if there is an embedder."""
     space, embedder = space_of(memory.embedder), memory.embedder
     rows = await memory.store.read(memory.scope, dreams.material, space)
     lessons = [lesson for lesson, _ in rows]
@@ -323,21 +325,21 @@ async def _material(
     missing = [at for at in range(len(rows)) if at not in vectors]
     for n in range(0, len(missing), BATCH):
         part = missing[n : n + BATCH]
-        vectors |= zip(part, await placed(embedder, [lessons[at].text for at in part]), strict=True)
+        vectors |= zip(part, await embed(embedder, [lessons[at].text for at in part]), strict=True)
         if progress is not None:
             progress("embedding", n + len(part), len(missing))
     return lessons, [vectors[at] for at in range(len(rows))]
 
 
 class _Rehearsal:
-    """A copy of the scope in memory, where proposals are tried with stored queries."""
+    """A copy of the scope in memory, in which proposals are tried with stored queries."""
 
     def __init__(
         self,
         memory: Memory,
         lessons: Mapping[int, Lesson],
         made: Mapping[int, Reflection],
-        progress: Told | None,
+        progress: DreamProgress | None,
     ) -> None:
         self._memory, self._lessons, self._made = memory, lessons, made
         self._progress = progress
@@ -347,9 +349,9 @@ class _Rehearsal:
     async def tried(
         self, proposals: Sequence[Proposal], vectors: Sequence[Vector] | None
     ) -> tuple[list[Proposal], int]:
-        """The proposals, dropped where recall got worse; and the number of queries it was asked.
+        """Return the proposals, those that make recall worse dropped, and the number of queries.
 
-        Again without those that were dropped, until recall is none the worse with what is left.
+        Repeats without the dropped ones until recall stays as good with the rest.
         """
         own = dict(zip(self._lessons, vectors or (), strict=vectors is not None))
         try:
@@ -358,7 +360,7 @@ class _Rehearsal:
             before, left = await self._recalled(asked), list(proposals)
             while any(one.outcome == "proposed" for one in left):
                 dream, became = await self._done(left)
-                dropped = worse(became, before, await self._recalled(asked))
+                dropped = find_regressions(became, before, await self._recalled(asked))
                 if not dropped:
                     break
                 await self._copy.write(self._memory.scope, dreams.undo, dream, DREAM, "")
@@ -369,23 +371,23 @@ class _Rehearsal:
         return left, len(asked)
 
     async def _copied(self) -> None:
-        """Copy lessons and examples, each lesson as often seen as it is."""
+        """Copy lessons and examples; a lesson keeps how often it was seen."""
         records: list[Mapping[str, Any]] = []
         scope = self._memory.scope
-        await transfer.export(self._memory.store, scope, records.append, True)
+        await transfer.read_records(self._memory.store, scope, records.append, True)
         kept = [
             {**one, "listed": dict.fromkeys(one["listed"], 0)} if one["is"] == "lesson" else one
             for one in records
             if one["is"] in ("lesson", "example")
         ]
-        await self._copy.write(scope, transfer.absorb, kept, DREAM, DREAM, "")
+        await self._copy.write(scope, transfer.write_records, kept, DREAM, DREAM, "")
         there = await self._copy.read(scope, dreams.material, "")
         self._there = {lesson.name: lesson for lesson, _ in there}
 
     async def _queries(
         self, proposals: Sequence[Proposal], own: Mapping[int, Vector]
     ) -> dict[str, Vector]:
-        """The stored queries of the members, and their own words; each with its place."""
+        """Return the members' stored queries and own texts, each with its vector."""
         members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
         asked: dict[str, Vector] = {self._lessons[n].text: own.get(n) for n in members}
         stored = await self._memory.store.read(self._memory.scope, dreams.queries, members)
@@ -395,11 +397,11 @@ class _Rehearsal:
             return asked | dict.fromkeys(new)
         for n in range(0, len(new), BATCH):
             part = new[n : n + BATCH]
-            asked |= zip(part, await placed(embedder, [redacted(q) for q in part]), strict=True)
+            asked |= zip(part, await embed(embedder, [redact(q) for q in part]), strict=True)
         return asked
 
     async def _recalled(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:
-        """The names of the first lessons that each query finds."""
+        """Return the names of the first lessons that each query finds."""
         space, now, found = space_of(self._memory.embedder), time.time(), {}
         for n, (query, vector) in enumerate(asked.items(), 1):
             there = await self._copy.read(
@@ -412,7 +414,7 @@ class _Rehearsal:
         return found
 
     async def _done(self, proposals: Sequence[Proposal]) -> tuple[int, dict[str, tuple[int, str]]]:
-        """Do them in the copy; its dream, and what took the place of each member, by name."""
+        """Carry proposals out in the copy; return the dream's id and each member's successor."""
         ids = {n: self._there[one.name].id for n, one in self._lessons.items()}
         became: dict[str, tuple[int, str]] = {}
         here = []

@@ -1,4 +1,4 @@
-"""Traces that come in pieces, from several services and in any order -> episodes that wait."""
+"""Ingest traces: spans come in pieces, from several services, in any order; make episodes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ MOST = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a trace is waited for, in seconds since its last span came; each above 0.
+    """How long to wait for a trace, in seconds since its last span arrived; each above 0.
 
-    Once its root has ended it is `settled` after so long: more than the 5 s for which an exporter
-    of OpenTelemetry gathers spans, since other services may tell of it, too; after so long where
-    the parent of a span is still `missing`. Where its root is `elsewhere`, in a process that
-    exports to somebody else, after so long: whoever called may be at work still. One whose root
-    never ends is given up after `ending`. That a trace was finished is known for `known`: what
-    comes after that begins it anew.
+    A trace is complete `settled` seconds after its root has ended, which is more than the 5 s for
+    which OpenTelemetry exporters gather spans; `missing` applies if the parent of a span has not
+    arrived, and `elsewhere` if the root is in a process that exports to another place. A trace
+    whose root never ends is given up after `ending`. For `known` seconds late spans of a finished
+    trace are ignored; after that they begin a new one.
     """
 
     settled: float = 6.0
@@ -44,10 +43,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a look at the traces of a scope came to.
+    """The result of gathering traces.
 
-    The digests of the `episodes` that wait now, how many traces told of no agent (`empty`) or were
-    `given_up`, and after how many seconds it is time for the next look, None where nothing waits.
+    `episodes` are the digests of those that wait now, `empty` counts traces without steps of an
+    agent, and `given_up` those that never ended. Look `again` after so many seconds; None if no
+    trace waits.
     """
 
     episodes: tuple[str, ...] = ()
@@ -63,26 +63,25 @@ async def receive(
     trust: Literal["external", "operator"] = "external",
     bounds: Bounds = Bounds(),
 ) -> Counter[str]:
-    """Keep the spans of a request to export them; why how many of them were refused.
+    """Store the spans of an export request; return how many were refused, by reason.
 
-    The body is OTLP, as the bytes of protobuf or as the data of JSON. Raises InvalidInput where it
-    is not, StoreError.
+    The body is OTLP: bytes of protobuf or data of JSON. Raises InvalidInput, StoreError.
     """
-    found, refused = await asyncio.to_thread(_read, body)
-    refused.update(await store.write(scope, episode_store.put_spans, found, trust, bounds))
+    received, refused = await asyncio.to_thread(_read, body)
+    refused.update(await store.write(scope, episode_store.put_spans, received, trust, bounds))
     return refused
 
 
 def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
-    if isinstance(body, dict):  # in JSON of protobuf what is empty is left out
+    if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
         body = {"resourceSpans": [], **body}
     try:
-        return pieces(_few(from_request(body) if isinstance(body, bytes) else from_json(body)))
+        return pieces(_limited(from_request(body) if isinstance(body, bytes) else from_json(body)))
     except RecursionError as error:
         raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
 
 
-def _few(spans: Iterator[Span]) -> Iterator[Span]:
+def _limited(spans: Iterator[Span]) -> Iterator[Span]:
     for number, one in enumerate(spans, 1):
         if number > MOST:
             raise InvalidInput("spans", f"more than {MOST}", f"at most {MOST} in a request")
@@ -90,7 +89,7 @@ def _few(spans: Iterator[Span]) -> Iterator[Span]:
 
 
 async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:
-    """Make episodes of the traces of a scope that have ended; any number may do so at a time.
+    """Make episodes of the traces that have ended; any number of processes may do so at once.
 
     Raises StoreError.
     """
@@ -118,7 +117,7 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
 
 
 def _made(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
-    """The episode of a trace as it is kept; None where it has no step of an agent."""
+    """Return the episode of a trace as it is stored, or None without a step of an agent."""
     for episode in episodes(found):
         return file(episode, episode.digest, one.trust)
     return None

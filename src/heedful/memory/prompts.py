@@ -1,4 +1,4 @@
-"""What a model is asked about an episode, and how its answer is read and held against it. Pure."""
+"""The prompt that asks a model about an episode, and the check of its answer against it. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.trust import lowest
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.feedback import clean
 from heedful.memory.draft import (
     SENTENCES,
@@ -24,8 +24,8 @@ from heedful.memory.draft import (
     unheld,
 )
 from heedful.models.contract import Message, tokens
-from heedful.redact import redacted
-from heedful.sanitize import between, cut, mark_of, neutral
+from heedful.redact import redact
+from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces.episode import Ended
 from heedful.traces.signals import Signal, ends, event_text
 
@@ -104,9 +104,12 @@ def shown(found: Study, budget: int = BUDGET) -> Shown:
     episode = found.episode
     lines: dict[int, str] = {}
     strongest = _strongest(found)
-    room = budget - sum(tokens(_safe(one.words, EVENT)) for one in strongest)
+    room = budget - sum(tokens(_safe(signal.words, EVENT)) for signal in strongest)
     for at in found.decisive():
-        line = _event(found, at)
+        event = episode.events[at]
+        names = (event.type, event.agent and f"of {event.agent}", event.tool)
+        head = " ".join(clean(name, TAG) for name in names if name)
+        line = f"{head}: {_safe(event_text(event), EVENT)}"
         if tokens(line) <= room:
             lines[at] = line
             room -= tokens(line)
@@ -126,24 +129,17 @@ def shown(found: Study, budget: int = BUDGET) -> Shown:
 
 
 def _strongest(found: Study) -> list[Signal]:
-    return sorted(found.signals, key=lambda one: -one.strength)[:SIGNALS]
-
-
-def _event(found: Study, at: int) -> str:
-    event = found.episode.events[at]
-    names = (event.type, event.agent and f"of {event.agent}", event.tool)
-    head = " ".join(clean(one, TAG) for one in names if one)
-    return f"{head}: {_safe(event_text(event), EVENT)}"
+    return sorted(found.signals, key=lambda signal: -signal.strength)[:SIGNALS]
 
 
 def _safe(text: str, most: int) -> str:
-    return neutral(cut(redacted(ends(text)), most)).strip()
+    return sanitize(cut_middle(redact(ends(text)), most)).strip()
 
 
-def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
+def chat(instruction: str, texts: Shown, wrong: str = "") -> list[Message]:
     """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
-    mark = mark_of("reflector", told.texts)
-    parts = between(mark, told.texts)
+    mark = delimiter("reflector", texts.texts)
+    parts = delimit(mark, texts.texts)
     if wrong:
         parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
     parts.append(f"Reflect on the run of {mark} now, as JSON.")
@@ -151,9 +147,9 @@ def chat(instruction: str, told: Shown, wrong: str = "") -> list[Message]:
     return [Message("system", system), Message("user", "\n\n".join(parts))]
 
 
-def schema(told: Shown) -> Mapping[str, Any]:
+def schema(texts: Shown) -> Mapping[str, Any]:
     """Return the JSON Schema of an answer; it can cite only events that were shown."""
-    numbers = list(range(1, max(1, len(told.events)) + 1))
+    numbers = list(range(1, max(1, len(texts.events)) + 1))
     event = {"type": "integer", "enum": numbers}
     events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
     text = {"type": "string", "maxLength": SENTENCE}
@@ -173,7 +169,7 @@ def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**shape, "additionalProperties": False}
 
 
-def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
+def drafted(answer: str, found: Study, texts: Shown, by: str) -> Draft:
     """Read the answer of a model, without the sentences that their events do not hold.
 
     The reflection may also be a text, with or without events in brackets; a sentence without any is
@@ -181,31 +177,32 @@ def drafted(answer: str, found: Study, told: Shown, by: str) -> Draft:
     InvalidInput if nothing is left.
     """
     value = _parsed(answer)
-    claims = [_held(text, numbers, found, told) for text, numbers in _said(value)]
-    kept = [one for one in claims if not one.unheld][:SENTENCES]
+    claims = [_checked_claim(text, cites, found, texts) for text, cites in _sentences_in(value)]
+    kept = [each for each in claims if not each.unheld][:SENTENCES]
     if not kept:
         wrong = "made of sentences that the events which they cite hold"
         raise InvalidInput("reflection", value.get("reflection"), wrong)
-    places = {*told.events, *(at for one in _strongest(found) for at in (one.at, *one.evidence))}
-    trust = lowest(("model", *map(found.floor, places), *_given(found)))
+    episode = found.episode
+    places = {at for signal in _strongest(found) for at in (signal.at, *signal.evidence)}
+    places |= {*texts.events}
+    if episode.fault is not None:  # the origin of the error that ended the run is unknown
+        places.add(len(episode.events))
+    given = (found.given,) if episode.task or episode.goal else ()
+    trust = lowest_trust(("model", *map(found.floor, places), *given))
+    confidence, listed = _share(value, "confidence"), value.get("tags")
+    tags = [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
+    words = (_safe(tag, 200)[:TAG].strip() for tag in tags)
     return Draft(
         tuple(kept),
-        _rule(value.get("strategy"), told),
-        UNSURE if (sure := _share(value, "confidence")) is None else sure,
-        _tags(value.get("tags")),
+        _rule(value.get("strategy"), texts),
+        UNSURE if confidence is None else confidence,
+        tuple(dict.fromkeys(filter(None, words)))[:TAGS],
         by,
         _share(value, "importance"),
         trust,
         trust,
-        tuple(one for one in claims if one.unheld),
+        tuple(each for each in claims if each.unheld),
     )
-
-
-def _given(found: Study) -> tuple[Any, ...]:
-    """Return the trust of the task and of the error that ended the run, whose origin is unknown."""
-    episode = found.episode
-    whose = (found.given,) if episode.task or episode.goal else ()
-    return whose if episode.fault is None else (*whose, found.floor(len(episode.events)))
 
 
 def _parsed(answer: str) -> Mapping[str, Any]:
@@ -218,49 +215,47 @@ def _parsed(answer: str) -> Mapping[str, Any]:
     return value
 
 
-def _said(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def _sentences_in(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return the sentences of a reflection, each with the names of the events it cites."""
     given = value.get("reflection")
     if isinstance(given, str):
-        return [(one, []) for one in sentences(_safe(given, SENTENCES * SENTENCE))]
+        return [(text, []) for text in sentences(_safe(given, SENTENCES * SENTENCE))]
     if not isinstance(given, list):
         raise InvalidInput("reflection", given, "a text, or a list of sentences")
-    said = []
-    for one in given:
-        text, events = (one.get("text"), one.get("events")) if isinstance(one, dict) else (one, [])
+    found = []
+    for each in given:
+        text, cites = (
+            (each.get("text"), each.get("events")) if isinstance(each, dict) else (each, [])
+        )
         if isinstance(text, str) and text.strip():
-            listed = events if isinstance(events, list) else [events]
-            said.append((_safe(text, SENTENCE), [str(each) for each in listed]))
-    return said
+            listed = cites if isinstance(cites, list) else [cites]
+            found.append((_safe(text, SENTENCE), [str(name) for name in listed]))
+    return found
 
 
-def _held(text: str, numbers: Sequence[str], found: Study, told: Shown) -> Claim:
-    names = {str(n): at for n, at in enumerate(told.events, 1)}
-    names |= {event.id: at for at, event in _named(found, told)}
+def _checked_claim(text: str, cites: Sequence[str], found: Study, texts: Shown) -> Claim:
+    events = found.episode.events
+    names = {str(n): at for n, at in enumerate(texts.events, 1)}
+    names |= {events[at].id: at for at in texts.events if re.search(r"\D", events[at].id)}
     bare, places, unknown = cited(text, names)
-    places = tuple(dict.fromkeys([*places, *(names[n] for n in numbers if n in names)]))
-    unknown += tuple(n for n in numbers if n not in names)
+    places = tuple(dict.fromkeys([*places, *(names[name] for name in cites if name in names)]))
+    unknown += tuple(name for name in cites if name not in names)
     if unknown:
-        return Claim(bare, places, tuple(f"event {one}" for one in unknown))
+        return Claim(bare, places, tuple(f"event {name}" for name in unknown))
     if places:
         return claim(bare, places, found.episode)
-    one = supported(bare, found.episode, told.events)
-    held = "\n".join(told.texts.values())
-    return one if one.grounded else Claim(bare, (), tuple(unheld(bare, held)))
+    proved = supported(bare, found.episode, texts.events)
+    held = "\n".join(texts.texts.values())
+    return proved if proved.grounded else Claim(bare, (), tuple(unheld(bare, held)))
 
 
-def _named(found: Study, told: Shown) -> list[tuple[int, Any]]:
-    events = found.episode.events
-    return [(at, events[at]) for at in told.events if re.search(r"\D", events[at].id)]
-
-
-def _rule(given: Any, told: Shown) -> str:
+def _rule(given: Any, texts: Shown) -> str:
     """Return the strategy, "" if it says something that nothing shown holds."""
     if not isinstance(given, str):
         return ""
     text = " ".join(sentences(_safe(given, RULES * SENTENCE))[:RULES])
-    bare = cited(text, {str(n): n for n in range(1, len(told.events) + 1)})[0]
-    return "" if any(unheld(bare, "\n".join(told.texts.values()))) else bare
+    bare = cited(text, {str(n): n for n in range(1, len(texts.events) + 1)})[0]
+    return "" if any(unheld(bare, "\n".join(texts.texts.values()))) else bare
 
 
 def _share(value: Mapping[str, Any], key: str) -> float | None:
@@ -269,9 +264,3 @@ def _share(value: Mapping[str, Any], key: str) -> float | None:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         return None
     return float(given)
-
-
-def _tags(given: Any) -> tuple[str, ...]:
-    listed = given if isinstance(given, list) else []
-    words = [_safe(one, 200)[:TAG].strip() for one in listed if isinstance(one, str)]
-    return tuple(dict.fromkeys(filter(None, words)))[:TAGS]

@@ -6,18 +6,26 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
-from heedful.lessons.learn import LONGEST, Example, Reflection, Trust, located
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.signature import Signature, digest_of
-from heedful.lessons.trust import ORDER, begins, fraction, lowest, several
-from heedful.loop.record import NOTHING, Usage
+from heedful.lessons.learn import with_vector
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Reflection,
+    Remembered,
+    Scope,
+    Signature,
+    Trust,
+    digest_of,
+)
+from heedful.lessons.trust import ORDER, check_sequence, initial_state, lowest_trust
+from heedful.loop.decide import Verdict
+from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory.draft import (
     Claim,
     Draft,
@@ -30,15 +38,17 @@ from heedful.memory.draft import (
     turns,
     unlearnt,
 )
-from heedful.memory.memory import Memory, placed, space_of
-from heedful.memory.prompts import Prompts, Shown, chat, drafted, schema, shown
-from heedful.models.call import asked
+from heedful.memory.memory import Memory
+from heedful.memory.prompts import Prompts, chat, drafted, schema, shown
+from heedful.memory.spaces import embed, space_of
+from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import episodes, exposures, patterns, quarantine
-from heedful.store.records import StoredEpisode
+from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
 from heedful.traces.episode import LOOP, Episode, Limits
+from heedful.traces.episode import episode_of as of_loop
 from heedful.traces.messages import write
 from heedful.traces.reading import read
 from heedful.traces.signals import Signal
@@ -92,6 +102,24 @@ class Reflected:
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
 
 
+def episode_of(
+    loop: Loop | StoredLoop, task: str = "", verdict: Verdict | None = None, goal: str = ""
+) -> Episode:
+    """Turn a finished loop into an episode: each attempt is an llm_response, then its findings.
+
+    A stored loop brings its task and its last verdict. An error is an error_event with its check as
+    the code, any other finding a system_event. The outcome is success if the verdict passed
+    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
+    on, else failure. Secrets are redacted.
+    """
+    if isinstance(loop, StoredLoop):
+        verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
+        known = loop.head.task
+        task = task or (known if isinstance(known, str) else json.dumps(known, ensure_ascii=False))
+        loop = loop.loop
+    return of_loop(loop, task, verdict, goal)
+
+
 async def reflect(
     episode: Episode,
     *,
@@ -115,21 +143,26 @@ async def reflect(
     lesson that depends on them, or on results of tools, has no higher trust; below that of a model
     it is quarantined. `related` are ids kept with it. Raises InvalidInput, ModelError, StoreError.
     """
-    _checked(episode, on_model_error, trust, related)
-    _usable(model, prompts)
+    if not isinstance(episode, Episode):
+        raise InvalidInput("episode", episode, "an Episode")
+    if on_model_error not in ("keep", "raise"):
+        raise InvalidInput("on_model_error", on_model_error, "keep or raise")
+    if trust not in ORDER:
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    check_sequence("related", related, str, "ids, each a text")
+    _check_model(model, prompts)
     if not episode.events and episode.fault is None:
         return None
     kept = None if memory is None else Memory.of(memory, None)
-    keeps = kept if store else None
     digest = episode.digest
-    work = _Work(kept, model, prompts, score, on_model_error, max_tokens)
-    if keeps is not None:
-        filed = await asyncio.to_thread(file, episode, digest, trust)
-        if state := await episodes.admit(keeps.store, keeps.scope, filed):
-            found = await work.found(episode, trust)
+    work = _Reflector(kept, model, prompts, score, on_model_error, max_tokens)
+    if kept is not None and store:
+        entry = await asyncio.to_thread(file, episode, digest, trust)
+        if state := await episodes.admit(kept.store, kept.scope, entry):
+            found = await work.study(episode, trust)
             made = await work.lessons(found, by_rules(found), digest, related)
             return replace(made, again=True, busy=state != "reflected")
-    return await work.done(episode, digest, trust, related, keeps)
+    return await work.reflect(episode, digest, trust, related, kept if store else None)
 
 
 async def reflect_waiting(
@@ -147,14 +180,14 @@ async def reflect_waiting(
     Episodes tried since `before`, in seconds since 1970, are skipped, so that a host can call this
     until it returns None. A failure is raised and the episode waits. Raises ModelError, StoreError.
     """
-    _usable(model, prompts)
+    _check_model(model, prompts)
     kept = Memory.of(memory, None)
-    filed = await kept.store.write(kept.scope, episodes.take, before, digest)
-    if filed is None:
+    entry = await kept.store.write(kept.scope, episodes.take, before, digest)
+    if entry is None:
         return None
-    work = _Work(kept, model, prompts, score, "raise", max_tokens)
-    episode, trust = await asyncio.to_thread(unfiled, filed)
-    return await work.done(episode, filed.digest, trust, (), kept)
+    work = _Reflector(kept, model, prompts, score, "raise", max_tokens)
+    episode, trust = await asyncio.to_thread(unfiled, entry)
+    return await work.reflect(episode, entry.digest, trust, (), kept)
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
@@ -163,23 +196,13 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     Raises StoreError, QuotaExceeded.
     """
     kept, meta = Memory.of(memory, None), made.reflection.meta
-    one = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
-    if await episodes.admit(kept.store, kept.scope, one) is not None:
+    entry = StoredEpisode(meta["episode"], "", meta["session_id"], meta["outcome"], {})
+    if await episodes.admit(kept.store, kept.scope, entry) is not None:
         return ()
-    return await _written(kept, one.digest, made)
+    return await _write_lessons(kept, entry.digest, made)
 
 
-def _checked(episode: object, on_model_error: str, trust: str, related: object) -> None:
-    if not isinstance(episode, Episode):
-        raise InvalidInput("episode", episode, "an Episode")
-    if on_model_error not in ("keep", "raise"):
-        raise InvalidInput("on_model_error", on_model_error, "keep or raise")
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    several("related", related, str, "ids, each a text")
-
-
-def _usable(model: object, prompts: object) -> None:
+def _check_model(model: object, prompts: object) -> None:
     if model is not None and not isinstance(model, Model):
         raise InvalidInput("model", model, "a Model, as open_model gives one, or None")
     if not isinstance(prompts, Prompts):
@@ -187,7 +210,7 @@ def _usable(model: object, prompts: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Reflector:
     """The arguments of one call of `reflect`."""
 
     memory: Memory | None
@@ -197,111 +220,85 @@ class _Work:
     on_model_error: str
     max_tokens: int
 
-    async def done(
+    async def reflect(
         self,
         episode: Episode,
         digest: str,
         trust: Trust,
         related: Sequence[str],
-        keeps: Memory | None,
+        writes_to: Memory | None,
     ) -> Reflected:
         """Word and write the reflection; a failure is recorded, to be tried again."""
-        async with _Claim(keeps, digest):
-            return await self._reflected(episode, digest, trust, related, keeps)
+        async with _claim_kept(writes_to, digest):
+            scope, count = self.memory.scope if self.memory else Scope(), len(episode.events)
+            fields: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
+            fields |= {"outcome": episode.outcome, "event_count": count}
+            _log.info("reflection_generation_started", extra=fields)
+            found = await self.study(episode, trust)
+            known = 0
+            if self.memory is not None:
+                store = self.memory.store
+                seen = await store.read(scope, patterns.seen, found.signature)
+                known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
+            draft, usage, error = await self._draft(found, known)
+            made = await self.lessons(found, draft, digest, related)
+            made = replace(made, usage=usage, known=known, error=error)
+            fields = {"importance": made.reflection.importance, "confidence": draft.confidence}
+            fields["has_strategy"] = made.strategy is not None
+            _log.info("reflection_generated", extra=fields)
+            if writes_to is not None:
+                made = replace(made, stored=await _write_lessons(writes_to, digest, made))
+            return made
 
-    async def _reflected(
-        self,
-        episode: Episode,
-        digest: str,
-        trust: Trust,
-        related: Sequence[str],
-        keeps: Memory | None,
-    ) -> Reflected:
-        scope = self.memory.scope if self.memory else Scope()
-        _tell(
-            "started",
-            tenant=scope.tenant,
-            project=scope.project,
-            outcome=episode.outcome,
-            event_count=len(episode.events),
-        )
-        found = await self.found(episode, trust)
-        known = await self._known(found.signature)
-        draft, usage, wrong = await self._drafted(found, known)
-        made = await self.lessons(found, draft, digest, related)
-        made = replace(made, usage=usage, known=known, error=wrong)
-        one = made.reflection
-        _tell(
-            "generated",
-            importance=one.importance,
-            confidence=draft.confidence,
-            has_strategy=made.strategy is not None,
-        )
-        if keeps is not None:
-            made = replace(made, stored=await _written(keeps, digest, made))
-        return made
-
-    async def found(self, episode: Episode, trust: Trust) -> Study:
+    async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without what heedful itself put into its prompts."""
         if self.memory is not None:
             said = {Example(task, answer).digest: at for at, task, answer in turns(episode)}
-            ours = (
-                await self.memory.store.read(self.memory.scope, episodes.known_examples, said)
-                if said
-                else ()
-            )
-            places = frozenset(at for one in ours for at in (said[one], said[one] + 1))
-            episode = unlearnt(episode, places)
+            if said:
+                store, scope = self.memory.store, self.memory.scope
+                ours = await store.read(scope, episodes.known_examples, said)
+                places = frozenset(at for each in ours for at in (said[each], said[each] + 1))
+                episode = unlearnt(episode, places)
         return await asyncio.to_thread(study, episode, trust)
 
-    async def _known(self, name: Signature) -> int:
-        """Return how often the same was reflected on."""
-        if self.memory is None:
-            return 0
-        seen = await self.memory.store.read(self.memory.scope, patterns.seen, name)
-        return sum(one["seen"] for one in seen.lessons if one["kind"] == "reflection")
-
-    async def _drafted(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
+    async def _draft(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
         """Return the words, their cost, and why those of the model were not used."""
         if self.model is None or known:
             return by_rules(found), NOTHING, ""
-        told = shown(found)
+        texts, instruction = shown(found), self.prompts.of(found.episode.outcome)
+        name = self.model.name
         try:
-            draft, usage = await self._asked(self.model, found, told)
+            draft, usage = await ask_for_json(
+                self.model,
+                lambda wrong: chat(instruction, texts, wrong),
+                lambda answer: drafted(answer, found, texts, name),
+                schema(texts),
+                who="reflector",
+                max_tokens=self.max_tokens,
+            )
         except ModelError as error:
             if self.on_model_error == "raise":
                 raise
-            failed(error)
+            log_failure(error)
             usage = getattr(error, "usage", None) or NOTHING
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
-
-    async def _asked(self, model: Model, found: Study, told: Shown) -> tuple[Draft, Usage]:
-        instruction = self.prompts.of(found.episode.outcome)
-        return await asked(
-            model,
-            lambda wrong: chat(instruction, told, wrong),
-            lambda answer: drafted(answer, found, told, model.name),
-            schema(told),
-            who="reflector",
-            max_tokens=self.max_tokens,
-        )
 
     async def lessons(
         self, found: Study, draft: Draft, digest: str, related: Sequence[str]
     ) -> Reflected:
         """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, found.episode)
-        fraction("importance", importance)
-        parents, whole = await self._shown(found.episode)
+        check_share("importance", importance)
+        parents, whole = await self._examples_shown(found.episode)
         meta = _meta(found, draft, digest, related)
-        task = redacted(found.episode.task)[:LONGEST]
+        task = redact(found.episode.task)[:LONGEST]
         given: tuple[Trust, ...] = (found.given,) if task else ()
         given += () if whole else ("external",)
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
             rule = text if kind == "strategy" else ""
-            name, trust = named(found.signature, rule), lowest((trust, *given))
+            name, trust = named(found.signature, rule), lowest_trust((trust, *given))
             return Reflection(
                 kind,
                 name,
@@ -309,7 +306,7 @@ class _Work:
                 text[:LONGEST],
                 text[:LONGEST],
                 example=Example(task, "") if task else None,
-                state=begins(trust),
+                state=initial_state(trust),
                 trust=trust,
                 importance=weight,
                 tags=draft.tags if kind == "reflection" else (*draft.tags, "strategy"),
@@ -318,49 +315,42 @@ class _Work:
                 meta=meta,
             )
 
-        text = draft.text(found.episode)
-        one = lesson("reflection", text, draft.trust, importance)
-        rule = None
+        reflection = lesson("reflection", draft.text(found.episode), draft.trust, importance)
+        strategy = None
         if draft.strategy:
             stronger = min(1.0, round(importance * STRONGER, 6))
-            rule = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
-        return Reflected(one, rule, draft.claims, draft.dropped, found.signals)
+            strategy = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
+        return Reflected(reflection, strategy, draft.claims, draft.dropped, found.signals)
 
-    async def _shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
+    async def _examples_shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
         """Return the examples that a loop of this installation saw, and whether all still exist."""
         if self.memory is None or episode.source != LOOP or not episode.id:
             return (), True
         store, scope = self.memory.store, self.memory.scope
         past = await store.read(scope, exposures.past, episode.id)
-        ids = {id for one in past.exposures if one.shown for id in one.examples}
-        there = (
-            tuple(sorted(one.id for one in await store.read(scope, quarantine.entries, list(ids))))
-            if ids
-            else ()
-        )
-        return there, len(there) == len(ids)
+        ids = {id for each in past.exposures if each.shown for id in each.examples}
+        if not ids:
+            return (), True
+        entries = await store.read(scope, quarantine.entries, list(ids))
+        return tuple(sorted(entry.id for entry in entries)), len(entries) == len(ids)
 
 
-async def _written(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
+async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
     """Write both lessons in one transaction, with the embedding of the task that finds them."""
-    lessons = [one for one in (made.reflection, made.strategy) if one is not None]
+    lessons = [each for each in (made.reflection, made.strategy) if each is not None]
     if memory.embedder is not None:
-        texts = [one.example.task if one.example else one.text for one in lessons]
+        texts = [each.example.task if each.example else each.text for each in lessons]
         space = space_of(memory.embedder)
-        vectors = await placed(memory.embedder, texts)
+        vectors = await embed(memory.embedder, texts)
         pairs = zip(lessons, vectors, strict=True)
-        lessons = [each for one, at in pairs for each in located([one], space, at)]
+        lessons = [lesson for each, at in pairs for lesson in with_vector([each], space, at)]
     most = memory.max_entries or 0
     answers = await memory.store.write(
         memory.scope, episodes.record_lessons, digest, lessons, most=most, quota=memory.quota
     )
-    _tell("stored", id=answers[0].id, importance=made.reflection.importance)
+    fields = {"id": answers[0].id, "importance": made.reflection.importance}
+    _log.info("reflection_stored", extra=fields)
     return tuple(answers)
-
-
-def _tell(what: str, **fields: Any) -> None:
-    name = {"stored": "reflection_stored", "generated": "reflection_generated"}
-    _log.info(name.get(what, f"reflection_generation_{what}"), extra=fields)
 
 
 def named(name: Signature, strategy: str = "") -> Signature:
@@ -384,20 +374,20 @@ def source_of(digest: str) -> str:
 def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
     """What is known of a lesson beside its words, as JSON data."""
     episode = found.episode
-    events = sorted({at for one in draft.claims for at in one.events})
+    events = sorted({at for claim in draft.claims for at in claim.events})
     return {
         "by": draft.by,
         "layer": "rm",
         "confidence": draft.confidence,
         "rated": draft.rated,
         "outcome": episode.outcome,
-        "task_description": redacted(episode.task)[:LONGEST],
+        "task_description": redact(episode.task)[:LONGEST],
         "event_count": len(episode.events) + episode.omitted,
         "session_id": episode.session,
         "error_category": found.category,
         "source_event_ids": [name_of(episode, at) for at in events],
         "related_memory_ids": list(related),
-        "ungrounded": [n for n, one in enumerate(draft.claims, 1) if not one.grounded],
+        "ungrounded": [n for n, claim in enumerate(draft.claims, 1) if not claim.grounded],
         "episode": digest,
     }
 
@@ -413,59 +403,45 @@ def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
     return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
 
 
-def unfiled(one: StoredEpisode) -> tuple[Episode, Trust]:
+def unfiled(entry: StoredEpisode) -> tuple[Episode, Trust]:
     """Return the episode that a store kept, and the trust of its task."""
-    line = json.dumps(one.record["episode"]).encode("ascii")
+    line = json.dumps(entry.record["episode"]).encode("ascii")
     limits = Limits(events=RECORDED, bytes=len(line))
     (episode,) = read(line, "heedful", limits)
-    return replace(episode, source=one.record["source"]), one.record["trust"]
+    return replace(episode, source=entry.record["source"]), entry.record["trust"]
 
 
-class _Claim:
-    """Holds the claim on an episode while it is reflected on, and records how that failed.
+@asynccontextmanager
+async def _claim_kept(memory: Memory | None, digest: str) -> AsyncIterator[None]:
+    """Renew the claim on an episode, so that no other process takes it, and record how work failed.
 
-    The claim is renewed, so that no other process takes the episode. An error is recorded in
-    `memory`, logged and raised on; after an interruption the episode is free again.
+    An error is recorded in `memory` and logged; after an interruption the episode is free again.
     """
 
-    def __init__(self, memory: Memory | None, digest: str) -> None:
-        self._memory, self._digest = memory, digest
-        self._beats: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        """Renew the claim from now on."""
-        if self._memory is not None:
-            self._beats = asyncio.create_task(self._beat(self._memory))
-
-    async def _beat(self, memory: Memory) -> None:
+    async def beat(memory: Memory) -> None:
         while True:
             await asyncio.sleep(episodes.LEASE / 3)
             with suppress(StoreError):  # the next one may get through
-                await memory.store.write(memory.scope, episodes.beat, self._digest)
+                await memory.store.write(memory.scope, episodes.beat, digest)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Record the error, if there is one."""
-        if self._beats is not None:
-            self._beats.cancel()
-        if error is None:
-            return
+    beats = None if memory is None else asyncio.create_task(beat(memory))
+    try:
+        yield
+    except BaseException as error:
         words = ""
         if isinstance(error, Exception):
-            failed(error)
+            log_failure(error)
             words = f"{type(error).__name__}: {error}"
-        if self._memory is not None:
+        if memory is not None:
             with suppress(StoreError):  # what went wrong first is raised
-                await self._memory.store.write(
-                    self._memory.scope, episodes.record_failure, self._digest, words
-                )
+                await memory.store.write(memory.scope, episodes.record_failure, digest, words)
+        raise
+    finally:
+        if beats is not None:
+            beats.cancel()
 
 
-def failed(error: Exception) -> None:
+def log_failure(error: Exception) -> None:
     """Log a failure without any text that was read or answered."""
     where = "".join(traceback.format_tb(error.__traceback__))
     fields = {"error": type(error).__name__, "traceback": where}

@@ -1,4 +1,8 @@
-"""Export and import: what a scope has learnt, in a file that tells whether it is whole."""
+"""Export and import: what a scope has learnt, in a file that says whether it is complete.
+
+A line of the file is a record of `heedful.lessons.export`; the last line counts the others and has
+their SHA-256. An import checks the whole file before it writes the first record.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from shutil import copyfileobj
+from typing import Any, BinaryIO
 
 from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
 from heedful.lessons.export import (
@@ -22,17 +27,17 @@ from heedful.lessons.export import (
     LONGEST_LINE,
     Effect,
     Plain,
-    checked,
-    encoded,
-    place,
-    taken,
+    check_record,
+    encode_line,
+    sort_key,
+    unvouched,
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer
 from heedful.store.store import Store
 
-# What is done, how much of it, and of how much: lessons of an export, bytes of an import.
-Told = Callable[[str, int, int], None]
+# Called with what is done, how much of it, and of how much: lessons of an export, bytes of a file.
+TransferProgress = Callable[[str, int, int], None]
 File = str | os.PathLike[str] | BinaryIO
 # What is written in one transaction, for which others wait 0.1 s.
 RECORDS = 1_000
@@ -42,7 +47,7 @@ AGAIN = "copy it or export it again"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote; `digest` is the SHA-256 of all its lines but the last."""
+    """What an export wrote; `digest` is the SHA-256 of all its lines except the last."""
 
     lessons: int
     lines: int
@@ -52,13 +57,13 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import came to.
+    """What an import changed.
 
-    `source` is its name: where nobody vouched for it, revoking that removes all that came with it.
-    `tenant` and `project` are those that were exported. So many lessons were `new`, so many
-    `merged` (known, and gained something) or `known`; so many new entries wait in quarantine.
-    `written` counts new records by kind. Of so many records nothing was taken (`left`): what others
-    decided, measured or proved needs somebody who vouches for it.
+    `source` names it: revoking that removes everything that came with an import nobody vouched for.
+    `tenant` and `project` are those of the export. `new`, `merged` (known, and changed) and `known`
+    count lessons, `quarantined` the new entries that wait for a ruling. `written` counts new
+    records by kind. `left` counts records that were left out, because decisions, measurements and
+    proofs of others need somebody who vouches for them.
     """
 
     source: str
@@ -72,87 +77,99 @@ class Imported:
     written: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Line(NamedTuple):
-    size: int
-    record: Plain
-
-
-async def export(
-    store: Store, scope: Scope, file: File, vectors: bool, force: bool, told: Told | None
+async def export_to(
+    store: Store,
+    scope: Scope,
+    file: File,
+    vectors: bool,
+    force: bool,
+    progress: TransferProgress | None,
 ) -> Exported:
-    """Write an export; under its name it is there whole or not at all.
+    """Write an export; under its name there is a complete file or none.
 
-    Raises InvalidInput where there is something under that name already, and StoreError.
+    Raises InvalidInput if the name is taken, and StoreError.
     """
     if isinstance(file, str | os.PathLike):
-        with _whole(Path(file), force) as out:
-            return await _write(store, scope, out, vectors, told)
-    return await _write(store, scope, file, vectors, told)
+        with _replacing(Path(file), force) as out:
+            return await _write(store, scope, out, vectors, progress)
+    return await _write(store, scope, file, vectors, progress)
 
 
 async def _write(
-    store: Store, scope: Scope, out: BinaryIO, vectors: bool, told: Told | None
+    store: Store, scope: Scope, out: BinaryIO, vectors: bool, progress: TransferProgress | None
 ) -> Exported:
     digest, counts, size, total = sha256(), Counter[str](), 0, 0
 
     def write(record: Plain) -> None:
         nonlocal size, total
-        line = encoded(record)
+        line = encode_line(record)
         if len(line) > LONGEST_LINE:
             raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
         try:
             out.write(line)
         except OSError as error:
-            raise _unwritten("the export", error) from error
+            raise _unwritable("the export", error) from error
         digest.update(line)
         size += len(line)
         counts[record["is"]] += 1
         total = record["lessons"] if record["is"] == FORMAT else total
-        if told is not None and record["is"] == "lesson":
-            told("exporting", counts["lesson"], total)
+        if progress is not None and record["is"] == "lesson":
+            progress("exporting", counts["lesson"], total)
 
-    await transfer.export(store, scope, write, vectors)
-    end = encoded({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
+    await transfer.read_records(store, scope, write, vectors)
+    end = encode_line({"is": END, "lines": counts.total(), "sha256": digest.hexdigest()})
     out.write(end)
     out.flush()
     return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
 
 
 @contextmanager
-def _whole(path: Path, force: bool) -> Iterator[BinaryIO]:
-    """A file beside it that gets its name when all is written; else nothing is left of it."""
+def _replacing(path: Path, force: bool) -> Iterator[BinaryIO]:
+    """Yield a temporary file that takes the name when it is complete."""
+
+    def check_free() -> None:
+        if path.exists() and not path.is_file():
+            raise InvalidInput("file", str(path), "the name of a file")
+        if path.exists() and not force:
+            raise InvalidInput("file", str(path), "a name that is free, unless force is given")
+
     from tempfile import mkstemp  # 0.9 MB, which a memory can do without
 
-    path = path.resolve()  # what a link leads to is replaced, not the link
+    path = path.resolve()  # the target of a link is replaced, not the link
     try:
-        _free(path, force)
+        check_free()
         handle, part = mkstemp(".part", ".heedful-export-", path.parent)
         try:
             with open(handle, "wb") as out:
                 yield out
                 os.fsync(out.fileno())
-            _free(path, force)
+            check_free()
             os.replace(part, path)
         finally:
             Path(part).unlink(missing_ok=True)
     except OSError as error:
-        raise _unwritten(str(path), error) from error
+        raise _unwritable(str(path), error) from error
 
 
-def _free(path: Path, force: bool) -> None:
-    if path.exists() and not path.is_file():
-        raise InvalidInput("file", str(path), "the name of a file")
-    if path.exists() and not force:
-        raise InvalidInput("file", str(path), "a name that is free, unless force is given")
-
-
-def _unwritten(name: str, error: OSError) -> StoreUnavailable:
+def _unwritable(name: str, error: OSError) -> StoreUnavailable:
     why = error.strerror or error
     return StoreUnavailable(f"{name} cannot be written ({why}); check the path and the disk")
 
 
-def _vouched(trust: str, by: str, why: str) -> None:
-    """Raises InvalidInput unless an import of that trust says who vouches for it, and why."""
+async def import_from(
+    store: Store,
+    scope: Scope,
+    file: File,
+    trust: str,
+    by: str,
+    why: str,
+    progress: TransferProgress | None,
+) -> Imported:
+    """Check the whole file, then write it in transactions that may be repeated.
+
+    `by` vouches for it, "" if nobody does. Raises InvalidInput and ExportFileError before anything
+    is written, and StoreError.
+    """
     if trust not in ("external", "operator"):
         raise InvalidInput("trust", trust, "external, or operator where somebody vouches for it")
     for name, value in (("by", by), ("why", why)):
@@ -160,37 +177,27 @@ def _vouched(trust: str, by: str, why: str) -> None:
             raise InvalidInput(name, value, "given, where somebody vouches for an import")
         if trust == "external" and value:
             raise InvalidInput(name, value, "left out, where nobody vouches for an import")
-
-
-async def import_(
-    store: Store, scope: Scope, file: File, trust: str, by: str, why: str, told: Told | None
-) -> Imported:
-    """Read all of a file, and then write it, in transactions that may be repeated.
-
-    `by` is who vouches for it, "" where nobody does. Raises InvalidInput and ExportFileError before
-    anything is written, and StoreError.
-    """
-    _vouched(trust, by, why)
     with _opened(file) as (source, name):
         header: Plain = {}
         end: Plain = {}
-        async for batch in _batches(source, name, "checking", told):
+        async for batch in _batches(source, name, "checking", progress):
             header, end = header or batch[0], batch[-1]
-        called, tally, last = f"import:{end['sha256'][:16]}", _Tally(), header
-        async for batch in _batches(source, name, "importing", told):
+        import_name, tally, last = f"import:{end['sha256'][:16]}", _Tally(), header
+        async for batch in _batches(source, name, "importing", progress):
             now, last = time.time(), batch[-1]
-            records = [one for one in batch if one["is"] not in (FORMAT, END)]
-            kept = [one if by else taken(one, called, now) for one in records]
-            wanted = [one for one in kept if one is not None]
-            tally.add(wanted, await store.write(scope, transfer.absorb, wanted, called, by, why))
+            records = [record for record in batch if record["is"] not in (FORMAT, END)]
+            kept = [one if by else unvouched(one, import_name, now) for one in records]
+            wanted = [record for record in kept if record is not None]
+            effects = await store.write(scope, transfer.write_records, wanted, import_name, by, why)
+            tally.add(wanted, effects)
             tally.left += len(records) - len(wanted)
         if last != end:
             raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
-    return tally.result(called, header)
+    return tally.result(import_name, header)
 
 
 class _Tally:
-    """What became of the records so far, and of the lessons that they belong to."""
+    """Counts what became of records, and of the lessons that they belong to."""
 
     def __init__(self) -> None:
         self.left = 0
@@ -199,19 +206,18 @@ class _Tally:
         self._lessons: dict[str, Effect] = {}
 
     def add(self, records: Sequence[Plain], effects: Sequence[Effect]) -> None:
-        """Count these."""
         for record, effect in zip(records, effects, strict=True):
-            self._written[record["is"]] += effect == "new"
-            held = record.get("state") == "quarantined" and record["is"] == "example"
+            kind = record["is"]
+            self._written[kind] += effect == "new"
+            held = record.get("state") == "quarantined" and kind == "example"
             self._quarantined += held and effect == "new"
             lesson = record.get("lesson", "")
-            if record["is"] == "lesson":
+            if kind == "lesson":
                 self._lessons[f"{record['kind']}/{record['signature']}"] = effect
             elif effect != "known" and self._lessons.get(lesson) == "known":
                 self._lessons[lesson] = "changed"
 
     def result(self, source: str, header: Plain) -> Imported:
-        """All of it."""
         effects = Counter(self._lessons.values())
         return Imported(
             source,
@@ -228,8 +234,7 @@ class _Tally:
 
 @contextmanager
 def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
-    """The file, which can be read twice, and what to call it. Raises ExportFileError."""
-    from shutil import copyfileobj
+    """Yield the file, which can be read twice, and its name. Raises ExportFileError."""
     from tempfile import TemporaryFile
 
     name = os.fspath(file) if isinstance(file, str | os.PathLike) else "the input"
@@ -249,32 +254,32 @@ def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
 
 
 async def _batches(
-    source: BinaryIO, name: str, what: str, told: Told | None
+    source: BinaryIO, name: str, what: str, progress: TransferProgress | None
 ) -> AsyncIterator[list[Plain]]:
-    """The records in the batches in which they are written, read beside the event loop."""
+    """Yield the records in the batches in which they are written, read in another thread."""
     size, done = source.seek(0, os.SEEK_END), 0
     source.seek(0)
     lines = _lines(source, name)
-    while batch := await asyncio.to_thread(_batch, lines):
-        done += sum(line.size for line in batch)
-        if told is not None:
-            told(what, done, size)
-        yield [line.record for line in batch]
+
+    def read() -> tuple[list[Plain], int]:
+        batch: list[Plain] = []
+        length = 0
+        for line, record in lines:
+            batch.append(record)
+            length += line
+            if len(batch) == RECORDS or length >= BYTES:
+                break
+        return batch, length
+
+    while (part := await asyncio.to_thread(read))[0]:
+        done += part[1]
+        if progress is not None:
+            progress(what, done, size)
+        yield part[0]
 
 
-def _batch(lines: Iterator[_Line]) -> list[_Line]:
-    batch: list[_Line] = []
-    size = 0
-    for line in lines:
-        batch.append(line)
-        size += line.size
-        if len(batch) == RECORDS or size >= BYTES:
-            break
-    return batch
-
-
-def _lines(source: BinaryIO, name: str) -> Iterator[_Line]:
-    """Every line of a whole export, checked. Raises ExportFileError."""
+def _lines(source: BinaryIO, name: str) -> Iterator[tuple[int, Plain]]:
+    """Yield the length and the record of each line, checked. Raises ExportFileError."""
     digest, before = sha256(), tuple[Any, ...]()
     for number in count(1):
         line = source.readline(LONGEST_LINE + 1)
@@ -290,24 +295,26 @@ def _lines(source: BinaryIO, name: str) -> Iterator[_Line]:
                 what = "a line above was changed, added or lost"
                 raise ExportFileError(name, number, f"{what} since it was exported; {AGAIN}")
             if source.readline(1):
-                raise ExportFileError(
-                    name, number + 1, f"nothing may follow the last line; {AGAIN}"
-                )
-            yield _Line(len(line), record)
+                what = f"nothing may follow the last line; {AGAIN}"
+                raise ExportFileError(name, number + 1, what)
+            yield len(line), record
             return
-        here = place(record)
+        here = sort_key(record)
         if here <= before or (record["is"] == "example" and here[:3] != before[:3]):
             raise ExportFileError(name, number, f"it is out of place, or there twice; {AGAIN}")
         before = here
         digest.update(line)
-        yield _Line(len(line), record)
+        yield len(line), record
 
 
 def _record(line: bytes, name: str, number: int) -> Plain:
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
     try:
         if len(line) > LONGEST_LINE:
             raise ValueError(f"it is longer than {LONGEST_LINE >> 20} MB")
-        return checked(json.loads(line.decode("utf-8"), parse_constant=_no_constant))
+        return check_record(json.loads(line.decode("utf-8"), parse_constant=refuse))
     except InvalidInput as error:
         what = f"{error}"
     except RecursionError:
@@ -319,7 +326,3 @@ def _record(line: bytes, name: str, number: int) -> Plain:
     except ValueError as error:
         what = str(error)
     raise ExportFileError(name, number, f"{what}; {AGAIN}")
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from heedful.errors import UnknownName
-from heedful.models.contract import Embedder, Model
-from heedful.models.weights import Progress
+from heedful.models.contract import Embedder, Model, Progress
 
 __all__ = ["FORMS", "open_embedder", "open_model"]
 

@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
-from heedful.telemetry import complete
+
+pass
 
 T = TypeVar("T")
 MOST_ANSWER_BYTES = 1_000_000
@@ -50,7 +51,7 @@ def check_timeout(timeout: float | None) -> None:
 
 
 @asynccontextmanager
-async def within(seconds: float | None, name: str) -> AsyncIterator[None]:
+async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
     """Cancel the body after `seconds` and raise ModelTimeout; None is no limit."""
     limit = asyncio.timeout(seconds)
     try:
@@ -65,7 +66,7 @@ async def within(seconds: float | None, name: str) -> AsyncIterator[None]:
         ) from error
 
 
-def checked(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
+def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
     """`answer`, if its size is bounded and, where a schema was given, its text is JSON.
 
     Raises MalformedAnswer. Whether the JSON fits the schema is for the caller's check.
@@ -87,7 +88,7 @@ def checked(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answ
     return answer
 
 
-def printable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with lone surrogates replaced, which no tokenizer and no wire takes."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -115,7 +116,7 @@ async def in_thread(call: Callable[[], T]) -> T:
 WARMER = 0.5  # added to the temperature when asked again: at 0 a model repeats its answer
 
 
-async def asked(
+async def ask_for_json(
     model: Model,
     messages: Callable[[str], list[Message]],
     read: Callable[[str], T],

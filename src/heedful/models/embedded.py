@@ -22,15 +22,14 @@ from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptToo
 from heedful.loop.record import Usage
 from heedful.models import weights
 from heedful.models.call import (
+    check_answer,
     check_request,
     check_timeout,
-    checked,
     in_thread,
-    printable,
-    within,
+    replace_surrogates,
+    time_limit,
 )
-from heedful.models.contract import Answer, Message
-from heedful.models.weights import Progress
+from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
 # No tokenizer packs more than this into a token on average; saves sending what cannot fit.
@@ -117,13 +116,13 @@ class Embedded:
         self._take_seat()
         await self._find_weights()
         abandoned = threading.Event()
-        async with within(self._timeout, self.name):
+        async with time_limit(self._timeout, self.name):
             try:
                 reply = await in_thread(partial(self._wait_and_ask, request, abandoned))
             except asyncio.CancelledError:
                 self._abandon(abandoned)
                 raise
-        return checked(self.name, self._answer(reply), schema)
+        return check_answer(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
         """End the child process; calls under way and to come fail as ModelUnavailable."""
@@ -311,7 +310,7 @@ def _request(
     seed: int,
 ) -> dict[str, Any]:
     request: dict[str, Any] = {
-        "messages": [{"role": m.role, "content": printable(m.content)} for m in messages],
+        "messages": [{"role": m.role, "content": replace_surrogates(m.content)} for m in messages],
         "max_tokens": max_tokens,
         "temperature": temperature,
         "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF itself asks for a random one

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelUnavailable
 from heedful.models import weights
-from heedful.models.call import in_thread, printable
+from heedful.models.call import in_thread, replace_surrogates
+from heedful.models.contract import Progress
 from heedful.models.remote import Remote
-from heedful.models.weights import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,7 +76,7 @@ def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray
 
     rows = np.empty((len(texts), width), np.float32)
     for n, text in enumerate(texts):
-        ids = np.array([tokenizer.encode(printable(text)).ids], np.int64)
+        ids = np.array([tokenizer.encode(replace_surrogates(text)).ids], np.int64)
         same = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
         (states,) = session.run(None, {"input_ids": ids, **same})
         mean = states[0].mean(axis=0)
@@ -122,7 +122,7 @@ class OpenAIEmbedder:
                 model = OpenAIEmbeddingModel(self._remote.model, provider=provider)
                 # Numbers, not base64, which not every server speaks.
                 found = await model.embed(
-                    [printable(text) for text in texts],
+                    [replace_surrogates(text) for text in texts],
                     input_type="document",
                     settings={"extra_body": {"encoding_format": "float"}},
                 )

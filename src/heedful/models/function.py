@@ -12,7 +12,7 @@ from typing import Any
 
 from heedful.errors import MalformedAnswer, ModelError, UnknownName
 from heedful.loop.record import Usage
-from heedful.models.call import check_request, check_timeout, checked, in_thread, within
+from heedful.models.call import check_answer, check_request, check_timeout, in_thread, time_limit
 from heedful.models.contract import Answer, Message
 
 
@@ -55,9 +55,9 @@ class Function:
         }
         chosen = {name: value for name, value in given.items() if name in self._takes}
         begun = time.monotonic()
-        async with within(self._timeout, self.name):
+        async with time_limit(self._timeout, self.name):
             said = await self._ask(partial(self._call, list(messages), **chosen))
-        return checked(self.name, self._answer(said, time.monotonic() - begun), schema)
+        return check_answer(self.name, self._answer(said, time.monotonic() - begun), schema)
 
     async def close(self) -> None:
         """Nothing is held."""

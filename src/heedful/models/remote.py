@@ -20,9 +20,15 @@ from heedful.errors import (
     PromptTooLong,
 )
 from heedful.loop.record import Usage
-from heedful.models.call import check_request, check_timeout, checked, printable, within
+from heedful.models.call import (
+    check_answer,
+    check_request,
+    check_timeout,
+    replace_surrogates,
+    time_limit,
+)
 from heedful.models.contract import Answer, Message
-from heedful.redact import redacted
+from heedful.redact import redact
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
@@ -115,7 +121,7 @@ class Remote:
                     model_settings=cast("ModelSettings", settings),
                     model_request_parameters=_parameters(model, schema),
                 )
-        return checked(self.name, self._answer(response, time.monotonic() - begun), schema)
+        return check_answer(self.name, self._answer(response, time.monotonic() - begun), schema)
 
     async def close(self) -> None:
         """Nothing is held between calls."""
@@ -124,7 +130,7 @@ class Remote:
     async def asking(self, wanted: str) -> AsyncIterator[None]:
         """Keep to the timeout, and raise one of our errors for all that the library raises."""
         try:
-            async with within(self._timeout, self.name):
+            async with time_limit(self._timeout, self.name):
                 yield
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
@@ -164,7 +170,7 @@ class Remote:
         return OpenAIChatModel(self.model, provider=self.provider(profile=profile))
 
     def _typed(self, error: Exception, wanted: str) -> ModelError:
-        model, said = f"model {self.name!r}", redacted(str(error))[:500]
+        model, said = f"model {self.name!r}", redact(str(error))[:500]
         kinds = [kind.__name__ for kind in type(error).__mro__]
         if "ModelAuthenticationError" in kinds or ("UserError" in kinds and "API_KEY" in said):
             state = "the key was refused" if self._key else "no key, or a wrong one"
@@ -231,7 +237,7 @@ def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
     asked = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
     turns: list[ModelMessage] = []
     for message in messages:
-        content = printable(message.content)
+        content = replace_surrogates(message.content)
         if message.role == "assistant":
             turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
         else:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from heedful.lessons.words import changes, difference
 from heedful.pages.words import counted
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store.runs import Report
 
 # A line longer than WIDE is split into sentences; no line shown is longer than CUT.
@@ -114,8 +114,8 @@ def _read(text: str, begin: int = 0) -> tuple[str, int]:
     """Return the text that is read, without secrets, and the number of characters behind it."""
     end = begin + READ
     if end >= len(text):
-        return redacted(text[begin:]), 0
-    return redacted(text[begin:end])[:-BEHIND], len(text) - end + BEHIND
+        return redact(text[begin:]), 0
+    return redact(text[begin:end])[:-BEHIND], len(text) - end + BEHIND
 
 
 def _draw(

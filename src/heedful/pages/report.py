@@ -20,8 +20,8 @@ from heedful.errors import StoreUnavailable
 from heedful.pages import words
 from heedful.pages.drawing import FIRST, Line, axis, change, readable, spans
 from heedful.pages.words import cut, visible
-from heedful.redact import redacted_data
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport, iso
+from heedful.redact import redact_data
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +41,7 @@ class AttemptView:
 
     attempt: StageAttempt
     before: int
-    checks: tuple[Checked, ...]
+    checks: tuple[CheckResult, ...]
     lines: tuple[Line, ...]
     note: str
     room: int
@@ -96,7 +96,7 @@ def _views(stage: StageReport, room: int) -> Iterator[AttemptView]:
         yield AttemptView(attempt, compared_with, tuple(checks), tuple(lines), note, room // 2)
 
 
-def _check_text(check: Checked) -> str:
+def _check_text(check: CheckResult) -> str:
     details = (text for pair in words.details(check) for text in pair)
     return "".join(map(cut, (check.check_name, check.message, check.suggestion, *details)))
 
@@ -117,7 +117,7 @@ def _environment() -> Environment:
     environment.globals |= {"words": words}
     environment.filters |= {"cut": cut, "line": line, "fence": fence, "iso": iso}
     environment.filters |= {"duration": words.lasted, "status": lambda name: name.replace("_", " ")}
-    environment.tests["quiet"] = lambda check: check == Checked(check.check_name)
+    environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
     return environment
 
 
@@ -164,7 +164,7 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:
-    text = json.dumps(redacted_data(plain), indent=2, ensure_ascii=False)
+    text = json.dumps(redact_data(plain), indent=2, ensure_ascii=False)
     # Half of a surrogate pair has no UTF-8; JSON reads its escape.
     return text.encode("utf-8", "backslashreplace") + b"\n"
 

@@ -10,8 +10,8 @@ from html import escape
 from itertools import accumulate
 from typing import TypeVar
 
-from heedful.redact import redacted
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+from heedful.redact import redact
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
 SIGNS: Mapping[str, str] = {
     "passed": "✓",
@@ -48,7 +48,7 @@ def visible(text: str) -> str:
     >>> visible("safe\\u202etxt.exe")
     'safe[U+202E]txt.exe'
     """
-    text = redacted(text)
+    text = redact(text)
     if text.isascii() and text.isprintable():
         return text
     hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}
@@ -188,7 +188,7 @@ def worked(of: Report | StageReport) -> float:
     return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
 
 
-def details(check: Checked) -> list[tuple[str, str]]:
+def details(check: CheckResult) -> list[tuple[str, str]]:
     """Return the details of a check as text; values that are not text become JSON."""
     return [
         (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -2,11 +2,11 @@
 
 from heedful.pipeline.pipeline import Guardrails, Pipeline
 from heedful.pipeline.questions import RunAnswer, answer, statistics
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport, report_of
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, report_of
 
 __all__ = [
     "StageAttempt",
-    "Checked",
+    "CheckResult",
     "Guardrails",
     "Pipeline",
     "Report",

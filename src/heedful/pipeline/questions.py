@@ -14,10 +14,10 @@ from difflib import get_close_matches
 from itertools import pairwise, zip_longest
 from typing import Any
 
-from heedful.lessons.proof import Estimate, share
+from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.lessons.words import difference
 from heedful.loop.feedback import clean
-from heedful.store.runs import Checked, Report, StageAttempt, StageReport
+from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
 OUTPUT = 20_000  # characters of an output that are compared
@@ -332,7 +332,7 @@ def _fact(made: StageAttempt, text: str, check: str = "", quote: str = "") -> Fa
     return Fact(text, made.run, made.stage_name, made.attempt, check, made.file, quote)
 
 
-def _check_fact(made: StageAttempt, check: Checked) -> Fact:
+def _check_fact(made: StageAttempt, check: CheckResult) -> Fact:
     verbs = {"failed": "failed", "warning": "warned", "not_validated": "could not judge"}
     text = f"{verbs.get(check.status, 'passed')}: {clean(check.message, LONGEST)}".rstrip(" :")
     fix = f"; fix: {clean(check.suggestion, LONGEST)}" if check.suggestion else ""
@@ -471,5 +471,7 @@ def _check_count(name: str, stages: Sequence[StageReport]) -> CheckCount:
         if any(fails) and stage.action != "open":
             ended += 1
             recovered += stage.action == "passed"
-    shares = tuple(share(n, of) if of else None for n, of in ((failed, judged), (recovered, ended)))
+    shares = tuple(
+        wilson_interval(n, of) if of else None for n, of in ((failed, judged), (recovered, ended))
+    )
     return CheckCount(name, judged, failed, ended, recovered, AttemptCost.of(followers), *shares)

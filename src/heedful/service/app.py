@@ -1,7 +1,4 @@
-"""Traces that have ended become episodes soon after, without anybody asking.
-
-The application: the routes behind the entrance.
-"""
+"""The application: the routes behind the middleware, and the collector of traces."""
 
 from __future__ import annotations
 
@@ -22,22 +19,22 @@ from heedful.memory.ingest import Gathered, gather
 from heedful.service import problems
 from heedful.service.auth import Callers
 from heedful.service.middleware import Entrance
-from heedful.service.openapi import describe, named
+from heedful.service.openapi import describe, operation_id
 from heedful.service.routes import ROUTERS, SHAPES
 from heedful.service.setup import Setup
 
 log: logging.Logger = logging.getLogger("heedful.http")
 # The longest time between two looks at traces that wait, in seconds; and how it grows.
-SELDOM, SLOWER = 60.0, 1.5
-# So much later than a trace has settled, lest a look come a moment too soon.
-LATER = 0.05
+LONGEST_WAIT, GROWTH = 60.0, 1.5
+# Seconds after a trace has settled, so that no look comes a moment too early.
+MARGIN = 0.05
 
 
-class Gathering:
-    """Looks at the traces of scopes to which spans came, until none waits there any more.
+class TraceCollector:
+    """Makes episodes of the traces of a scope, from its first span until none waits.
 
-    What a process that was killed has left behind is found by the next that gets spans of its
-    scope. Two that look at a time do no harm.
+    What a killed process leaves is found by the next process that gets spans of the scope. Two
+    processes may look at the same time.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -51,7 +48,7 @@ class Gathering:
             under_way[1].set()
             return
         came = asyncio.Event()
-        # In a context of its own: what it does is no part of the call that brought the spans.
+        # In a context of its own, since it is no part of the call that brought the spans.
         task = asyncio.create_task(self._look(scope, came), context=Context())
         self._looking[scope] = task, came
         task.add_done_callback(lambda done: self._ended(scope, done))
@@ -61,14 +58,14 @@ class Gathering:
             del self._looking[scope]
 
     async def close(self) -> None:
-        """Look no more; what waits stays in the store."""
+        """Stop looking; what waits stays in the store."""
         tasks = [task for task, _ in self._looking.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self, scope: Scope, came: asyncio.Event) -> None:
-        settled = self._setup.patience.settled + LATER
+        settled = self._setup.patience.settled + MARGIN
         wait: float | None = settled
         while wait is not None or came.is_set():
             with suppress(TimeoutError):
@@ -76,36 +73,42 @@ class Gathering:
                 await asyncio.sleep(settled)
             new = came.is_set()
             came.clear()
-            found = await self._gathered(scope)
-            quick = new or bool(found.episodes)
-            slower = settled if quick else max(settled, min(SELDOM, SLOWER * (wait or settled)))
-            wait = None if found.again is None else slower
+            result = await self._collect(scope)
+            if new or result.episodes:
+                pause = settled
+            else:
+                pause = max(settled, min(LONGEST_WAIT, GROWTH * (wait or settled)))
+            wait = None if result.again is None else pause
 
-    async def _gathered(self, scope: Scope) -> Gathered:
+    async def _collect(self, scope: Scope) -> Gathered:
         setup = self._setup
         try:
-            found = await gather(setup.store, scope, setup.patience)
-            for digest in found.episodes:
+            result = await gather(setup.store, scope, setup.patience)
+            for digest in result.episodes:
                 await setup.work.defer("reflect", scope, digest=digest)
         except StoreError as error:
             log.warning("traces were not gathered, the next look will: %s", error)
-            return Gathered(again=SELDOM)
-        counts = {"episode": len(found.episodes), "empty": found.empty, "given_up": found.given_up}
+            return Gathered(again=LONGEST_WAIT)
+        counts = {
+            "episode": len(result.episodes),
+            "empty": result.empty,
+            "given_up": result.given_up,
+        }
         for outcome, n in counts.items():
             setup.metrics.gathered(outcome, n)
-        return found
+        return result
 
 
 def application(setup: Setup) -> FastAPI:
-    """The service as an ASGI application; whoever opened the store closes it."""
-    gathering, callers = Gathering(setup), Callers(setup)
+    """Return the service as an ASGI application; the caller closes the store."""
+    collector, callers = TraceCollector(setup), Callers(setup)
 
     @asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await gathering.close()
+            await collector.close()
 
     app = FastAPI(
         title="heedful",
@@ -115,10 +118,10 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=named,
+        generate_unique_id_function=operation_id,
         middleware=[Middleware(Entrance, setup=setup, callers=callers, shapes=SHAPES)],
     )
-    app.state.setup, app.state.gathering, app.state.callers = setup, gathering, callers
+    app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
     problems.install(app, SHAPES)
     for router in ROUTERS:
         app.include_router(router)

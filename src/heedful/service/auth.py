@@ -3,7 +3,7 @@
 ::
 
     @router.get("/v1/things")
-    async def things(caller: Reading, setup: Given, project: Project = None) -> Things:
+    async def things(caller: Reading, setup: RouteSetup, project: Project = None) -> Things:
         scope = caller.scope(project)
 """
 

@@ -1,8 +1,7 @@
-"""Calls of the service: the key, tries again that do no harm, and refusals as our own errors.
+"""The library's methods over HTTP: a service decides loops and keeps lessons.
 
-Plain data of the service -> the library's own records.
-The quarantine of a project over HTTP, as `heedful.Quarantine` has it.
-The library's methods over HTTP: loops are decided, and lessons kept, by a service.
+Calls send the key and are repeated without harm; answers are read as the library's own records,
+and refusals raised as its own errors.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from heedful import telemetry
 from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
-from heedful.lessons.consolidate import Mode, Proposal
-from heedful.lessons.learn import Example, State, Trust
-from heedful.lessons.lesson import Found, Remembered
+from heedful.lessons.consolidate import Mode
+from heedful.lessons.lesson import Example, Match, Outcome, Remembered, State
 from heedful.lessons.patterns import Merge, Seen
-from heedful.lessons.proof import Outcome, Proof
+from heedful.lessons.proof import Proof
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import (
     evaluation_from,
@@ -109,7 +107,7 @@ class Calls:
             method,
             f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
             params={name: value for name, value in (query or {}).items() if value},
-            headers={**telemetry.carried(), **once, **(headers or {})},
+            headers={**telemetry.trace_headers(), **once, **(headers or {})},
             content=None if body is None else _json(body),
         )
         answer = await self._final(request)
@@ -211,22 +209,11 @@ def _loopback(host: str) -> bool:
 
 
 T = TypeVar("T")
-# What fields of records mean by these names, which their modules import for type checkers alone.
-NAMES: dict[str, Any] = {
-    "Example": Example,
-    "Merge": Merge,
-    "Mode": Mode,
-    "Proposal": Proposal,
-    "State": State,
-    "Trust": Trust,
-}
 
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    adapter.rebuild(_types_namespace=NAMES)
-    return adapter
+    return TypeAdapter(kind)
 
 
 def read(kind: type[T], plain: Any) -> T:
@@ -295,9 +282,9 @@ def read_seen(plain: Mapping[str, Any]) -> Seen:
     return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
 
 
-def found(plain: Mapping[str, Any]) -> Found:
+def found(plain: Mapping[str, Any]) -> Match:
     """An example that recall brought; how near it is, its place in the list says."""
-    return read(Found, {**plain, "example": plain, "at": plain.get("at", 0.0)})
+    return read(Match, {**plain, "example": plain, "at": plain.get("at", 0.0)})
 
 
 def dream(plain: Mapping[str, Any]) -> Dream:
@@ -524,7 +511,7 @@ class Client:
         *,
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
-    ) -> list[Found]:
+    ) -> list[Match]:
         """What fits the task, best first, as `Memory.recall`; nothing counts as shown by it."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         return list(map(found, (await self._ask("POST", "recall", body=body))["items"]))

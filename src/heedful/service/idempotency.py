@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.lessons.lesson import Scope as Place
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.service.problems import SOON, Problem
 from heedful.store import idempotency
 from heedful.store.idempotency import Beside, Call, beside, write
@@ -20,8 +20,8 @@ HEADER = "Idempotency-Key"
 LONGEST = 255
 
 
-class Once:
-    """Makes calls, those of one process told apart from those that are under way."""
+class Idempotency:
+    """Makes calls once; a call that is already being made in this process is refused."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -43,11 +43,11 @@ class Once:
             raise Problem(409, "at_work", detail, {"Retry-After": SOON})
         self._under_way.add(place)
         try:
-            await self._once(store, call, scope, receive, send)
+            await self._call_once(store, call, scope, receive, send)
         finally:
             self._under_way.discard(place)
 
-    async def _once(
+    async def _call_once(
         self, store: Store, call: Call, scope: Scope, receive: Receive, send: Send
     ) -> None:
         before = await store.read(Place(call.tenant), idempotency.before, call)
@@ -56,27 +56,27 @@ class Once:
             raise Problem(422, "idempotency_key_reused", detail)
         answer = before.answer
         if answer is None:
-            found = _Answer()
+            recorder = _Recorder()
             record = Beside(lambda db, n, one: write(db, call, n, one), before.effects, before.next)
             with beside(record):
-                await self._app(scope, receive, found.take)
-            answer = found.plain
+                await self._app(scope, receive, recorder.send)
+            answer = recorder.answer
             # What failed had no effect, or will go on where it ended. A secret is shown once.
             if answer["status"] < 300 and not scope["state"].get("secret"):
-                answer = _clean(answer)
+                answer = _without_secrets(answer)
                 await store.write(Place(call.tenant), idempotency.keep, call, answer)
         await _send(answer, send, replayed=bool(before.digest))
 
 
-class _Answer:
-    """What an application answers, kept until its effect is on record."""
+class _Recorder:
+    """Keeps the answer of an application until its effect is on record."""
 
     def __init__(self) -> None:
         self._status = 500
         self._headers: list[tuple[bytes, bytes]] = []
         self._body = b""
 
-    async def take(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
         """Keep a part of it."""
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], list(message["headers"])
@@ -84,19 +84,19 @@ class _Answer:
             self._body += message.get("body", b"")
 
     @property
-    def plain(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """All of it, as plain data."""
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in self._headers]
         return {"status": self._status, "headers": headers, "body": self._body.decode("latin-1")}
 
 
-def _clean(answer: dict[str, Any]) -> dict[str, Any]:
-    """The same answer without secrets: what a request said may be in it."""
+def _without_secrets(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer without secrets, which the request may have brought."""
     headers = dict(answer["headers"])
     if not headers.get("content-type", "").startswith("application/json"):
         return answer
     plain = json.loads(answer["body"].encode("latin-1"))
-    clean = redacted_data(plain)
+    clean = redact_data(plain)
     if clean == plain:
         return answer
     body = json.dumps(clean, ensure_ascii=False).encode().decode("latin-1")
@@ -121,6 +121,6 @@ def _call(scope: Scope, once: str, body: bytes) -> Call:
         detail = f"{HEADER} must be 1 to {LONGEST} printable ASCII characters"
         raise Problem(422, "idempotency_key_invalid", detail)
     caller = scope["state"]["caller"]
-    asked = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
-    digest = hashlib.sha256(json.dumps(asked).encode() + body).hexdigest()
+    request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
+    digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
     return Call(caller.tenant, caller.key, once, digest)

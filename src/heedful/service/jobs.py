@@ -1,8 +1,8 @@
-"""Work that need not be done at once: handed over, and done in this process or by workers.
+"""Jobs: work that need not be done at once, in this process or by workers.
 
-What workers do: tasks, each bound to a scope, each harmless when it is done twice.
-One job: told of, in the trace of whoever handed it over, and when it is tried again.
-What is handed over without anybody asking: what was left undone, and what every night is for.
+A job is a task for one scope; to do it twice does no harm. A failed job is tried again later.
+Besides what services hand over, `sweep` finds what was left undone, and `night` keeps memories in
+order.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from heedful.errors import (
     UsageError,
 )
 from heedful.lessons.consolidate import MODES
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import SHARE
+from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.codec import goal_from, policy_from
 from heedful.memory.dream import consolidate
 from heedful.memory.ingest import gather
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect_waiting
 from heedful.models.contract import Embedder, Model
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.store import episodes, lessons
 from heedful.store import loops as loop_store
 from heedful.store.store import Store
@@ -72,7 +71,7 @@ class Work(Protocol):
         ...
 
     async def depth(self) -> Sequence[Depth]:
-        """What there is to do, by queue and state. Raises StoreError."""
+        """Count the jobs, by queue and state. Raises StoreError."""
         ...
 
 
@@ -133,7 +132,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
 
 
 async def _elsewhere(store: Store, scope: Scope, digest: str) -> None:
-    """Nothing to do where an episode is reflected on. Raises NotFound, LeaseLost."""
+    """Raise NotFound or LeaseLost unless the episode was reflected on."""
     state = await store.read(scope, episodes.state, digest)
     if state is None:
         raise NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
@@ -179,19 +178,19 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
         raise UnknownName("loop that this worker drives", by, sorted(tools.loops) or ["none"])
     stored = await tools.store.read(scope, loop_store.read, loop)
     head, memory = stored.head, tools.memory(scope)
-    given: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store, "memory": memory}
-    given["goals"] = tuple(map(goal_from, head.goals))
-    given |= {"policy": policy_from(head.policy)} if head.policy else {}
-    opens = partial(tools.loops[by], **given)
-    run = await call(partial(_unopened, by), opens, head.task, at=Context(head.task, loop_id=loop))
+    options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store, "memory": memory}
+    options["goals"] = tuple(map(goal_from, head.goals))
+    options |= {"policy": policy_from(head.policy)} if head.policy else {}
+    opens = partial(tools.loops[by], **options)
+    run = await call(partial(_no_run, by), opens, head.task, at=Context(head.task, loop_id=loop))
     if not isinstance(run, Run):
-        raise _unopened(by, TypeError(f"it returned {type(run).__name__}, not a Run"))
+        raise _no_run(by, TypeError(f"it returned {type(run).__name__}, not a Run"))
     await run.finish()
 
 
-def _unopened(by: str, error: BaseException) -> GenerateFailed:
-    said = redacted(str(error))[:300]
-    return GenerateFailed(f"{by!r} opened no loop: {type(error).__name__}: {said}; mend it")
+def _no_run(by: str, error: BaseException) -> GenerateFailed:
+    said = redact(str(error))[:300]
+    return GenerateFailed(f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +245,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The same for two jobs that do the same."""
+        """A name that two jobs share if they do the same."""
         return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
-        """What no other job may hold at the same time; None: it is held in the store."""
+        """A lock that one job holds at a time; None if the store keeps jobs apart."""
         return self._named(self.kind.queue) if self.kind.alone else None
 
     def _named(self, *what: object) -> str:
@@ -263,15 +262,15 @@ class Job:
         await self.kind.run(tools, self.scope, **self.arguments)
 
 
-# What became of a job, in words.
-Told = Callable[[Job, str], None]
+# Called with a job and, in words, what became of it.
+JobListener = Callable[[Job, str], None]
 # Tries of a job, and the longest wait between two, in seconds: all of them take two hours.
 TRIES = 13
 LONGEST_WAIT = 3_600.0
 
 
-def untold(job: Job, what: str) -> None:
-    """Nobody listens."""
+def no_listener(job: Job, what: str) -> None:
+    """Do nothing; used where nobody listens."""
 
 
 def again_in(error: BaseException | None, tries: int) -> float | None:
@@ -289,26 +288,30 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
 
 
 async def do(
-    job: Job, tools: Tools, tries: int, carried: Mapping[str, str], told: Told = untold
+    job: Job,
+    tools: Tools,
+    tries: int,
+    carried: Mapping[str, str],
+    listener: JobListener = no_listener,
 ) -> None:
     """Do a job, for the `tries`th time; `carried` names the trace that it belongs to.
 
     Raises what the task raises.
     """
     began = time.monotonic()
-    told(job, "begun" if tries == 1 else f"begun again, try {tries}")
+    listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
     try:
         with telemetry.task(job.task, job.scope, carried):
             await job.done(tools)
     except asyncio.CancelledError:
-        told(job, "given back")
+        listener(job, "given back")
         raise
     except HeedfulError as error:
         wait = again_in(error, tries)
         after = "given up" if wait is None else f"again in {wait:g} s"
-        told(job, f"{after}: {type(error).__name__}: {error}")
+        listener(job, f"{after}: {type(error).__name__}: {error}")
         raise
-    told(job, f"done in {time.monotonic() - began:.2f} s")
+    listener(job, f"done in {time.monotonic() - began:.2f} s")
 
 
 # Seconds between two looks for what was left undone, and between two nights.
@@ -319,11 +322,10 @@ MOST = 1_000
 
 
 async def sweep(work: Work, tools: Tools) -> None:
-    """Hand over the episodes that wait, in whatever scope: who kept them may have been killed.
+    """Hand over the episodes of every scope that wait: the process that took them may be dead.
 
-    And those that are made now of traces which have ended, where whoever got them was killed.
-    Neither what somebody is at work on nor what failed, which is tried again by its job as often as
-    that is of use. Raises StoreError.
+    Traces that have ended become episodes before. Episodes that a worker holds are left to it, and
+    those that failed to the next try of their job. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope)

@@ -1,6 +1,6 @@
-"""What one request may be, and how many of them: size, form, rate, and how many at a time.
+"""What every request passes: its size and form, the rate of its key, and places for all.
 
-What every request passes on its way to a route, and every answer on its way back.
+Every answer goes back through here, too, with its headers, a log line and a metric.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
 from heedful.service.auth import Caller, Callers
-from heedful.service.idempotency import Once
+from heedful.service.idempotency import Idempotency
 from heedful.service.problems import SOON, Problem, Shape, answer
 from heedful.service.setup import Limits, Setup
 
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
-# Keys whose rate is known at a time; who was not heard of for longest has a full bucket again.
+# Keys whose rate is known at a time; the one that is silent for longest is forgotten.
 KNOWN = 10_000
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
@@ -42,7 +42,7 @@ SMALL, DENSEST = 2**20, 100
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
-class Rates:
+class RateLimit:
     """A bucket of `burst` requests for each caller, filled with `rate` of them a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
@@ -65,8 +65,8 @@ class Rates:
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
-class Room:
-    """So many requests at a time, of one tenant all but an eighth: the others get their answers."""
+class Capacity:
+    """At most so many requests at a time; one tenant gets seven eighths of the places."""
 
     def __init__(self, most: int) -> None:
         self._most, self._taken = most, 0
@@ -109,13 +109,13 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     most = limits.traces if scope["path"] == TRACES else limits.body
     if headers.get("content-length", "").isdigit() and int(headers["content-length"]) > most:
         _too_large(most)
-    unpacked = _Unpacked(headers.get("content-encoding", ""))
+    decoder = _Decoder(headers.get("content-encoding", ""))
     parts: list[bytes] = []
     size = came = 0
     try:
         async with asyncio.timeout(limits.seconds):
             async for part in _parts(receive):
-                parts.append(unpacked.part(part, most - size + 1))
+                parts.append(decoder.part(part, most - size + 1))
                 size += len(parts[-1])
                 came += len(part)
                 if size > most or size > max(SMALL, DENSEST * came):
@@ -123,10 +123,10 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
         raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
-    unpacked.end()
+    decoder.end()
     body = b"".join(parts)
     if body:
-        _form(body, scope["path"], headers.get("content-type", ""), most)
+        _check_form(body, scope["path"], headers.get("content-type", ""), most)
     return body
 
 
@@ -140,8 +140,8 @@ async def _parts(receive: Receive) -> Any:
         more = message.get("more_body", False)
 
 
-class _Unpacked:
-    """The body as it was before it was compressed. Raises Problem 400, 415."""
+class _Decoder:
+    """Decompresses a body. Raises Problem 400, 415."""
 
     def __init__(self, encoding: str) -> None:
         if encoding.lower() not in ("", "identity", "gzip"):
@@ -151,7 +151,7 @@ class _Unpacked:
         self._gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
 
     def part(self, part: bytes, most: int) -> bytes:
-        """At most so many bytes of that part."""
+        """Return at most so many bytes of a part."""
         if self._gzip is None:
             return part
         try:
@@ -160,7 +160,7 @@ class _Unpacked:
             raise Problem(400, "bad_request", f"the body is not gzip: {error}") from error
 
     def end(self) -> None:
-        """Nothing, where it was whole."""
+        """Raise Problem 400 unless the body was whole."""
         if self._gzip is not None and (not self._gzip.eof or self._gzip.unused_data):
             raise Problem(400, "bad_request", "the body is not one whole piece of gzip")
 
@@ -170,8 +170,8 @@ def _too_large(most: int) -> NoReturn:
     raise Problem(413, "body_too_large", detail)
 
 
-def _form(body: bytes, path: str, kind: str, most: int) -> None:
-    """Nothing, where a route can read the body. Raises Problem 413, 415, 400."""
+def _check_form(body: bytes, path: str, kind: str, most: int) -> None:
+    """Raise Problem 413, 415 or 400 unless a route can read the body."""
     kind = kind.partition(";")[0].strip().lower()
     if path == TRACES and kind == PROTOBUF:
         return
@@ -196,7 +196,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 log: logging.Logger = logging.getLogger("heedful.http")
-# Paths that need no key: they tell nothing of anybody.
+# Paths that need no key: they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 # Nor is a span made of spans that come in: a service may send its own to itself.
 UNTRACED = (*PUBLIC, "/v1/traces")
@@ -216,7 +216,7 @@ SAFE = {
 
 
 class Entrance:
-    """Lets in who has a key and asks for what the limits allow; what fails becomes a problem."""
+    """Admits callers with a key within the limits, and answers failures as problems."""
 
     def __init__(
         self, app: ASGIApp, setup: Setup, callers: Callers, shapes: Mapping[str, Shape]
@@ -225,9 +225,9 @@ class Entrance:
         self._setup = setup
         self._callers = callers
         self._shapes = shapes
-        self._once = Once(app)
-        self._rates = Rates(setup.limits.rate, setup.limits.burst)
-        self._room = Room(setup.limits.concurrent)
+        self._idempotency = Idempotency(app)
+        self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
+        self._capacity = Capacity(setup.limits.concurrent)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and count it."""
@@ -235,17 +235,17 @@ class Entrance:
             await self._app(scope, receive, send)
             return
         if scope["path"] in UNTRACED:
-            await self._answered(scope, receive, _Out(scope, send))
+            await self._answer(scope, receive, _Response(scope, send))
             return
         with telemetry.request(scope["method"], Headers(scope=scope)) as answered:
-            out = _Out(scope, send)
-            await self._answered(scope, receive, out)
+            out = _Response(scope, send)
+            await self._answer(scope, receive, out)
             answered(_route(scope, out), out.status)
 
-    async def _answered(self, scope: Scope, receive: Receive, out: _Out) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, out: _Response) -> None:
         began = time.perf_counter()
         try:
-            await self._timely(scope, receive, out)
+            await self._within_time(scope, receive, out)
         except ClientDisconnect:
             return
         except Exception as error:
@@ -253,14 +253,14 @@ class Entrance:
                 raise
             await answer(error, scope["path"], self._shapes)(scope, receive, out.send)
         finally:
-            self._told(scope, out, time.perf_counter() - began)
+            self._log(scope, out, time.perf_counter() - began)
 
-    async def _timely(self, scope: Scope, receive: Receive, out: _Out) -> None:
+    async def _within_time(self, scope: Scope, receive: Receive, out: _Response) -> None:
         most = self._setup.limits.answer
         time_left = asyncio.timeout(most)
         try:
             async with time_left:
-                await self._let_in(scope, receive, out.send)
+                await self._admit(scope, receive, out.send)
         except asyncio.CancelledError as error:
             detail = "the service was stopped before it had an answer; ask again"
             raise Problem(503, "stopping", detail, {"Retry-After": SOON}) from error
@@ -270,46 +270,46 @@ class Entrance:
             detail = f"no answer was found within {most:g} s"
             raise Problem(504, "took_too_long", detail) from error
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PUBLIC:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        with self._room.place():
+        with self._capacity.place():
             caller = await self._callers.identified(headers.get("authorization"))
-            _near(caller, headers)
+            _require_this_machine(caller, headers)
             scope["state"]["caller"] = caller
-            self._rates.take(caller.key)
-            with self._room.share(caller.tenant):
+            self._rate.take(caller.key)
+            with self._capacity.share(caller.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
-                again = _Again(body, receive)
-                _unpacked(scope)
-                await self._once.call(self._setup.store, scope, body, again, send)
+                again = _BodyReplay(body, receive)
+                _drop_encoding(scope)
+                await self._idempotency.call(self._setup.store, scope, body, again, send)
 
-    def _told(self, scope: Scope, out: _Out, seconds: float) -> None:
+    def _log(self, scope: Scope, out: _Response, seconds: float) -> None:
         """Count the request and log it: its route and not its path, which may hold anything."""
         state = scope["state"]
         route = _route(scope, out)
         method = scope["method"] if "route" in scope else "(any)"
         self._setup.metrics.requested(method, route, out.status, seconds)
         key = (state["caller"].key if "caller" in state else "") or "-"
-        told = (scope["method"][:16], route, out.status, seconds * 1000, key, out.id)
-        log.info("%s %s %d %.1f ms key=%s id=%s", *told)
+        line = (scope["method"][:16], route, out.status, seconds * 1000, key, out.id)
+        log.info("%s %s %d %.1f ms key=%s id=%s", *line)
 
 
-def _route(scope: Scope, out: _Out) -> str:
+def _route(scope: Scope, out: _Response) -> str:
     """The template of the route, as the description has it."""
     known: str = getattr(scope.get("route"), "path", "").replace(":path}", "}")
     return known or ("(again)" if out.replayed else "(none)")
 
 
-class _Out:
-    """The way back: headers that every answer has."""
+class _Response:
+    """Sends an answer with the headers that every answer has."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
-        given = Headers(scope=scope).get(REQUEST_ID, "")
-        self.id = given if _ID.fullmatch(given) else secrets.token_hex(8)
+        sent = Headers(scope=scope).get(REQUEST_ID, "")
+        self.id = sent if _ID.fullmatch(sent) else secrets.token_hex(8)
         self.status = 0
         self.replayed = False
         self._send = send
@@ -326,8 +326,8 @@ class _Out:
         await self._send(message)
 
 
-class _Again:
-    """Gives the body to the application in one piece, and then what the client does."""
+class _BodyReplay:
+    """Hands the body to the application in one piece, then what the client sends."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -341,8 +341,8 @@ class _Again:
         return {"type": "http.request", "body": body, "more_body": False}
 
 
-def _near(caller: Caller, headers: Headers) -> None:
-    """Nothing, where a caller without a key is a program of this machine. Raises Problem 421.
+def _require_this_machine(caller: Caller, headers: Headers) -> None:
+    """Raise Problem 421 for a caller without a key that is no program of this machine.
 
     A page in a browser reaches a port of this machine under a name of its own, or says its origin;
     a proxy on this machine hands on what comes from elsewhere.
@@ -355,7 +355,7 @@ def _near(caller: Caller, headers: Headers) -> None:
         raise Problem(421, "misdirected_request", detail)
 
 
-def _unpacked(scope: Scope) -> None:
-    """The application is given the body unpacked, and is told so."""
+def _drop_encoding(scope: Scope) -> None:
+    """Remove the headers of a compressed body: the application gets it decompressed."""
     gone = (b"content-encoding", b"content-length")
     scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]

@@ -119,7 +119,7 @@ MOST = 1_000_000
 ASKED = 16
 
 
-def named(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
+def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
     """The checks of an output that are named: what the setup has goes before what heedful has.
 
     Critics ask the service's own model. Takes tenths of a second. Raises UnknownName for what is

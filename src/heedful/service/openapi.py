@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,40 +13,16 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from heedful.service.idempotency import HEADER, LONGEST
-from heedful.service.middleware import PUBLIC
+from heedful.service.middleware import PUBLIC, TRACES
 from heedful.service.problems import MEDIA, Shape
 
+JSON = "application/json"
+_DESCRIPTION = json.loads((Path(__file__).parent / "description.json").read_text(encoding="utf-8"))
+# "METHOD path" -> an example of the request and of each answer that is no error.
+EXAMPLES: Mapping[str, Mapping[str, Any]] = _DESCRIPTION["examples"]
+# Schemas of what is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
+SCHEMAS: Mapping[str, Any] = _DESCRIPTION["schemas"]
 METHODS = ("get", "put", "post", "patch", "delete")
-PROBLEM: dict[str, Any] = {
-    "type": "object",
-    "description": "What went wrong (RFC 9457); `code` is stable, further members depend on it.",
-    "required": ["type", "title", "status", "code", "detail"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "code": {"type": "string"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "in": {"type": "string"},
-                    "pointer": {"type": "string"},
-                    "detail": {"type": "string"},
-                },
-            },
-        },
-    },
-    "example": {
-        "type": "about:blank",
-        "title": "Nothing is stored under this id",
-        "status": 404,
-        "code": "not_found",
-        "detail": "no loop 'a'",
-    },
-}
 ONCE: dict[str, Any] = {
     "name": HEADER,
     "in": "header",
@@ -56,7 +33,7 @@ ONCE: dict[str, Any] = {
 _INVALID = "#/components/schemas/HTTPValidationError"
 
 
-def named(route: APIRoute) -> str:
+def operation_id(route: APIRoute) -> str:
     """The id of an operation, as clients made from the description call it."""
     return f"{route.tags[0]}_{route.name}" if route.tags else route.name
 
@@ -71,6 +48,7 @@ def describe(app: FastAPI, shapes: Mapping[str, Shape]) -> dict[str, Any]:
             openapi_version=app.openapi_version,
             routes=app.routes,
         )
+        done: set[str] = set()
         for path, method, operation in operations(spec):
             problems = not path.startswith(tuple(shapes))
             _errors(operation, problems)
@@ -78,13 +56,14 @@ def describe(app: FastAPI, shapes: Mapping[str, Shape]) -> dict[str, Any]:
                 operation.setdefault("parameters", []).append(ONCE)
             if path in PUBLIC:
                 operation.pop("security", None)
+            for status, answer in operation["responses"].items():
+                if status < "3" and path != TRACES:
+                    _require_all(spec, answer, done)
+            _add_examples(operation, EXAMPLES.get(f"{method.upper()} {path}", {}))
         schemas = spec["components"]["schemas"]
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        schemas["Problem"] = PROBLEM
-        for media in [*schemas.values(), *_contents(spec)]:
-            if "example" in media:
-                _with_nulls(spec, media.get("schema", media), media["example"])
+        schemas["Problem"] = SCHEMAS["Problem"]
         app.openapi_schema = spec
     return app.openapi_schema
 
@@ -99,47 +78,55 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
 
 def _errors(operation: dict[str, Any], problems: bool) -> None:
     """Say how errors are told: as problems, or in a shape of the route's own."""
-    found = operation["responses"].get("422", {}).get("content", {}).get("application/json", {})
+    found = operation["responses"].get("422", {}).get("content", {}).get(JSON, {})
     if found.get("schema", {}).get("$ref") == _INVALID:
         del operation["responses"]["422"]
     if problems:
         content = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     else:
-        content = {"application/json": {"schema": {"type": "object"}}}
+        content = {JSON: {"schema": {"type": "object"}}}
     told = {"description": "An error.", "content": content}
     operation["responses"].setdefault("default", told)
 
 
-def _contents(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for _, _, operation in operations(spec):
-        for one in (operation.get("requestBody", {}), *operation["responses"].values()):
-            yield from one.get("content", {}).values()
+def _require_all(spec: Mapping[str, Any], part: Any, done: set[str]) -> None:
+    """Say that every field of an answer is sent, also those whose records have a default."""
+    if isinstance(part, list):
+        for one in part:
+            _require_all(spec, one, done)
+    if not isinstance(part, dict):
+        return
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        if name not in done:
+            done.add(name)
+            _require_all(spec, spec["components"]["schemas"][name], done)
+        return
+    if "properties" in part and "type" in part:
+        part["required"] = list(part["properties"])
+        for field in part["properties"].values():
+            field.pop("default", None)
+    for one in list(part.values()):
+        _require_all(spec, one, done)
 
 
-def _with_nulls(spec: Mapping[str, Any], schema: Mapping[str, Any], shown: Any) -> None:
-    """Put back into an example what is null: FastAPI leaves it out, and the schema may need it."""
-    for one in (schema, *schema.get("anyOf", ())):
-        whole = _whole(spec, one)
-        if isinstance(shown, dict):
-            for name, part in whole.get("properties", {}).items():
-                if name in shown:
-                    _with_nulls(spec, part, shown[name])
-                elif name in whole.get("required", ()) and _nullable(_whole(spec, part)):
-                    shown[name] = None
-        elif isinstance(shown, list) and "items" in whole:
-            for each in shown:
-                _with_nulls(spec, whole["items"], each)
+def _bodies(operation: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the request and the answers hold as JSON: "request", and the statuses."""
+    bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+    for name, body in bodies.items():
+        if JSON in body.get("content", {}):
+            yield name, body["content"][JSON]
 
 
-def _nullable(schema: Mapping[str, Any]) -> bool:
-    return {"type": "null"} in schema.get("anyOf", ()) or not {"type", "anyOf", "$ref"} & {*schema}
+def _add_examples(operation: dict[str, Any], examples: Mapping[str, Any]) -> None:
+    for name, media in _bodies(operation):
+        if name in examples:
+            media["example"] = examples[name]
 
 
-def _whole(spec: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema, where it is only named here."""
-    name = schema.get("$ref", "").rpartition("/")[2]
-    found: Mapping[str, Any] = spec["components"]["schemas"][name] if name else schema
-    return found
+def examples(operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the examples of an operation: that of its request, and those of its statuses."""
+    return {name: media["example"] for name, media in _bodies(operation) if "example" in media}
 
 
 def page(spec: Mapping[str, Any]) -> str:
@@ -155,7 +142,7 @@ def page(spec: Mapping[str, Any]) -> str:
         head = f"<code><b>{method.upper()}</b> {escape(path)}</code>"
         parts.append(f"<details><summary>{head} {escape(told.partition('.')[0])}</summary>")
         parts.append(f"<p>{escape(told)}</p>")
-        for name, shown in examples(spec, operation).items():
+        for name, shown in examples(operation).items():
             text = json.dumps(shown, indent=2, ensure_ascii=False)
             parts.append(f"<h2>{escape(name)}</h2><pre>{escape(text)}</pre>")
         parts.append("</details>")
@@ -164,38 +151,3 @@ def page(spec: Mapping[str, Any]) -> str:
 
 STYLE = "body{font:1rem/1.5 system-ui;max-width:60rem;margin:2rem auto;padding:0 1rem}"
 STYLE += "details{border-top:1px solid #ccc;padding:.4rem 0}pre{overflow:auto}h2{font-size:1rem}"
-
-
-def examples(spec: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request and its answers hold, by example: "request", and the statuses."""
-    given = {"request": operation.get("requestBody", {}), **operation["responses"]}
-    found = {
-        name: _example(spec, content.get("application/json", {}))
-        for name, one in given.items()
-        if name != "default" and (content := one.get("content"))
-    }
-    return {name: one for name, one in found.items() if one is not None}
-
-
-def _example(spec: Mapping[str, Any], media: Mapping[str, Any]) -> Any:
-    if "example" in media:
-        return media["example"]
-    for one in media.get("examples", {}).values():
-        return one.get("value")
-    return _of_schema(spec, media.get("schema", {}))
-
-
-def _of_schema(spec: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
-    """The example of a schema, or one made of those of its parts; None where they have none."""
-    schema = _whole(spec, schema)
-    if "example" in schema:
-        return schema["example"]
-    if schema.get("examples"):
-        return schema["examples"][0]
-    if "items" in schema and (one := _of_schema(spec, schema["items"])) is not None:
-        return [one]
-    parts = {key: _of_schema(spec, one) for key, one in schema.get("properties", {}).items()}
-    known = {key: one for key, one in parts.items() if one is not None}
-    if known:
-        _with_nulls(spec, schema, known)
-    return known or None

@@ -26,12 +26,12 @@ from heedful.errors import (
     StoreError,
     StoreUnavailable,
 )
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.service.codes import TABLE
-from heedful.telemetry import Seldom
+from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
-SAID = Seldom()
+REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
 SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
 TITLES = {
@@ -48,8 +48,19 @@ TITLES = {
 # Statuses of HTTP alone -> code; the others are called as HTTP calls them.
 CODES = {404: "unknown_path", 413: "body_too_large"}
 RETRIED = (429, 503)
-# Attributes of errors that their problems have, too, and a client's errors again.
-TOLD = ("allowed", "count", "edition", "field", "first", "id", "kind", "quota", "source", "state")
+# Attributes of errors that become members of their problems, and of the errors of a client.
+ATTRIBUTES = (
+    "allowed",
+    "count",
+    "edition",
+    "field",
+    "first",
+    "id",
+    "kind",
+    "quota",
+    "source",
+    "state",
+)
 
 
 class Problem(Exception):
@@ -70,7 +81,7 @@ class Problem(Exception):
         self.status: int = status
         self.code: str = code
         self.title: str = TITLES.get(code) or code.replace("_", " ").capitalize()
-        self.detail: str = redacted(detail)
+        self.detail: str = redact(detail)
         self.headers: dict[str, str] = dict(headers or {})
         self.fields: dict[str, Any] = fields
         super().__init__(f"{status} {code}: {self.detail}")
@@ -86,7 +97,7 @@ Shape = Callable[[Problem], Response]
 
 
 def of(error: Exception) -> Problem:
-    """The problem that an error is; one that nobody expected says nothing of its cause."""
+    """Return the problem for an error; an unexpected error does not show its cause."""
     match error:
         case Problem():
             return error
@@ -94,7 +105,7 @@ def of(error: Exception) -> Problem:
             return _invalid(error.errors())
         case HTTPException(status_code=status):
             code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
-            return Problem(status, code, _said(error), error.headers)
+            return Problem(status, code, _advice(error), error.headers)
         case HeedfulError():
             return _typed(error)
         case RecursionError():
@@ -103,7 +114,7 @@ def of(error: Exception) -> Problem:
             return Problem(500, "internal_error", "look for the id of this request in the log")
 
 
-def _said(error: HTTPException) -> str:
+def _advice(error: HTTPException) -> str:
     """What is wrong with a path or a method, and what would be right."""
     match error.status_code:
         case 404:
@@ -117,8 +128,8 @@ def _said(error: HTTPException) -> str:
 def _typed(error: HeedfulError) -> Problem:
     status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     headers = {"Retry-After": SOON} if status in RETRIED or code == "at_work" else {}
-    told = {name: getattr(error, name, None) for name in TOLD}
-    fields = redacted_data({k: v for k, v in told.items() if isinstance(v, str | int)})
+    values = {name: getattr(error, name, None) for name in ATTRIBUTES}
+    fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
         case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
@@ -136,24 +147,24 @@ def _typed(error: HeedfulError) -> Problem:
     return Problem(status, code, detail, headers, **fields)
 
 
-def _wrong(one: Any) -> str:
+def _complaint(one: Any) -> str:
     if (one["loc"], one["type"]) == (("body",), "missing"):
         return "a JSON object is needed"
-    return redacted(str(one["msg"]))
+    return redact(str(one["msg"]))
 
 
-def _invalid(found: Sequence[Any]) -> Problem:
-    """Each wrong field with a JSON pointer to it; what was given there is not said again."""
-    told = [
+def _invalid(complaints: Sequence[Any]) -> Problem:
+    """Return each wrong field with a JSON pointer to it, without the value that was sent."""
+    errors = [
         {
             "in": str(one["loc"][0]),
             "pointer": "".join(f"/{part}" for part in one["loc"][1:]),
-            "detail": _wrong(one),
+            "detail": _complaint(one),
         }
-        for one in found
+        for one in complaints
     ]
-    first = f"{told[0]['in']}{told[0]['pointer']}: {told[0]['detail']}" if told else ""
-    return Problem(422, "invalid_request", first, errors=told)
+    first = f"{errors[0]['in']}{errors[0]['pointer']}: {errors[0]['detail']}" if errors else ""
+    return Problem(422, "invalid_request", first, errors=errors)
 
 
 def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None = None) -> Response:
@@ -163,7 +174,7 @@ def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None 
     """
     problem = of(error)
     if problem.status >= 500 and error is not problem:
-        _logged(error, problem)
+        _log(error, problem)
     for prefix, shape in (shapes or {}).items():
         if path.startswith(prefix):
             response = shape(problem)
@@ -172,23 +183,23 @@ def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None 
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
 
 
-def _logged(error: Exception, problem: Problem) -> None:
-    """Log it: a store that is away in a line, and not again with each request that it fails."""
+def _log(error: Exception, problem: Problem) -> None:
+    """Log an error; a store that is away is one line, not repeated for each request."""
     if isinstance(error, StoreUnavailable):
-        line = redacted(" ".join(str(error).split()))
-        if SAID.now(line):
+        line = redact(" ".join(str(error).split()))
+        if REPEATS.now(line):
             log.error("%s: %s", problem.code, line)
         return
-    told = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(error))
     # Not the path, which may hold anything; the line of its request comes next.
-    log.error("%s\n%s", problem.code, redacted(told))
+    log.error("%s\n%s", problem.code, redact(trace))
 
 
 def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
     """Let the application answer every error that a route or the routing raises as a problem."""
 
-    async def told(request: Request, error: Exception) -> Response:
+    async def respond(request: Request, error: Exception) -> Response:
         return answer(error, request.url.path, shapes)
 
     for kind in (Problem, HeedfulError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, told)
+        app.add_exception_handler(kind, respond)

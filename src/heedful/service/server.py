@@ -1,4 +1,7 @@
-"""Where the service listens, for how long it waits for a request, and how it ends."""
+"""Where the service listens, and how it ends.
+
+It does not bound how long the head of a request may take: a reverse proxy does (deployment).
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import h11
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heedful.errors import UsageError
 
 HEADERS = 16 * 1024  # bytes of a request before its body
-PATIENCE = 10.0  # seconds that these may take
 IDLE = 60  # seconds that a connection is kept open for the next request
 BACKLOG = 1024
 
@@ -55,36 +55,6 @@ def url_of(listener: socket.socket) -> str:
     """Where it is reached, `http://…`."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-class _Impatient(H11Protocol):
-    """HTTP/1.1 that waits `PATIENCE` seconds for the head of a request, and no longer."""
-
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
-        super().connection_made(transport)
-        self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        """Go on waiting where the head is not whole yet."""
-        super().data_received(data)
-        whole = self.conn.their_state is not h11.IDLE
-        if whole and self._late is not None:
-            self._late.cancel()
-            self._late = None
-        elif not whole and self._late is None:
-            self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
-        if self._late is not None:
-            self._late.cancel()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(PATIENCE, self.transport.close)
 
 
 class _Server(uvicorn.Server):
@@ -137,7 +107,7 @@ async def listen(
     """
     config = uvicorn.Config(
         app,
-        http=_Impatient,
+        http="h11",
         ws="none",
         lifespan="on",
         loop="asyncio",

@@ -23,8 +23,7 @@ from prometheus_client import (
 from heedful import policies
 from heedful.compat.reflections import Reflections
 from heedful.compat.shapes import LoopGuardrails
-from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import SHARE
+from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
 from heedful.memory.memory import Memory
@@ -180,5 +179,5 @@ async def setup_of(request: Request) -> Setup:
     return found
 
 
-Given = Annotated[Setup, Depends(setup_of)]
-"""The setup as a parameter of a route: `setup: Given`."""
+RouteSetup = Annotated[Setup, Depends(setup_of)]
+"""The setup as a parameter of a route: `setup: RouteSetup`."""

@@ -1,6 +1,7 @@
-"""Work done in this process: what waits lives as long as it does, and the store knows the rest.
+"""Two queues of jobs: in this process, and in PostgreSQL for any number of workers.
 
-Work on a queue in PostgreSQL (procrastinate): handed over by services, done by any worker.
+The queue in this process is lost with it; what it has left undone is found in the store. The queue
+in PostgreSQL is procrastinate's.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from heedful.service.jobs import (
     TRIES,
     Depth,
     Job,
+    JobListener,
     State,
-    Told,
     Tools,
     again_in,
     do,
     night,
+    no_listener,
     sweep,
-    untold,
 )
 from heedful.store.postgres import addressed, mishap
 
@@ -56,7 +57,7 @@ GRACE = 30.0
 
 
 @dataclass(order=True)
-class _Handed:
+class _Waiting:
     """A job and its place: the higher priority first, then the one that came first."""
 
     place: tuple[int, int]
@@ -66,7 +67,7 @@ class _Handed:
     tries: int = field(default=0, compare=False)
 
 
-class Inside:
+class LocalQueue:
     """Work in this process, for a store that one process serves; `async with` begins and ends it.
 
     At the beginning it takes up what the store says was left undone, and once a day what keeps
@@ -80,12 +81,13 @@ class Inside:
         *,
         concurrency: int = CONCURRENCY,
         queues: Collection[str] | None = None,
-        told: Told = untold,
+        listener: JobListener = no_listener,
     ) -> None:
-        self._tools, self._concurrency, self._queues, self._told = tools, concurrency, queues, told
-        self._ready: list[_Handed] = []
-        self._waiting: dict[str, _Handed] = {}  # by the name of its job, also what waits to retry
-        self._running: dict[asyncio.Task[None], _Handed] = {}
+        self._tools, self._concurrency = tools, concurrency
+        self._queues, self._listener = queues, listener
+        self._ready: list[_Waiting] = []
+        self._waiting: dict[str, _Waiting] = {}  # by the name of its job, also what waits to retry
+        self._running: dict[asyncio.Task[None], _Waiting] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._failed: Counter[str] = Counter()
         self._places = count()
@@ -103,15 +105,15 @@ class Inside:
         wanted = self._queues is None or job.kind.queue in self._queues
         if wanted and job.name not in self._waiting:
             place = (-job.kind.priority, next(self._places))
-            self._put(_Handed(place, job, telemetry.carried(), time.time()))
+            self._put(_Waiting(place, job, telemetry.trace_headers(), time.time()))
 
     async def depth(self) -> Sequence[Depth]:
         """What there is to do, by queue and state; `failed` since this process began."""
         now, since = time.time(), dict[tuple[str, State], list[float]]()
-        for handed in self._waiting.values():
-            since.setdefault((handed.job.kind.queue, "waiting"), []).append(handed.since)
-        for handed in self._running.values():
-            since.setdefault((handed.job.kind.queue, "running"), []).append(handed.since)
+        for entry in self._waiting.values():
+            since.setdefault((entry.job.kind.queue, "waiting"), []).append(entry.since)
+        for entry in self._running.values():
+            since.setdefault((entry.job.kind.queue, "running"), []).append(entry.since)
         depths = [
             Depth(queue, state, len(all_), max(0.0, now - min(all_)))
             for (queue, state), all_ in since.items()
@@ -124,11 +126,11 @@ class Inside:
             await asyncio.wait(self._running)
             await asyncio.sleep(0)  # what they came to is dealt with in callbacks
 
-    async def __aenter__(self) -> Inside:
+    async def __aenter__(self) -> LocalQueue:
         """Begin with what was left undone."""
         self._rounds = [
-            asyncio.create_task(self._every(SWEEP, sweep)),
-            asyncio.create_task(self._every(NIGHT, night)),
+            asyncio.create_task(self._repeat(SWEEP, sweep)),
+            asyncio.create_task(self._repeat(NIGHT, night)),
         ]
         return self
 
@@ -150,7 +152,7 @@ class Inside:
                 task.cancel()
         await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
 
-    async def _every(self, seconds: float, round: Callable[..., Any]) -> None:
+    async def _repeat(self, seconds: float, round: Callable[..., Any]) -> None:
         """Go round now and at every interval; a store that fails is asked again at the next."""
         while True:
             try:
@@ -159,54 +161,54 @@ class Inside:
                 _log.warning("round_failed", extra={"round": round.__name__, "error": str(error)})
             await asyncio.sleep(seconds)
 
-    def _put(self, handed: _Handed) -> None:
-        self._waiting[handed.job.name] = handed
-        heappush(self._ready, handed)
+    def _put(self, entry: _Waiting) -> None:
+        self._waiting[entry.job.name] = entry
+        heappush(self._ready, entry)
         self._go()
 
     def _go(self) -> None:
         """Begin as many jobs as may run."""
-        for handed in self._next():
-            del self._waiting[handed.job.name]
-            handed.since, handed.tries = time.time(), handed.tries + 1
-            given = (handed.job, self._tools, handed.tries, handed.carried, self._told)
+        for entry in self._next():
+            del self._waiting[entry.job.name]
+            entry.since, entry.tries = time.time(), entry.tries + 1
+            arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
             # Whatever else its maker is in the middle of is none of the job's.
-            task = asyncio.create_task(do(*given), context=Context())
-            self._running[task] = handed
+            task = asyncio.create_task(do(*arguments), context=Context())
+            self._running[task] = entry
             task.add_done_callback(self._ended)
 
-    def _next(self) -> Iterator[_Handed]:
+    def _next(self) -> Iterator[_Waiting]:
         """What may run now, the first first; what another job of its scope holds up stays."""
-        held: list[_Handed] = []
+        blocked: list[_Waiting] = []
         while self._open and self._ready and len(self._running) < self._concurrency:
-            handed = heappop(self._ready)
-            holds = handed.job.holds
+            entry = heappop(self._ready)
+            holds = entry.job.holds
             if holds is not None and any(one.job.holds == holds for one in self._running.values()):
-                held.append(handed)
+                blocked.append(entry)
             else:
-                yield handed
-        for handed in held:
-            heappush(self._ready, handed)
+                yield entry
+        for entry in blocked:
+            heappush(self._ready, entry)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        handed = self._running.pop(task)
+        entry = self._running.pop(task)
         error = None if task.cancelled() else task.exception()
-        wait = again_in(error, handed.tries)
-        if error is not None and wait is not None and handed.job.name not in self._waiting:
-            handed.since = time.time()
-            self._waiting[handed.job.name] = handed
-            self._later(wait, handed)
+        wait = again_in(error, entry.tries)
+        if error is not None and wait is not None and entry.job.name not in self._waiting:
+            entry.since = time.time()
+            self._waiting[entry.job.name] = entry
+            self._later(wait, entry)
         elif error is not None and wait is None:
-            self._failed[handed.job.kind.queue] += 1
-            told = {"job": handed.job.name, "error": type(error).__name__}
+            self._failed[entry.job.kind.queue] += 1
+            extra = {"job": entry.job.name, "error": type(error).__name__}
             defect = None if isinstance(error, HeedfulError) else error
-            _log.error("job_failed", extra=told, exc_info=defect)
+            _log.error("job_failed", extra=extra, exc_info=defect)
         self._go()
 
-    def _later(self, wait: float, handed: _Handed) -> None:
+    def _later(self, wait: float, entry: _Waiting) -> None:
         def now() -> None:
             self._timers.discard(timer)
-            self._put(handed)
+            self._put(entry)
 
         timer = asyncio.get_running_loop().call_later(wait, now)
         self._timers.add(timer)
@@ -251,7 +253,7 @@ class Backoff(BaseRetryStrategy):
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
-class Queued:
+class PostgresQueue:
     """Work on the queue of a `postgresql://` URL; `async with` opens and closes its connections.
 
     The same waits once. Raises StoreError where the database does not answer.
@@ -262,7 +264,7 @@ class Queued:
         self._pool: AsyncConnectionPool[Any] | None = None
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
 
-    async def __aenter__(self) -> Queued:
+    async def __aenter__(self) -> PostgresQueue:
         """Open; the server may come later."""
         self._pool = AsyncConnectionPool(
             self._conninfo,
@@ -290,11 +292,13 @@ class Queued:
         """Hand a task over, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
         job = Job(task, scope, arguments)
         options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
-        deferred = self._app.configure_task(_named(task), queueing_lock=job.name, **options)
-        given: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
+        deferred = self._app.configure_task(_task_name(task), queueing_lock=job.name, **options)
+        what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
         with _typed():
             try:
-                await deferred.defer_async(**given, carried=dict[str, Any](telemetry.carried()))
+                await deferred.defer_async(
+                    **what, carried=dict[str, Any](telemetry.trace_headers())
+                )
             except failures.AlreadyEnqueued:
                 return
 
@@ -311,7 +315,7 @@ class Queued:
         queues: Collection[str] | None = None,
         concurrency: int = CONCURRENCY,
         once: bool = False,
-        told: Told = untold,
+        listener: JobListener = no_listener,
     ) -> None:
         """Do what is queued until the task is cancelled; with `once` until nothing is left.
 
@@ -319,8 +323,8 @@ class Queued:
         server goes away it waits until it is back. Raises StoreError at the beginning, and with
         `once`.
         """
-        logging.getLogger("procrastinate.worker").addFilter(_untold)
-        self._register(tools, told)
+        logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
+        self._register(tools, listener)
         await sweep(self, tools)  # which also shows whether the database can be worked with
         if once:
             await self._revive()
@@ -348,11 +352,13 @@ class Queued:
                 return
             await asyncio.sleep(BEAT)  # it ended by itself: the server was away
 
-    def _register(self, tools: Tools, told: Told) -> None:
+    def _register(self, tools: Tools, listener: JobListener) -> None:
         """Tell procrastinate what to call for each task."""
         for name, task in TASKS.items():
-            made = partial(self._app.task, name=_named(name), queue=task.queue, retry=Backoff())
-            made(pass_context=True)(self._doing(name, tools, told))
+            declare = partial(
+                self._app.task, name=_task_name(name), queue=task.queue, retry=Backoff()
+            )
+            declare(pass_context=True)(self._runner(name, tools, listener))
 
     def _go_round(self, tools: Tools) -> None:
         """Tell it what to do of its own accord, and when."""
@@ -369,11 +375,11 @@ class Queued:
             ("night", NIGHTS, nightly),
         )
         for name, cron, work in rounds:
-            named = _named(name)
-            made = partial(app.task, name=named, queue=UPKEEP, priority=100, queueing_lock=named)
-            app.periodic(cron=cron)(made()(_round(name, work)))
+            job = _task_name(name)
+            declare = partial(app.task, name=job, queue=UPKEEP, priority=100, queueing_lock=job)
+            app.periodic(cron=cron)(declare()(_round(name, work)))
 
-    def _doing(self, name: str, tools: Tools, told: Told) -> Any:
+    def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
         async def doing(
             context: JobContext,
             tenant: str,
@@ -383,7 +389,7 @@ class Queued:
         ) -> None:
             job = Job(name, Scope(tenant, project), arguments)
             try:
-                await do(job, tools, context.job.attempts + 1, carried, told)
+                await do(job, tools, context.job.attempts + 1, carried, listener)
             except HeedfulError:
                 if not await self._twin(job):
                     raise
@@ -417,7 +423,7 @@ class Queued:
                     await jobs.finish_job(one, Status.ABORTED, delete_job=True)
 
 
-def _untold(record: logging.LogRecord) -> bool:
+def _is_new_failure(record: logging.LogRecord) -> bool:
     """Whether it is no failure that was told already: of a job, or by the pool of connections."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HeedfulError | failures.ConnectorException)
@@ -435,7 +441,7 @@ def _round(name: str, work: Callable[[], Awaitable[None]]) -> Callable[[int], An
     return gone
 
 
-def _named(task: str) -> str:
+def _task_name(task: str) -> str:
     return f"heedful.{task}"
 
 

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Reflection, Scope
 from heedful.store.database import Db, Row
-from heedful.store.lessons import carry, key_of, rule, storable, upsert
+from heedful.store.lessons import carry, key_of, name_of, rule, storable, upsert
 
 Plain = dict[str, Any]
-FIELDS = (
-    "id", "kind", "signature", "error_type", "text", "state", "trust", "importance", "useful",
-    "seen", "helped", "hurt", "source", "author", "first_seen", "last_seen", "last_shown",
-)  # fmt: skip
 FLAGS = ("pinned", "apart", "held")
 QUERIES = 5
+# What a lesson still has to be for a dream to supersede it.
+SAME = ("id", "kind", "signature", "text", "trust")
 CHANGED = "a lesson of it changed meanwhile"
 
 
@@ -37,8 +34,8 @@ def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[fl
 
 
 def _lesson(row: Row) -> Lesson:
-    told = {name: row[name] for name in FIELDS} | {name: bool(row[name]) for name in FLAGS}
-    return Lesson(**told)
+    values = {one.name: row[one.name] for one in fields(Lesson)}
+    return Lesson(**{**values, **{name: bool(row[name]) for name in FLAGS}})
 
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
@@ -59,87 +56,60 @@ def supersede(
     made: Mapping[int, Reflection],
     by: str,
 ) -> tuple[int, list[Proposal]]:
-    """Keep the report and do what is "proposed"; the id of the dream, and what became of each.
+    """Keep the report and do what is "proposed"; return the dream's id and the proposals' outcomes.
 
-    `expected` are the lessons as they were looked at: of a proposal with one that changed since
-    nothing is done. `made` are the new lessons of proposals, by their place.
+    `expected` are the lessons as the dream read them: a proposal with one that changed since is not
+    done. `made` are the new lessons of proposals, by their place.
     """
-    return _Dreaming(db, scope, by, time.time()).dream(report, proposals, expected, made)
+    now = time.time()
+    key = {**key_of(scope), "now": now}
+    row = db.named("insert_dream", {**key, "by": storable(by)}).fetchall()[0]
+    key["dream"] = int(row["id"])
+    done = [
+        _carry_out(db, scope, key, one, expected, made.get(place))
+        if one.outcome == "proposed"
+        else one
+        for place, one in enumerate(proposals)
+    ]
+    record = {**report, "proposals": [plain(one) for one in done]}
+    db.named("set_report", {"report": json.dumps(record), "dream": key["dream"]})
+    return key["dream"], done
 
 
-class _Dreaming:
-    """One dream within its transaction."""
-
-    def __init__(self, db: Db, scope: Scope, by: str, now: float) -> None:
-        self._db, self._scope, self._now = db, scope, now
-        values = {**key_of(scope), "by": storable(by), "now": now}
-        self.id = int(db.named("insert_dream", values).fetchall()[0]["id"])
-
-    def dream(
-        self,
-        report: Mapping[str, Any],
-        proposals: Sequence[Proposal],
-        expected: Mapping[int, Lesson],
-        made: Mapping[int, Reflection],
-    ) -> tuple[int, list[Proposal]]:
-        done = []
-        for at, one in enumerate(proposals):
-            if one.outcome == "proposed":
-                one = self._do(one, expected, made.get(at))
-            done.append(one)
-        told = {**report, "proposals": [plain(one) for one in done]}
-        values = {"report": json.dumps(told), "dream": self.id}
-        self._db.named("set_report", values)
-        return self.id, done
-
-    def _do(
-        self, one: Proposal, expected: Mapping[int, Lesson], new: Reflection | None
-    ) -> Proposal:
-        lessons = [expected[id] for id in one.members]
-        if not all(self._unchanged(lesson, True) for lesson in lessons) or (
-            new is None and not self._unchanged(expected[one.survivor], False)
-        ):
-            return replace(one, outcome=CHANGED)
-        survivor, name = one.survivor, ""
-        if new is not None:
-            name = f"{new.kind}/{new.signature.digest}"
-            known = {**key_of(self._scope), "kind": new.kind, "signature": new.signature.digest}
-            if self._db.named("find_lesson", known).fetchall():
-                return replace(one, outcome="what the model wrote is known already")
-            (answer,) = upsert(self._db, self._scope, [new], self._now)
-            survivor = answer.id
-        else:
-            name = expected[survivor].name
-        for lesson in lessons:
-            self._supersede(lesson, survivor, name, one.why)
-        return replace(one, survivor=survivor, outcome="done")
-
-    def _unchanged(self, lesson: Lesson, member: bool) -> bool:
-        same = {
-            name: getattr(lesson, name) for name in ("id", "kind", "signature", "text", "trust")
-        }
-        values = {**key_of(self._scope), **same, "member": member}
-        return bool(self._db.named("unchanged", values).fetchall())
-
-    def _supersede(self, lesson: Lesson, survivor: int, name: str, why: str) -> None:
+def _carry_out(
+    db: Db,
+    scope: Scope,
+    key: Plain,
+    proposal: Proposal,
+    expected: Mapping[int, Lesson],
+    new: Reflection | None,
+) -> Proposal:
+    members = [expected[id] for id in proposal.members]
+    survivors = [expected[proposal.survivor]] if new is None else []
+    for lesson in (*members, *survivors):
+        same = {name: getattr(lesson, name) for name in SAME}
+        if not db.named("unchanged", {**key, **same, "member": lesson in members}).fetchall():
+            return replace(proposal, outcome=CHANGED)
+    survivor = proposal.survivor
+    if new is None:
+        name = expected[survivor].name
+    else:
+        name = name_of(new)
+        known = {**key, "kind": new.kind, "signature": new.signature.digest}
+        if db.named("find_lesson", known).fetchall():
+            return replace(proposal, outcome="what the model wrote is known already")
+        (answer,) = upsert(db, scope, [new], key["now"])
+        survivor = answer.id
+    for lesson in members:
         before = json.dumps({"lesson": lesson.name, "state": lesson.state})
-        values = {
-            **key_of(self._scope),
-            "dream": self.id,
-            "what": "reflection",
-            "id": lesson.id,
-            "subject": lesson.id,
-            "before": before,
-            "successor": survivor,
-            "why": why,
-            "child": lesson.name,
-            "parent": name,
-            "now": self._now,
-        }
+        ids = {"id": lesson.id, "subject": lesson.id, "successor": survivor}
+        link = {"child": lesson.name, "parent": name, "what": "reflection", "why": proposal.why}
+        values = {**key, **ids, **link, "before": before}
         for statement in ("insert_supersession", "insert_became"):
-            self._db.named(statement, values)
-        carry(self._db, self.id, lesson.id, survivor)
-        self._db.named("supersede", values)
+            db.named(statement, values)
+        carry(db, key["dream"], lesson.id, survivor)
+        db.named("supersede", values)
+    return replace(proposal, survivor=survivor, outcome="done")
 
 
 def plain(one: Proposal) -> Plain:

@@ -16,10 +16,9 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.learn import Reflection, Trust
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
 from heedful.lessons.trust import Quota
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.database import Db, Row, holds
 from heedful.store.lessons import key_of, storable, token
@@ -155,13 +154,13 @@ def _texts(one: StoredEpisode) -> dict[str, str]:
         "name": storable(one.name),
         "session": storable(one.session),
         "outcome": one.outcome,
-        "record": json.dumps(redacted_data(dict(one.record))),
+        "record": json.dumps(redact_data(dict(one.record))),
     }
 
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
-    told = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
-    return bool(db.named("settle_episode", {**_key(scope, digest), **told}).fetchall())
+    outcome = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
+    return bool(db.named("settle_episode", {**_key(scope, digest), **outcome}).fetchall())
 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:
@@ -286,11 +285,11 @@ def put_spans(
         if row is not None and row["state"] != "open":
             refused[LATE] += len(group)
         elif had[0] + len(group) > bounds.spans or had[1] + size > bounds.bytes:
-            told = f"a trace may have {bounds.spans} spans and {bounds.bytes} bytes"
-            refused[told] += len(group)
+            limit = f"a trace may have {bounds.spans} spans and {bounds.bytes} bytes"
+            refused[limit] += len(group)
         elif room[0] < new or room[1] < size:
-            told = f"{bounds.traces} traces and {bounds.whole} bytes of them may wait in a project"
-            refused[told] += len(group)
+            limit = f"{bounds.traces} traces and {bounds.whole} bytes of them may wait in a project"
+            refused[limit] += len(group)
         else:
             _put(db, scope, trace, group, trust, time.time())
             room = [room[0] - new, room[1] - size]
@@ -298,15 +297,15 @@ def put_spans(
 
 
 def _put(
-    db: Db, scope: Scope, trace: str, given: Sequence[Piece], trust: Trust, now: float
+    db: Db, scope: Scope, trace: str, pieces: Sequence[Piece], trust: Trust, now: float
 ) -> None:
     key = {**key_of(scope), "trace": trace}
     spans = size = 0
     root = False
-    for one in given:
-        told = {"id": one.id, "parent": one.parent, "root": one.root, "record": one.record}
-        if db.named("insert_span", {**key, **told}).rowcount:
-            spans, size, root = spans + 1, size + len(one.record), root or not one.parent
+    for piece in pieces:
+        span = {"id": piece.id, "parent": piece.parent, "root": piece.root, "record": piece.record}
+        if db.named("insert_span", {**key, **span}).rowcount:
+            spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}
         db.named("upsert_trace", {**key, **counts, "trust": trust})

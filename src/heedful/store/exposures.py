@@ -1,4 +1,4 @@
-"""What loops were shown of lessons, what came of it, and what was ruled on that."""
+"""Exposures of loops to lessons, the outcomes of these loops, and rulings on lessons."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.learn import Reflection
-from heedful.lessons.lesson import Remembered, Scope
-from heedful.lessons.proof import Case, Cases, Comparison, Exposure, Lesson, Outcome, Past
+from heedful.lessons.lesson import (
+    Exposure,
+    LessonName,
+    Outcome,
+    Past,
+    Reflection,
+    Remembered,
+    Scope,
+)
+from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.lessons.trust import Quota
 from heedful.store.database import Db
 from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert
@@ -52,46 +59,27 @@ def expose(
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
-            kind, _, signature = str(one.lesson).partition("/")
             values = {
-                **key_of(scope),
-                "loop": one.loop,
-                "kind": kind,
-                "signature": signature,
-                "shown": one.shown,
-                "share": one.share,
-                "together": one.together,
-                "among": len(exposures),
+                **asdict(one),
+                **_key(scope, str(one.lesson)),
                 "examples": json.dumps(one.examples),
-                "now": at,
             }
-            db.named("insert_exposure", values)
+            db.named("insert_exposure", {**values, "among": len(exposures), "now": at})
     if outcome is not None:
-        _end(db, scope, outcome, now)
-
-
-def _end(db: Db, scope: Scope, outcome: Outcome, now: float) -> None:
-    """The outcome of a loop that has exposures, counted on the lessons that it was shown."""
-    values = {
-        **key_of(scope),
-        "loop": outcome.loop,
-        "right_at_once": outcome.right_at_once,
-        "calls": outcome.calls,
-        "signatures": json.dumps(sorted(outcome.signatures)),
-        "now": now,
-    }
-    if db.named("insert_outcome", values).fetchall():
-        db.named("count_outcome", values)
+        values = {**key_of(scope), **asdict(outcome), "now": now}
+        values["signatures"] = json.dumps(sorted(outcome.signatures))
+        if db.named("insert_outcome", values).fetchall():
+            db.named("count_outcome", values)
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
-    """What the loop was shown and whether it has taught, and how many loops have an outcome."""
+    """Return what the loop was shown, whether it has taught, and how many loops have an outcome."""
     row = db.named("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
     return Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
 
 
 def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Reflection]:
-    """Those of no loop, and of loops that had taught nothing here; from now on these have."""
+    """Return reflections of no loop, or of loops that taught nothing yet; these count as taught."""
     new = {""}
     for loop in {one.loop for one in reflections if one.loop}:
         if db.named("teach", {**key_of(scope), "loop": loop}).rowcount:
@@ -100,8 +88,8 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
-    """What the loop was shown of each lesson, or spared."""
-    from heedful.lessons.proof import Exposure
+    """Return the exposures of a loop: the lessons that it was shown or that were withheld."""
+    from heedful.lessons.lesson import Exposure
 
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [
@@ -125,7 +113,7 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     `most_calls` calls. Of a lesson that was restored, only what came after counts.
     """
     values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
-    cases: defaultdict[Lesson | None, dict[Case, int]] = defaultdict(dict)
+    cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
     for row in db.named("read_evidence", values):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
@@ -166,13 +154,13 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """What was done to which lessons, by whom and why, newest first."""
+    """Return the rulings of a scope, newest first."""
     rows = db.named("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
-    """Now, but later than what was last ruled on the lesson: a clock may be set back."""
+    """Return the time now, or just after the last ruling: a clock may be set back."""
     values = {**key_of(scope), "subject": lesson, "now": now}
     return float(db.named("after_ruling", values).fetchone()["at"])
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest
+from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest_verdict
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.replay import Figures, Recorded
+from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts
 from heedful.store.records import StoredLoop
 
@@ -19,38 +19,38 @@ WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 
 def state_after(verdict: Verdict) -> State:
-    """In which state a verdict leaves a loop."""
+    """Return the state in which a verdict leaves a loop."""
     if not isinstance(verdict, Done):
         return "open"
     return "passed" if verdict.passed else "stopped"
 
 
 def state_of(stored: StoredLoop) -> State:
-    """In which state a loop is."""
-    return state_after(latest(stored.decisions))
+    """Return the state of a loop."""
+    return state_after(latest_verdict(stored.decisions))
 
 
 def explained(stored: StoredLoop) -> Explanation:
-    """Why it went on and why it stopped, as it was decided."""
+    """Explain why it went on and why it stopped, as it was decided."""
     policy = policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
     echoes = echoes_before(stored.loop, policy, stored.decisions)
     return explain(replace(stored.loop, echoes=echoes), policy, recorded)
 
 
-def recorded(found: Sequence[StoredLoop]) -> list[Recorded]:
-    """Those of the loops, the newest first, that have an attempt, the oldest first, to replay.
+def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
+    """Return the loops with an attempt to replay, oldest first; they are given newest first.
 
-    The run of a pipeline is left out; its stages have loops with attempts of their own.
+    A pipeline's run is left out: its stages are loops with attempts of their own.
     """
-    told = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
-    return list(map(Recorded, told))
+    loops = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
+    return list(map(RecordedLoop, loops))
 
 
-def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Recorded]:
-    """The loops, with the goals of the policies where these agree, and a loop has none but scores.
+def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
+    """Return the loops; those with scores but no goals get the goals that the policies share.
 
-    So that what solves a loop is the same for every policy.
+    So every policy is judged by the same goals.
     """
     wanted = {one.goals: one for one in policies if one.goals}
     if len(wanted) != 1:
@@ -64,8 +64,8 @@ def aimed(recorded: Sequence[Recorded], policies: Sequence[Policy]) -> list[Reco
     ]
 
 
-def unscored(recorded: Sequence[Recorded], policy: Policy) -> int:
-    """How many loops without goals of their own lack a score for those of the policy."""
+def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
+    """Count the loops without goals that lack a score for a goal of the policy."""
     loops = [one.loop for one in recorded if not one.loop.goals]
     return sum(
         any(a.evaluation is not None and a.evaluation.unscored(policy.goals) for a in loop.attempts)
@@ -74,5 +74,5 @@ def unscored(recorded: Sequence[Recorded], policy: Policy) -> int:
 
 
 def document(figures: Figures) -> dict[str, Any]:
-    """The figures of a replay as JSON data."""
+    """Return the figures of a replay as JSON data."""
     return {**asdict(figures), "lost": figures.lost}

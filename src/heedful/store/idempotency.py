@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -163,11 +163,6 @@ class Call:
     once: str
     digest: str
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """Itself, as the statements take it."""
-        return {name: getattr(self, name) for name in ("tenant", "caller", "once", "digest")}
-
 
 @dataclass(frozen=True, slots=True)
 class Before:
@@ -184,7 +179,7 @@ class Before:
 
 def before(db: Db, scope: Scope, call: Call) -> Before:
     """What is known of the call."""
-    rows = db.named("read_answer", {**call.values, "after": time.time() - KEPT}).fetchall()
+    rows = db.named("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
     if not rows:
         return Before()
     plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
@@ -204,6 +199,6 @@ def write(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
 
     Raises LeaseLost where the same call is being answered elsewhere, which then did it already.
     """
-    values = {**call.values, "n": n, "record": json.dumps(record), "now": time.time()}
+    values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
         raise LeaseLost("the same call is being answered just now; ask again")

@@ -20,7 +20,7 @@ from typing import Any
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.store.database import Db, Row, holds
 from heedful.store.store import Store
 
@@ -77,7 +77,7 @@ async def create(
     _allowed(tenant, name, projects, may, expires, now)
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
-    name = redacted(name)  # which may be anything that is sent
+    name = redact(name)  # which may be anything that is sent
     key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
     made = await store.write(Scope(tenant), insert, key, _hash(secret))
     return made, f"{made.shown}_{secret}" if made.id == key.id else ""
@@ -221,10 +221,10 @@ def append(
         "tenant": tenant,
         "n": row["n"],
         "at": time.time(),
-        "by": redacted(by),
+        "by": redact(by),
         "action": action,
-        "subject": redacted(subject),
-        "detail": json.dumps(redacted_data(dict(detail)), sort_keys=True),
+        "subject": redact(subject),
+        "detail": json.dumps(redact_data(dict(detail)), sort_keys=True),
         "previous": row["hash"],
     }
     values["hash"] = _hash_audit(values)
@@ -265,5 +265,5 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
 
 
 def _hash_audit(row: Row | Mapping[str, Any]) -> str:
-    told = json.dumps([row[name] for name in COLUMNS])
-    return hashlib.sha256(told.encode()).hexdigest()
+    record = json.dumps([row[name] for name in COLUMNS])
+    return hashlib.sha256(record.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Lessons: counted, ruled on, bounded and forgotten.
+"""Lessons: written, counted, ruled on, kept within bounds and removed.
 
 A lesson is one row for each kind and signature, which every sighting counts. Its examples carry
 what it rests on, so that a revoked source takes along all that derives from it. The trust and the
@@ -10,27 +10,26 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Remembered, Scope
+from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.trust import (
     HELD,
     RAISING,
     TAGS,
     Quota,
-    begins,
-    bounded,
-    decides,
-    derived,
-    lowest,
+    check_actor,
+    clip_reflection,
+    derive_trust,
+    initial_state,
+    lowest_trust,
 )
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.store.database import ALL, Db, Row
 
 Plain = dict[str, Any]
@@ -42,28 +41,28 @@ NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
 SIGNED = "sig:"  # how a tag begins that is an exact signature
-CLEARED = (
-    "lineage", "origins", "dreams", "links", "exposures", "outcomes", "taught", "episodes",
-    "spans", "traces",
-)  # fmt: skip
+# The tables of a scope that are emptied with its lessons, which take other tables along.
+CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
+# The fields of a reflection that are written as they are.
+PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
     """Give the successor copies of the examples of a lesson that may be recalled.
 
-    Each derives from the one that it copies, so that what a revocation removes it removes twice.
+    Each derives from the example that it copies, so that a revocation removes both.
     """
     values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
     for row in db.named("carried", values).fetchall():
-        one = {**values, "example": row["id"]}
-        one["copy"] = db.named("copy_example", one).fetchall()[0]["id"]
+        ids = {**values, "example": row["id"]}
+        ids["copy"] = db.named("copy_example", ids).fetchall()[0]["id"]
         for name in ("copy_origin", "copy_lineage", "copy_vector"):
-            db.named(name, one)
+            db.named(name, ids)
         before = json.dumps({"state": row["state"]})
-        told = {"what": "example", "subject": row["id"], "before": before}
-        told |= {"successor": one["copy"], "why": ""}
-        db.named("insert_supersession", {**values, **told})
+        change = {"what": "example", "subject": row["id"], "before": before}
+        change |= {"successor": ids["copy"], "why": ""}
+        db.named("insert_supersession", {**values, **change})
 
 
 def follow(db: Db, values: dict[str, Any]) -> None:
@@ -73,8 +72,8 @@ def follow(db: Db, values: dict[str, Any]) -> None:
     `values`: the scope, and its `kind`, `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
-    told = {**values, "name": name, "subject": values["reflection"]}
-    for row in db.named("became", told).fetchall():
+    superseded = {**values, "name": name, "subject": values["reflection"]}
+    for row in db.named("became", superseded).fetchall():
         if row["dream"] is not None:
             carry(db, row["dream"], values["reflection"], row["id"])
 
@@ -102,19 +101,19 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
-    trust = derived(one.trust, trusts, one.loop) if parents else one.trust
+    trust = derive_trust(one.trust, trusts, one.loop) if parents else one.trust
     if one.pinned and trust not in RAISING:
         raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
-    state = begins(trust, one.state)
+    state = initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
-    one = bounded(one) if trust in HELD else one
+    one = clip_reflection(one) if trust in HELD else one
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
 def rests(db: Db, values: Plain, example: int) -> bool:
-    """Write down what an example comes from, in place of what it came from before, if it did.
+    """Write what an example derives from, in place of what it derived from before.
 
-    Not in place of it where it derives from itself: what it was before is then in it still.
+    Its earlier origins stay where it derives from itself. Return whether it had an origin.
     `values`: the scope, its `source`, and its `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
@@ -125,14 +124,6 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     db.named("insert_origin", values)
     db.named("insert_lineage", values)
     return known
-
-
-def vouched(db: Db, values: Plain, lesson: str, digest: str) -> None:
-    """Put on record that an operator raised what was known, by saying the same."""
-    by = values["source"] or "operator"
-    record = json.dumps({"digest": digest, "source": values["source"]})
-    told = {"action": "release", "subject": lesson, "by": by, "why": "said the same"}
-    db.named("insert_ruling", {**values, **told, "record": record})
 
 
 def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
@@ -148,16 +139,15 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Whether the last ruling on this very text was that it is not wanted."""
-    values = {**key, "subject": lesson, "digest": digest}
-    row = db.named("ruled_last", values).fetchone()
+    """Return True if the last ruling on this very text rejected it."""
+    row = db.named("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
     return row is not None and row["action"] == "reject"
 
 
 def upsert(
     db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
 ) -> list[Remembered]:
-    """One upsert a reflection: counted in the database, with its sighting and its example.
+    """Write each reflection with one upsert: its count, its sighting and its example.
 
     A lesson of a loop that was shown what is gone by now is left out. Raises InvalidInput for an
     unknown parent, and QuotaExceeded.
@@ -175,19 +165,12 @@ def upsert(
 def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembered:
     values = {
         **key,
-        "kind": reflection.kind,
+        **{name: getattr(reflection, name) for name in PLAIN},
+        **{name: storable(getattr(reflection, name)) for name in ("error_type", "text", "source")},
         "signature": reflection.signature.digest,
         "pattern": storable(reflection.signature.pattern),
-        "error_type": storable(reflection.error_type),
-        "text": storable(reflection.text),
         "tags": json.dumps([storable(tag) for tag in reflection.tags]),
-        "meta": json.dumps(redacted_data(dict(reflection.meta))),
-        "state": reflection.state,
-        "trust": reflection.trust,
-        "importance": reflection.importance,
-        "source": storable(reflection.source),
-        "pinned": reflection.pinned,
-        "loop": reflection.loop,
+        "meta": json.dumps(redact_data(dict(reflection.meta))),
         "parents": json.dumps(reflection.parents),
         "now": now,
     }
@@ -207,8 +190,8 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
 
 def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
     """Let a lesson be asked for by the signature of this very text, too, where that is a tag."""
-    given = json.loads(values["tags"]) if reflection.trust not in HELD else []
-    new = [tag for tag in given if tag.startswith(SIGNED) and tag not in tags]
+    tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
+    new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
         db.named("set_tags", {**values, "tags": json.dumps([*tags, *new])})
 
@@ -237,15 +220,19 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         if words == "nothing":  # and these words another's, too
             db.named("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
-        digest = mark(values["digest"], values["text"])
-        vouched(db, values, name_of(reflection), digest)
+        # An operator raised what was known by saying the same.
+        source, digest = values["source"], mark(values["digest"], values["text"])
+        record = json.dumps({"digest": digest, "source": source})
+        ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
+        ruling |= {"subject": name_of(reflection), "record": record}
+        db.named("insert_ruling", {**values, **ruling})
 
 
 def step_aside(db: Db, values: Plain) -> None:
     """Let the words that a lesson had be an entry like others, since it has new ones now."""
     for row in db.named("old_voice", values).fetchall():
-        told = {"example": row["id"], "digest": mark(LESSON, row["lesson"])}
-        db.named("step_aside", told)
+        digest = mark(LESSON, row["lesson"])
+        db.named("step_aside", {"example": row["id"], "digest": digest})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
@@ -258,16 +245,19 @@ def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
 
 
 def _speaks(reflection: Reflection, row: Row, text: str) -> str:
-    """The digest of the row that a lesson without an example has; "" where it has none.
+    """Return the digest of the row for a lesson without an example; "" where it needs none.
 
     That of its own where these are its words. Others are kept beside it where they are no mere
     sighting: to be released, or since less trusted words must not silence them.
     """
     if row["text"] == text:
         return LESSON
-    told = reflection.text != reflection.sighting
-    held = reflection.trust in HELD or lowest([reflection.trust, row["trust"]]) != reflection.trust
-    return mark(LESSON, text) if told and held else ""
+    worded = reflection.text != reflection.sighting
+    held = (
+        reflection.trust in HELD
+        or lowest_trust([reflection.trust, row["trust"]]) != reflection.trust
+    )
+    return mark(LESSON, text) if worded and held else ""
 
 
 def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
@@ -284,14 +274,14 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
     values = {
         **values,
         "task": task,
-        "record": json.dumps(redacted_data(asdict(example))),
+        "record": json.dumps(redact_data(asdict(example))),
         "lesson": values["text"],
         "words": " ".join(words(f"{task}\n{storable(reflection.context)}")),
     }
     if values["state"] == "quarantined":
         known = mark(values["digest"], values["text"])
-        rejected = was_rejected(db, values, name_of(reflection), known)
-        values["state"] = "retired" if rejected else "quarantined"
+        if was_rejected(db, values, name_of(reflection), known):
+            values["state"] = "retired"
     rows = db.named("insert_example", values).fetchall()
     wrote: Wrote = "nothing"
     if rows:
@@ -305,34 +295,38 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
 
 
 def name_of(reflection: Reflection) -> str:
-    """What a ruling names it by."""
+    """Return the name by which a ruling knows a lesson: `kind/signature`."""
     return f"{reflection.kind}/{reflection.signature.digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """What tells a text apart for good: the row of a lesson itself may get other words."""
+    """Return a digest that stays with a text: the row of a lesson itself may get other words."""
     return Example(lesson, "").digest if digest == LESSON else digest
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """The reflections most often seen."""
+    """Return the lessons most often seen."""
     rows = db.named("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
     return [plain(row) for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
-    """How many reflections there are."""
+    """Return the number of lessons."""
     return int(db.named("count_reflections", key_of(scope)).fetchone()["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
-    """Forget the lessons of the scope and what they came to; how many there were.
+    """Delete the lessons of the scope and all that belongs to them; return how many there were.
 
     Rulings stay on record.
     """
-    deleted = db.named("clear_reflections", key_of(scope)).rowcount
-    for table in CLEARED:
-        db.named(f"clear_{table}", {**key_of(scope), "scope": token(scope)})
+    deleted = 0
+    for table in ("reflection", *CLEARED):
+        where = "tenant = :tenant and project = :project"
+        gone = db.execute(f"delete from {table} where {where}", key_of(scope)).rowcount
+        deleted += gone if table == "reflection" else 0
+    for name in ("clear_lineage", "clear_origins"):
+        db.named(name, {"scope": token(scope)})
     return deleted
 
 
@@ -346,7 +340,7 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
 
 def token(scope: Scope) -> str:
-    """The scope as one word of the full-text index."""
+    """Return the scope as one word of the full-text index."""
     name = f"{scope.tenant}\0{scope.project}"
     return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
@@ -361,7 +355,7 @@ def storable(text: str) -> str:
     A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the character 0,
     which PostgreSQL cannot hold.
     """
-    text = redacted(text).replace("\0", "?")
+    text = redact(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -405,23 +399,21 @@ def rule(
 
     The subject is a lesson by `kind/signature`, so that the ruling outlives it, or a digest.
     """
-    decides(by, why)
+    check_actor(by, why)
     values = {
         **key_of(scope),
         "action": action,
         "subject": storable(subject),
         "by": storable(by),
         "why": storable(why),
-        "record": json.dumps(redacted_data(dict(record))),
+        "record": json.dumps(redact_data(dict(record))),
         "now": now,
     }
     db.named("insert_ruling", values)
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Bring a scope that grew back to `most` lessons; the answers, with those that are not kept.
-
-    And to as many examples: one lesson may have any number of them.
+    """Bring a scope back to `most` lessons and examples; return the answers, marking what is gone.
 
     New lessons go last, so that a full memory still learns; but what is quarantined goes before
     all else, new or not.
@@ -430,30 +422,19 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     gone: set[int] = set()
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
-            gone |= _evict(db, scope, kept, excess)
-    if most:
-        _evict_examples(db, scope, most)
+            values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
+            gone |= {row["id"] for row in db.named("evict", values).fetchall()}
+    corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone() if most else None
+    if corpus is not None and (excess := corpus["texts"] - most) > 0:
+        db.named("evict_examples", {"scope": token(scope), "excess": excess})
     return [NOT_KEPT if one.id in gone else one for one in answers]
 
 
-def _evict(db: Db, scope: Scope, kept: Collection[int], excess: int) -> set[int]:
-    values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-    return {row["id"] for row in db.named("evict", values).fetchall()}
-
-
-def _evict_examples(db: Db, scope: Scope, most: int) -> None:
-    """Bring what may be recalled back to `most` texts: the oldest examples go, none pinned."""
-    values = {"scope": token(scope)}
-    corpus = db.named("read_corpus", values).fetchone()
-    if corpus is not None and (excess := corpus["texts"] - most) > 0:
-        db.named("evict_examples", {**values, "excess": excess})
-
-
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
-    """What `prune` would remove, as plain data with `why`; 0 and below 0 ask for nothing.
+    """Return what `prune` would remove, as plain data with `why`.
 
-    `unused_for` is in seconds: neither seen nor shown since. A time that is still to come, of a
-    clock that went wrong, is no reason.
+    `unused_for`: lessons neither seen nor shown for so many seconds; 0 asks for none. `keep`: all
+    beyond so many lessons; below 0 asks for none. Times to come, of a wrong clock, count as used.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -482,7 +463,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Keep a lesson from eviction and pruning, or no longer; on record. Raises NotFound."""
+    """Keep a lesson from eviction and pruning, or end that, on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
     rows = db.named("set_pinned", values).fetchall()
     if not rows:

@@ -19,16 +19,16 @@ from typing import Any
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Verdict, echoing
-from heedful.loop.record import Attempt, Loop, Override, Usage
+from heedful.loop.decide import Done, Verdict, count_echoes
+from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import counts_scope
-from heedful.redact import redacted_data
+from heedful.redact import redact_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
 from heedful.store.database import MEMORY, Db, Row, holds
 from heedful.store.lessons import storable
-from heedful.store.records import Head, JournalEntry, LoopState, StageHead, StoredLoop
+from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -169,7 +169,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 
 @holds(given=_of_entry)
-def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
+def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
 
     Of an attempt that is stored already nothing is written again: its decision was made, its
@@ -180,8 +180,9 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
     at = {"n": n, "now": now}
-    if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt):
-        return
+    attempt = redact_data(codec.attempt_to(entry.attempt)) if entry.attempt else None
+    if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt.number, attempt):
+        return Committed(now, attempt)
     if entry.step is not None:
         step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
         db.named("insert_step", step)
@@ -193,12 +194,13 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> None:
         db.named("set_cancelled", {"n": n, "cancelled": cancelled})
     if entry.override is not None:
         _override(db, at, entry.override)
-    if entry.verdict is not None:
-        _decision(db, at, entry, entry.verdict)
-    exposures.expose(db, scope, entry.exposures, entry.outcome, now)
+    decision = _decision(db, at, entry, entry.verdict) if entry.verdict is not None else None
+    if entry.exposures or entry.outcome is not None:
+        exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
         answers = reflections.upsert(db, scope, entry.reflections, now)
         size.evict(db, scope, answers, entry.most)
+    return Committed(now, attempt, decision)
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
@@ -207,6 +209,12 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     if row is None:
         raise NotFound("loop", id, db.url)
     return _stored(db, row)
+
+
+def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
+    """Return those of the loops that exist, in the order of their ids."""
+    rows = (one(db, "read_loop", _key(scope, id)) for id in ids)
+    return [_stored(db, row) for row in rows if row is not None]
 
 
 def newest(
@@ -232,7 +240,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     for row in rows:
         loop = _stored(db, row).loop
         improvement = codec.improvement_from(json.loads(row["policy"]))
-        counts.update(echoing(replace(loop, improves=improvement)))
+        counts.update(count_echoes(replace(loop, improves=improvement)))
     return dict(counts)
 
 
@@ -244,7 +252,11 @@ def one(db: Db, name: str, values: Plain) -> Row | None:
 
 def dump(value: Any) -> str:
     """JSON without secrets, in ASCII: lone surrogates, which UTF-8 cannot hold, become escapes."""
-    return json.dumps(redacted_data(value), separators=(",", ":"))
+    return _json(redact_data(value))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:
@@ -314,26 +326,26 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
     return _insert(db, key, entry.head, owner, now)
 
 
-def _attempt(db: Db, at: Plain, entry: JournalEntry, attempt: Attempt) -> bool:
+def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) -> bool:
     """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
-    record, value = dump(codec.attempt_to(attempt)), dump(entry.value)
-    row = one(db, "find_attempt", {"n": at["n"], "number": attempt.number})
+    record, value = _json(attempt), dump(entry.value)
+    row = one(db, "find_attempt", {"n": at["n"], "number": number})
     if row is not None:
         if (row["record"], row["value"]) != (record, value):
-            told = f"attempt {attempt.number} of {entry.id!r} is stored with other content"
+            told = f"attempt {number} of {entry.id!r} is stored with other content"
             raise AttemptTaken(told)
         return False
-    values = {**at, "number": attempt.number, "record": record, "value": value}
+    values = {**at, "number": number, "record": record, "value": value}
     db.named("insert_attempt", values)
     db.named("clear_steps", at)
     return True
 
 
-def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> None:
+def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> Any:
     made = entry.attempt
     number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
-    record = dump(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.named("insert_decision", {**at, "attempt": number, "record": record})
+    plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
+    db.named("insert_decision", {**at, "attempt": number, "record": _json(plain)})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
         db.named("end_loop", {"n": at["n"], "state": state})
@@ -342,6 +354,7 @@ def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> None:
         for index in sorted({one.override for one in verdict.lifted}):
             if one(db, "use_override", {"n": at["n"], "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")
+    return plain
 
 
 def _override(db: Db, at: Plain, override: Override) -> None:

@@ -54,7 +54,11 @@ def migrate_jobs(db: Session, part: str) -> None:
         db.script(SchemaManager.get_schema())
         applied = names
     elif done:
-        applied = [name for name in names if name not in done and part in ("all", _part(name))]
+        applied = [
+            name
+            for name in names
+            if name not in done and part in ("all", "post" if "_post_" in name else "pre")
+        ]
         for name in applied:
             path = os.path.join(SchemaManager.get_migrations_path(), name)
             with open(path, encoding="utf-8") as file:
@@ -64,10 +68,6 @@ def migrate_jobs(db: Session, part: str) -> None:
     for name in applied:
         values = {"name": name, "at": time.time()}
         db.execute("insert into queue_version values (:name, :at)", values)
-
-
-def _part(name: str) -> str:
-    return "post" if "_post_" in name else "pre"
 
 
 Part = Literal["pre", "post", "all"]

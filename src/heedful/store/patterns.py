@@ -10,14 +10,14 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby, islice
 from typing import Any
 
 from heedful.errors import Changed, NotFound
-from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope
+from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
 from heedful.lessons.patterns import Merge, Seen, Templates
-from heedful.lessons.signature import Signature
-from heedful.lessons.trust import LARGEST
+from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.database import Db, Row
@@ -53,37 +53,33 @@ class Learned:
         return kept[1]
 
 
-def seen(db: Db, scope: Scope, given: Signature) -> Seen:
-    """The lessons of a pattern and of its group, by indexed reads; a group costs two more.
+def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
+    """Return the lessons of a pattern and of its group, by indexed reads; a group costs two more.
 
-    What a dream superseded is answered by what took its place.
+    A lesson that a dream superseded is answered by the one that took its place.
     """
-    alone = _lessons(db, scope, given.digest, (given.digest,))
+    alone = _lessons(db, scope, pattern.digest, (pattern.digest,))
     if any(one["apart"] for one in alone):
         return Seen(sum(one["seen"] for one in alone), alone)
-    merge = _merge(db, scope, given)
-    members = _with_superseded(db, scope, (given.digest,) if merge is None else merge.members)
-    if members == (given.digest,):
+    merge = _merge(db, scope, pattern)
+    members = _with_superseded(db, scope, (pattern.digest,) if merge is None else merge.members)
+    if members == (pattern.digest,):
         return Seen(sum(one["seen"] for one in alone), alone)
-    values = {
-        **key_of(scope),
-        "signature": given.digest,
-        "members": json.dumps(members),
-    }
+    values = {**key_of(scope), "signature": pattern.digest, "members": json.dumps(members)}
     count = db.named("count_seen", values).fetchall()[0]["n"]
-    return Seen(count or 0, _lessons(db, scope, given.digest, members), merge)
+    return Seen(count or 0, _lessons(db, scope, pattern.digest, members), merge)
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
-    """The groups of a scope and what is kept apart, as plain data, the most seen first."""
+    """Return the groups and the patterns kept apart, as plain data, the most seen first."""
     values = {**key_of(scope), "error_type": storable(error_type)}
     rows = db.named("every_pattern", values).fetchall()
-    told = [
+    groups = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
         for one in _grouped(db, scope, kind, list(those))
     ]
-    return sorted(told, key=lambda one: (one["apart"], -one["seen"]))
+    return sorted(groups, key=lambda one: (one["apart"], -one["seen"]))
 
 
 def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
@@ -98,42 +94,38 @@ def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str
 def _lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
-    values = {
-        **key_of(scope),
-        "signature": signature,
-        "members": json.dumps(members),
-        "limit": LESSONS,
-    }
+    names = {"signature": signature, "members": json.dumps(members)}
+    values = {**key_of(scope), **names, "limit": LESSONS}
     return tuple(map(plain, db.named("seen", values).fetchall()))
 
 
 def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
-    """The same patterns, with those that a dream has made one lesson with any of them."""
-    told = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-    rows = db.named("became_one", {**key_of(scope), **told}).fetchall()
+    """Return the patterns and those that a dream merged with any of them."""
+    names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
+    rows = db.named("became_one", {**key_of(scope), **names}).fetchall()
     return (*members, *(row["signature"] for row in rows))
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    from heedful.lessons.patterns import Templates, learnable
-    from heedful.lessons.signature import Signature
+    from heedful.lessons.lesson import Signature
+    from heedful.lessons.patterns import Templates, is_learnable
 
-    given = [
+    learnt = [
         (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
     ]
-    apart = [one.digest for one, out in given if out and learnable(one)]
-    return Templates().learn(*(one for one, _ in given)).unmerge(*apart)
+    apart = [one.digest for one, out in learnt if out and is_learnable(one)]
+    return Templates().learn(*(one for one, _ in learnt)).unmerge(*apart)
 
 
-def _merge(db: Db, scope: Scope, given: Signature) -> Merge | None:
-    from heedful.lessons.patterns import learnable
-    from heedful.lessons.signature import Signature
+def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
+    from heedful.lessons.lesson import Signature
+    from heedful.lessons.patterns import is_learnable
 
-    if not learnable(given):
+    if not is_learnable(pattern):
         return None
-    error_type = storable(given.error_type)
+    error_type = storable(pattern.error_type)
     known = db.kept(Learned).templates(db, scope, error_type)
-    return known.merge(Signature("", storable(given.pattern), given.digest, error_type))
+    return known.merge(Signature("", storable(pattern.pattern), pattern.digest, error_type))
 
 
 def _grouped(
@@ -141,36 +133,27 @@ def _grouped(
 ) -> Iterator[Mapping[str, Any]]:
     from heedful.lessons.patterns import MOST_PATTERNS
 
-    told = {
+    patterns = {
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows
     }
     for merge in _templates(error_type, list(islice(rows, MOST_PATTERNS))).merges():
-        members = [told[digest] for digest in merge.members]
+        members = [patterns[digest] for digest in merge.members]
         yield _entry(error_type, merge.template, members, merge.why, False)
     for row in rows:
         if row["apart"]:
             values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
             ruled = db.named("last_ruling", values).fetchall()
             why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
-            yield _entry(error_type, row["pattern"], [told[row["signature"]]], why, True)
+            yield _entry(error_type, row["pattern"], [patterns[row["signature"]]], why, True)
 
 
 def _entry(
-    error_type: str,
-    template: str,
-    members: Sequence[Mapping[str, Any]],
-    why: Sequence[str],
-    apart: bool,
+    error_type: str, template: str, members: list[Any], why: Sequence[str], apart: bool
 ) -> Mapping[str, Any]:
-    return {
-        "error_type": error_type,
-        "template": template,
-        "seen": sum(one["seen"] for one in members),
-        "apart": apart,
-        "why": list(why),
-        "patterns": list(members),
-    }
+    seen = sum(one["seen"] for one in members)
+    group = {"error_type": error_type, "template": template, "seen": seen}
+    return {**group, "apart": apart, "why": list(why), "patterns": members}
 
 
 FLAGS = ("pinned", "apart")
@@ -183,21 +166,13 @@ def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list
 
     Each with its `edition`, which changes with all that an editor sees, except counters.
     """
-    values = {
-        **key_of(scope),
-        "kind": wanted.kind,
-        "error_type": wanted.error_type,
-        "state": wanted.state,
-        "tag": wanted.tag,
-        "before": wanted.before,
-        "limit": limit,
-    }
+    values = {**key_of(scope), **asdict(wanted), "limit": limit}
     return list(map(_plain, db.named("list_reflections", values).fetchall()))
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
-    """The lesson of that id. Raises NotFound."""
-    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST - 1) + 1), 1):
+    """Return the lesson of that id. Raises NotFound."""
+    for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST_INTEGER - 1) + 1), 1):
         if found["id"] == id:
             return found
     raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
@@ -206,7 +181,7 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 def amend(
     db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
 ) -> Mapping[str, Any]:
-    """Change a lesson that is still of that edition, on record; the lesson as it is then.
+    """Change a lesson that is still of that edition, on record, and return it as it is then.
 
     Raises NotFound, Changed, InvalidInput without an actor.
     """
@@ -223,7 +198,7 @@ def amend(
 
 
 def _plain(row: Row) -> Mapping[str, Any]:
-    told = {**dict(row), **{name: json.loads(row[name]) for name in ("tags", "meta")}}
-    told |= {name: bool(row[name]) for name in FLAGS}
-    said = json.dumps([told[name] for name in EDITED], sort_keys=True)
-    return {**told, "edition": hashlib.sha256(said.encode("ascii")).hexdigest()[:16]}
+    lesson = {**dict(row), **{name: json.loads(row[name]) for name in ("tags", "meta")}}
+    lesson |= {name: bool(row[name]) for name in FLAGS}
+    edited = json.dumps([lesson[name] for name in EDITED], sort_keys=True)
+    return {**lesson, "edition": hashlib.sha256(edited.encode("ascii")).hexdigest()[:16]}

@@ -351,9 +351,9 @@ def addressed(url: str) -> Address:
     # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
     kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
     rest = "&".join(kept)
-    given = _parsed(f"{place}?{rest}" if rest else place)
-    options = " ".join(filter(None, (OPTIONS, str(given.get("options") or ""))))
-    conninfo = make_conninfo("", **{**DEFAULTS, **given, "options": options})
+    parameters = _parsed(f"{place}?{rest}" if rest else place)
+    options = " ".join(filter(None, (OPTIONS, str(parameters.get("options") or ""))))
+    conninfo = make_conninfo("", **{**DEFAULTS, **parameters, "options": options})
     return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
 
 

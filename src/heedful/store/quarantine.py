@@ -1,4 +1,4 @@
-"""The quarantine: what waits, what is released or rejected, and sources revoked."""
+"""The quarantine: entries that wait, are released or rejected, and sources that are revoked."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.learn import Example, Reflection
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.trust import (
     HELD,
     ORDER,
@@ -20,7 +19,7 @@ from heedful.lessons.trust import (
     QuarantinedLesson,
     RevocationResult,
     Sighting,
-    begins,
+    initial_state,
 )
 from heedful.store.database import Db, Row
 from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
@@ -32,7 +31,7 @@ DONE = {"release": "released", "reject": "rejected"}
 
 
 def entries(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
-    """Examples by their ids, whatever their state; None: all that wait in quarantine."""
+    """Return examples by their ids, in any state; with None all that wait in quarantine."""
     key = _key(scope)
     if ids is None:
         ids = [row["id"] for row in db.named("waiting", key).fetchall()]
@@ -41,19 +40,19 @@ def entries(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarantined
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
-    """Where the example comes from, and what was ruled on it."""
+    """Return the sources, parents, children and sightings of an example, and the rulings on it."""
     lesson = {"kind": one.kind, "signature": one.signature, "most": TOLD}
     values = {**_key(scope), "example": one.id, "subject": f"{one.kind}/{one.signature}", **lesson}
-    told = {
+    found = {
         name: db.named(name, values).fetchall()
         for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
     }
     return Provenance(
-        tuple(row["source"] for row in told["rests_on"]),
-        tuple(row["parent"] for row in told["parents_of"]),
-        tuple(row["child"] for row in told["children_of"]),
-        tuple(Sighting(**dict(row)) for row in told["newest_sightings"]),
-        tuple({**dict(row), "record": json.loads(row["record"])} for row in told["rulings_on"]),
+        tuple(row["source"] for row in found["rests_on"]),
+        tuple(row["parent"] for row in found["parents_of"]),
+        tuple(row["child"] for row in found["children_of"]),
+        tuple(Sighting(**dict(row)) for row in found["newest_sightings"]),
+        tuple({**dict(row), "record": json.loads(row["record"])} for row in found["rulings_on"]),
     )
 
 
@@ -102,7 +101,7 @@ def _settle(
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
-    """Remove all that rests on a source, and what it saw; on record. `dry_run` only counts.
+    """Remove all that derives from a source, and its sightings, on record. `dry_run` only counts.
 
     Lessons keep what others said of them. Raises NotFound where the source left nothing.
     """
@@ -138,7 +137,7 @@ def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
 
 
 def _bereft(db: Db, values: Plain) -> bool:
-    """Let a lesson whose author is gone speak with the words of what is left, or delete it."""
+    """Give a lesson whose author is gone the words of an example that is left, or delete it."""
     lesson = db.named("read_voice", values).fetchone()
     if lesson["spoken_for"]:
         return False
@@ -152,7 +151,7 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 
 def _best(db: Db, values: Plain) -> int | None:
-    """The example of a lesson that is trusted most, then the oldest; rejected ones last."""
+    """Return the most trusted example of a lesson, then the oldest; rejected ones come last."""
     row = db.named("best_example", {**values, "order": json.dumps(ORDER)})
     found = row.fetchone()
     return int(found["id"]) if found is not None else None
@@ -174,8 +173,8 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Write the lesson that the most trusted sighting makes by itself; whether there was one."""
-    from heedful.lessons.signature import Signature  # whose patterns a store has no need of
+    """Write the most trusted sighting as the lesson; return False without a sighting."""
+    from heedful.lessons.lesson import Signature  # whose patterns a store has no need of
 
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()
@@ -188,7 +187,7 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
         row["text"],
         row["text"],
         trust=row["trust"],
-        state=begins(row["trust"]),
+        state=initial_state(row["trust"]),
     )
     written = {name: row[name] for name in ("text", "source", "parents", "trust")}
     add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))

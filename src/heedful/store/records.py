@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from heedful.lessons.learn import Reflection
-from heedful.lessons.proof import Exposure, Outcome
+from heedful.lessons.lesson import Exposure, Outcome, Reflection
 from heedful.loop.decide import Decision, Standing, Verdict
 from heedful.loop.record import Attempt, Loop, Override, Usage
 
@@ -100,6 +99,19 @@ class JournalEntry:
     exposures: Sequence[Exposure] = ()
     outcome: Outcome | None = None
     most: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a store wrote of an entry: attempt and decision as plain data, without secrets.
+
+    `at` is the time of the decision, in seconds since 1970. A journal that keeps nothing has no
+    plain data.
+    """
+
+    at: float
+    attempt: Mapping[str, Any] | None = None
+    decision: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

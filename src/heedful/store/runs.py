@@ -18,7 +18,7 @@ from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
-from heedful.sanitize import neutral
+from heedful.sanitize import sanitize
 from heedful.store import loops
 from heedful.store.records import Head, StageHead, StoredLoop
 from heedful.store.store import Store
@@ -36,7 +36,7 @@ ROOM = MOST - 900
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """The result of one check on one attempt; without a finding it passed.
 
     `status` is passed, warning, failed, or not_validated where the check itself raised. `severity`
@@ -65,7 +65,7 @@ class StageAttempt:
     run: str
     attempt: int
     overall_status: Status
-    checks: tuple[Checked, ...]
+    checks: tuple[CheckResult, ...]
     execution_time_ms: float
     timestamp: float
     requires_retry: bool
@@ -74,7 +74,7 @@ class StageAttempt:
     usage: Usage = NOTHING
 
     @property
-    def failed(self) -> tuple[Checked, ...]:
+    def failed(self) -> tuple[CheckResult, ...]:
         """The failed checks, in the order of the findings."""
         return tuple(one for one in self.checks if one.status == "failed")
 
@@ -231,7 +231,7 @@ def stage_feedback(
         if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
             kept += f"\n{line}"
     tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
-    return neutral(feedback(evaluation, goals, head, tail))
+    return sanitize(feedback(evaluation, goals, head, tail))
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
@@ -253,7 +253,7 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
     loop = stored.loop
     stage = stored.head.stage or StageHead(run, stored.id.removeprefix(f"{run}/"))
     name = stage.name
-    last = stored.verdicts[-1] if stored.verdicts else None
+    last = stored.decisions[-1].verdict if stored.decisions else None
     decisions = {decision.attempt: decision for decision in stored.decisions}
     attempts = tuple(
         _attempt(stage, attempt, decisions.get(attempt.number), loop.goals)
@@ -327,7 +327,7 @@ def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str
 
 def _checked(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
-) -> Iterator[Checked]:
+) -> Iterator[CheckResult]:
     """Yield a result for each finding and goal, and for each check that found nothing.
 
     If results are missing, or a finding has a name that no check has, nobody knows which checks
@@ -336,7 +336,7 @@ def _checked(
     found = {one.check for one in evaluation.findings}
     wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
     if wrong <= set(names) - {MISSING}:
-        yield from (Checked(name) for name in names if name not in found)
+        yield from (CheckResult(name) for name in names if name not in found)
     for one in evaluation.findings:
         yield _found(one)
     for goal in goals:
@@ -344,19 +344,19 @@ def _checked(
         details = {"score": score, "threshold": goal.threshold, "direction": goal.direction}
         if score is None:
             what = f"{goal.score} has no score, so {goal} could not be judged"
-            yield Checked(goal.score, "not_validated", "warning", what, details=details)
+            yield CheckResult(goal.score, "not_validated", "warning", what, details=details)
         elif goal.met(score):
-            yield Checked(goal.score, details=details)
+            yield CheckResult(goal.score, details=details)
         else:
             what, how = f"{goal.score} is {score:g}: {goal}", f"reach {goal}"
-            yield Checked(goal.score, "failed", "critical", what, how, details)
+            yield CheckResult(goal.score, "failed", "critical", what, how, details)
 
 
-def _found(one: Finding) -> Checked:
+def _found(one: Finding) -> CheckResult:
     status: Mapping[str, Status] = {"error": "failed", "warning": "warning"}
     details = {"key": one.key, "severity": one.severity}
     more = {"evidence": one.evidence, "span": list(one.span) if one.span else None}
-    return Checked(
+    return CheckResult(
         one.check,
         "not_validated" if _raised(one) else status.get(one.level, "passed"),
         SEVERITY[one.level],
@@ -406,14 +406,10 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Read the loops of the stages that have begun."""
-    found: dict[str, StoredLoop] = {}
-    for name in stages:
-        try:
-            found[name] = await store.read(scope, loops.read, loop_of(run, name))
-        except NotFound:
-            continue
-    return found
+    """Read the loops of the stages that have begun, by name."""
+    names = {loop_of(run, name): name for name in stages}
+    found = await store.read(scope, loops.read_many, list(names))
+    return {names[loop.id]: loop for loop in found}
 
 
 def report_from(run: StoredLoop, stages: Mapping[str, StoredLoop]) -> Report:

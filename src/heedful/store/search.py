@@ -14,14 +14,16 @@ from itertools import accumulate
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from heedful.lessons.learn import Example
-from heedful.lessons.lesson import ANY, Filter, Found, Scope
+from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
 from heedful.store.database import ALL, Db, Row
 from heedful.store.lessons import blob, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Ids = NDArray[np.int64]
+    Rows = NDArray[np.float32]
 
 # The words of a query that are counted, and the rarest of them, which are looked for: more than 12
 # brought nothing.
@@ -83,14 +85,6 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
             said[word] += 1
     long = K1 * (1 - B + B * len(words) / mean)
     return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Ids = NDArray[np.int64]
-    Rows = NDArray[np.float32]
 
 
 # What all scopes together may take, in bytes: a million vectors of 384 dimensions, and some more.
@@ -270,7 +264,7 @@ def search(
     vector: Sequence[float] | None,
     limit: int,
     only: Filter | None = None,
-) -> list[Found]:
+) -> list[Match]:
     """Return examples near `text`: at most `limit` by full text and `limit` by vector.
 
     Each with every distance there is.
@@ -289,6 +283,31 @@ def search(
         share = coverage(weighed, frozenset(one.rows[id]["words"].split(" ")))
         found.append(_found(one.rows[id], cosine.get(id), keyword.get(id), share))
     return found
+
+
+def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Match:
+    names = (
+        "id",
+        "reflection",
+        "kind",
+        "seen",
+        "importance",
+        "at",
+        "error_type",
+        "signature",
+        "useful",
+    )
+    values = {name: row[name] for name in names}
+    return Match(
+        **values,
+        example=Example(**json.loads(row["record"])),
+        verified=row["state"] == "verified",
+        cosine=cosine,
+        keyword=keyword,
+        coverage=coverage,
+        lesson=row["text"],
+        tags=tuple(json.loads(row["tags"])),
+    )
 
 
 class Sought:
@@ -391,27 +410,6 @@ def _filter(only: Filter) -> dict[str, Any]:
         "importance": only.importance,
         "since": only.since,
     }
-
-
-def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Found:
-    return Found(
-        row["id"],
-        row["reflection"],
-        Example(**json.loads(row["record"])),
-        row["kind"],
-        row["state"] == "verified",
-        row["seen"],
-        row["importance"],
-        row["at"],
-        cosine,
-        keyword,
-        coverage,
-        error_type=row["error_type"],
-        lesson=row["text"],
-        tags=tuple(json.loads(row["tags"])),
-        signature=row["signature"],
-        useful=row["useful"],
-    )
 
 
 # A task of nothing else has no place in any space.

@@ -194,15 +194,15 @@ def typed(error: BaseException) -> BaseException:
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE:
-        told: StoreError = StoreCorrupt(
+        ours: StoreError = StoreCorrupt(
             f"{error}: the file is damaged or no database; restore a copy, or move it away"
         )
     elif isinstance(error, OSError) or code in _CAUSES:
-        told = StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
+        ours = StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
     else:
-        told = StoreError(str(error))
-    told.__cause__ = error
-    return told
+        ours = StoreError(str(error))
+    ours.__cause__ = error
+    return ours
 
 
 _threads: WeakSet[Thread] = WeakSet()

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import accumulate, islice
@@ -17,11 +18,10 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.learn import Trust
+from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
 from heedful.loop.record import NOTHING, Attempt, Loop, Usage
-from heedful.redact import redacted, redacted_data
-from heedful.store.records import StoredLoop
+from heedful.redact import redact, redact_data
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
@@ -142,42 +142,45 @@ def failure(event: Event) -> bool:
     return bool(event.error) or event.type == "error_event"
 
 
+def call_arguments(call: Event) -> Any:
+    """Return the arguments of a call, else its content; a text that is JSON is decoded."""
+    given = call.content if call.arguments is None else call.arguments
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(given)
+    return given
+
+
 def episode_of(
-    loop: Loop | StoredLoop, task: str = "", verdict: Verdict | None = None, goal: str = ""
+    loop: Loop, task: str = "", verdict: Verdict | None = None, goal: str = ""
 ) -> Episode:
-    """Turn a finished loop into an episode: each attempt an llm_response, then its findings.
+    """Turn a loop into an episode: each attempt is an llm_response, followed by its findings.
 
     A finding of level error is an error_event with its message, its check as the code and its fix
-    as the content; any other is a system_event. A stored loop brings its task and last verdict.
-    The outcome is success if the verdict passed (without a verdict, if the last evaluation
-    passes), partial if the loop was cancelled or goes on, else failure. Secrets are redacted.
+    as the content; any other is a system_event. The outcome is success if the verdict passed
+    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
+    on, else failure. Secrets are redacted.
     """
-    if isinstance(loop, StoredLoop):
-        verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
-        stored_task = loop.head.task
-        is_text = isinstance(stored_task, str)
-        task = task or (stored_task if is_text else json.dumps(stored_task, ensure_ascii=False))
-        loop = loop.loop
     last = loop.attempts[-1].evaluation if loop.attempts else None
-    passed = last is not None and last.passes(loop.goals)
+    done = verdict if isinstance(verdict, Done) else None
     outcome: Ended = "failure"
-    if verdict.passed if isinstance(verdict, Done) else passed:
+    if done.passed if done else last is not None and last.passes(loop.goals):
         outcome = "success"
     elif loop.cancelled or isinstance(verdict, Again):
         outcome = "partial"
     events = tuple(event for attempt in loop.attempts for event in _attempt_events(attempt))
-    stops = verdict.stopped_by if isinstance(verdict, Done) else ()
-    fault = Fault(stops[0].rule, redacted(stops[0].detail)) if stops else None
-    texts = (redacted(task), redacted(goal))
+    stop = done.stopped_by[0] if done and done.stopped_by else None
+    fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
+    texts = (redact(task), redact(goal))
     return Episode(events, outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
 
 
 def _attempt_events(attempt: Attempt) -> Iterator[Event]:
     name = f"attempt {attempt.number}"
-    yield Event("llm_response", redacted(attempt.candidate.text or ""), id=name)
+    yield Event("llm_response", redact(attempt.candidate.text or ""), id=name)
     findings = attempt.evaluation.findings if attempt.evaluation else ()
     for place, finding in enumerate(findings, 1):
-        message, fix = redacted(finding.message), redacted(finding.fix)
+        message, fix = redact(finding.message), redact(finding.fix)
         id = f"{name}, finding {place}"
         if finding.level == "error":
             yield Event("error_event", fix, error=message, code=finding.check, id=id)
@@ -250,15 +253,13 @@ class Gathering:
     ) -> Episode:
         """Return the episode; without a `task` the first user message is the task.
 
-        `by_time` sorts the events by time; one without a time stays behind the one before it.
-
-        Without an `outcome` it is error if there is a `fault` or the last event is an error,
-        timeout if the code of that error says so, else partial: silence is never success.
+        `by_time` sorts the events by time; an event without a time keeps its predecessor. Without
+        an `outcome` it is error if there is a `fault` or the last event is an error, timeout if
+        the code of that error says so, else partial: silence is never success.
         """
         kept = [*self._first, *self._failed, *self._last]
         content = self._limits.content
-        cleaned = [(place, clean_event(event, content)) for place, event in kept]
-        events = tuple(_with_unique_ids(cleaned))
+        events = tuple(_with_unique_ids((at, clean_event(event, content)) for at, event in kept))
         if by_time:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
@@ -268,9 +269,12 @@ class Gathering:
         if fault is not None:
             texts = (fault.category, fault.message, fault.context)
             fault = Fault(*(shorten(text, content) for text in texts))
+        if outcome is None and (fault or (events and failure(events[-1]))):
+            code = fault.category if fault else events[-1].code
+            outcome = "timeout" if LATE.search(code) else "error"
         return Episode(
             events,
-            outcome or _outcome(fault, events),
+            outcome or "partial",
             shorten(task, content),
             shorten(goal, content),
             fault,
@@ -283,15 +287,7 @@ class Gathering:
         )
 
 
-def _outcome(fault: Fault | None, events: tuple[Event, ...]) -> Ended:
-    if fault is not None:
-        return "timeout" if LATE.search(fault.category) else "error"
-    if events and failure(events[-1]):
-        return "timeout" if LATE.search(events[-1].code) else "error"
-    return "partial"
-
-
-def _with_unique_ids(kept: list[tuple[int, Event]]) -> Iterator[Event]:
+def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
     """Give each event an id of its own; after a gap `meta` counts the events left out there."""
     taken: set[str] = set()
     copies: Counter[str] = Counter()
@@ -321,18 +317,10 @@ def bounded_event(event: Event, most: int) -> Event:
 def clean_event(event: Event, most: int) -> Event:
     """Return the event without secrets, its texts cut to `most` characters each."""
     arguments = event.arguments
-    if isinstance(arguments, str):
-        arguments = shorten(arguments, most)
-    elif arguments is not None:
-        text = json.dumps(arguments, ensure_ascii=False)
-        small = _is_small(arguments, text, most)
-        arguments = redacted_data(arguments) if small else shorten(text, most)
-    meta = event.meta
-    if meta:
-        text = json.dumps(meta, ensure_ascii=False)
-        small = _is_small(meta, text, most)
-        # A quarter, so that the JSON of the cut text is short enough when it is read again.
-        meta = redacted_data(meta) if small else {"cut": shorten(text, most // 4)}
+    if arguments is not None:
+        arguments = _clean_data(arguments, most, most)
+    # A quarter, so that the JSON of the cut text is short enough when it is read again.
+    meta = _clean_data(event.meta, most, most // 4) if event.meta else {}
     return Event(
         _name(event.type),
         shorten(event.content, most),
@@ -344,8 +332,20 @@ def clean_event(event: Event, most: int) -> Event:
         safe_id(event.id),
         _name(event.code),
         event.at,
-        meta or {},
+        {"cut": meta} if isinstance(meta, str) else meta,
     )
+
+
+def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
+    """Redact data; what is long or deeply nested becomes a text of at most `cut` characters."""
+    if isinstance(data, str):
+        return shorten(data, cut)
+    text = json.dumps(data, ensure_ascii=False)
+    many = text.count("{") + text.count("[") > DEEPEST
+    if len(text) > most or (many and is_deep(data, DEEPEST)):
+        return shorten(text, cut)
+    clean: Mapping[str, Any] = redact_data(data)
+    return clean
 
 
 @lru_cache(1_000)
@@ -355,14 +355,9 @@ def _name(text: str) -> str:
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if it is very long or holds a secret."""
-    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redacted(id) == id):
+    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redact(id) == id):
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _is_small(value: Any, text: str, most: int) -> bool:
-    many = text.count("{") + text.count("[") > DEEPEST
-    return len(text) <= most and not (many and is_deep(value, DEEPEST))
 
 
 def is_deep(value: Any, levels: int) -> bool:
@@ -380,15 +375,15 @@ def shorten(text: str, most: int) -> str:
     'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…[940 characters left out]…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
     """
     if len(text) <= most:
-        return redacted(text)
+        return redact(text)
     half = (most - MARK) // 2
     read = half + 2 * BEYOND
     if len(text) <= 2 * read:
-        text = redacted(text)
+        text = redact(text)
         if len(text) <= most:
             return text
         head, tail = text[:half], text[-half:]
     else:
-        head = redacted(text[:read])[:-BEYOND][:half]
-        tail = redacted(text[-read:])[BEYOND:][-half:]
+        head = redact(text[:read])[:-BEYOND][:half]
+        tail = redact(text[-read:])[BEYOND:][-half:]
     return f"{head}…[{len(text) - len(head) - len(tail)} characters left out]…{tail}"

@@ -9,7 +9,7 @@ import calendar
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from typing import Any
 
@@ -18,13 +18,9 @@ from heedful.loop.record import NOTHING, Usage
 from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits
 
 SPOKEN = {
-    "user": "user_message",
-    "human": "user_message",
-    "assistant": "llm_response",
-    "model": "llm_response",
-    "ai": "llm_response",
-    "system": "system_event",
-    "developer": "system_event",
+    **dict.fromkeys(("user", "human"), "user_message"),
+    **dict.fromkeys(("assistant", "model", "ai"), "llm_response"),
+    **dict.fromkeys(("system", "developer"), "system_event"),
 }
 CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
 RESULTS = frozenset({"tool_call_response", "tool_result"})
@@ -43,7 +39,7 @@ ALIASES = {
     "task_goal": "goal",
     "session_id": "session",
 }
-EVENT_FIELDS = frozenset(Event.__dataclass_fields__)
+_WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
 YEAR_10000 = 253_402_300_800
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)([.,]\d{1,9})?)?"
@@ -68,28 +64,26 @@ def message_events(
         if kind in CALLS:
             call, tool = text_field(part, "id"), text_field(part, "name")
             names[call] = tool
-            given = part["arguments"] if "arguments" in part else part.get("input")
-            events.append(Event("tool_call", "", agent, tool, arguments_of(given), call))
+            given = arguments_of(first_of(part, "arguments", "input"))
+            events.append(Event("tool_call", "", agent, tool, given, call))
         elif kind in RESULTS:
-            events.append(_result(part, names, agent))
-        elif kind in THOUGHTS:
-            if text := _part_text(part, kind):
-                events.append(Event("llm_response", text, agent, meta={"part": kind}))
+            call = text_field(part, "tool_use_id") or text_field(part, "id")
+            tool = text_field(part, "name") or names.get(call, "")
+            text = text_of(first_of(part, "response", "result", "content"))
+            content, error = ("", text or "error") if part.get("is_error") else (text, "")
+            events.append(Event("tool_response", content, agent, tool, None, call, error))
         elif text := _part_text(part, kind):
-            if events and events[-1].type == spoken and not events[-1].meta:
+            thought = kind in THOUGHTS
+            if not thought and events and events[-1].type == spoken and not events[-1].meta:
                 text = f"{events.pop().content}\n{text}"
-            events.append(Event(spoken, text, agent))
+            meta = {"part": kind} if thought else {}
+            events.append(Event("llm_response" if thought else spoken, text, agent, meta=meta))
     return events
 
 
-def _result(part: Mapping[str, Any], names: Mapping[str, str], agent: str) -> Event:
-    call = text_field(part, "tool_use_id") or text_field(part, "id")
-    tool = text_field(part, "name") or names.get(call, "")
-    given = next((part[name] for name in ("response", "result", "content") if name in part), None)
-    text = text_of(given)
-    if part.get("is_error"):
-        return Event("tool_response", "", agent, tool, call=call, error=text or "error")
-    return Event("tool_response", text, agent, tool, call=call)
+def first_of(held: Mapping[str, Any], *names: str) -> Any:
+    """Return the value of the first of these names that is there, None without any."""
+    return next((held[name] for name in names if name in held), None)
 
 
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
@@ -229,26 +223,30 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
         call = text_field(message, "tool_call_id")
         result = {"type": "tool_result", "id": call, "name": name, "content": content}
         return message_events(role, [result], names)
-    text = [{"type": "text", "text": content}] if isinstance(content, str) else None
     parts: list[Mapping[str, Any]] = [
         {"type": "thinking", "text": text_field(message, "reasoning_content")},
-        *(text or objects(content, "content")),
+        *_content_parts(content),
         {"type": "refusal", "refusal": text_field(message, "refusal")},
     ]
-    parts += [
-        _chat_call(text_field(call, "id"), call.get("function") or call.get("custom"))
+    calls = [
+        (text_field(call, "id"), call.get("function") or call.get("custom"))
         for call in objects(message.get("tool_calls"), "tool_calls")
     ]
     if message.get("function_call") is not None:
-        parts.append(_chat_call("", message["function_call"]))
+        calls.append(("", message["function_call"]))
+    for id, function in calls:
+        if not isinstance(function, Mapping):
+            raise InvalidInput("function", function, "an object with name and arguments")
+        given = first_of(function, "arguments", "input")
+        called = {"type": "tool_call", "id": id, "name": function.get("name"), "arguments": given}
+        parts.append(called)
     return message_events(role, parts, names, name if role == "assistant" else "")
 
 
-def _chat_call(id: str, function: Any) -> Mapping[str, Any]:
-    if not isinstance(function, Mapping):
-        raise InvalidInput("function", function, "an object with name and arguments")
-    given = function["arguments"] if "arguments" in function else function.get("input")
-    return {"type": "tool_call", "id": id, "name": function.get("name"), "arguments": given}
+def _content_parts(content: Any) -> list[Mapping[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return objects(content, "content")
 
 
 def offered_tools(tools: Any) -> list[str]:
@@ -293,37 +291,34 @@ class SessionReader:
             self._sessions = {id: self._sessions[""]}
         if id not in self._sessions:
             self._sessions[id] = _Session(Gathering(self._limits, self.source))
-        _add_entry(self._sessions[id], value)
+        session, uuid = self._sessions[id], text_field(value, "uuid")
+        if not uuid or uuid not in session.seen:
+            session.seen.add(uuid)
+            _add_entry(session, value, uuid)
         return []
 
     def finish(self) -> list[Episode]:
         """Return the sessions of the file."""
         found = []
         for id, session in self._sessions.items():
-            if session.gathering.count:
-                counts = session.tokens.values()
+            gathering, counts = session.gathering, session.tokens.values()
+            if gathering.count:
                 usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
-                found.append(
-                    session.gathering.episode(
-                        task=session.task, id=id, session=id, usage=usage, by_time=True
-                    )
+                whole = gathering.episode(
+                    task=session.task, id=id, session=id, usage=usage, by_time=True
                 )
+                found.append(whole)
         return found
 
 
-def _add_entry(session: _Session, entry: Mapping[str, Any]) -> None:
-    uuid = text_field(entry, "uuid")
-    if uuid and uuid in session.seen:
-        return
-    session.seen.add(uuid)
+def _add_entry(session: _Session, entry: Mapping[str, Any], uuid: str) -> None:
     side = entry.get("isSidechain") is True
     agent = (text_field(entry, "agentId") or "sidechain") if side else ""
     at = seconds(entry.get("timestamp"))
     for place, event in enumerate(_entry_events(session, entry)):
         earlier = at is not None and at < session.task_time
         if event.type == "user_message" and not side and (earlier or not session.task):
-            session.task = event.content
-            session.task_time = at or 0.0
+            session.task, session.task_time = event.content, at or 0.0
         id = f"{uuid}/{place}" if uuid and place else uuid
         session.gathering.add(replace(event, agent=agent, id=id, at=at))
 
@@ -340,9 +335,7 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     if not isinstance(message, Mapping):
         raise InvalidInput("message", message, "an object with content")
     role = "system" if entry.get("isMeta") is True else kind
-    content = message.get("content")
-    text = [{"type": "text", "text": content}] if isinstance(content, str) else None
-    events = message_events(role, text or objects(content, "content"), session.names)
+    events = message_events(role, _content_parts(message.get("content")), session.names)
     usage = message.get("usage")
     if kind == "assistant" and isinstance(usage, Mapping):
         # Each block of an answer is an entry of its own and repeats the usage of the whole answer.
@@ -374,19 +367,21 @@ class EpisodeReader:
         outcome = given.get("outcome")
         if outcome is not None and outcome not in ENDED:
             raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
-        return [
-            gathering.episode(
-                task=text_field(given, "task") if "task" in given else None,
-                goal=text_field(given, "goal"),
-                outcome=outcome,
-                fault=_fault(given.get("fault", given.get("error"))),
-                id=text_field(given, "id"),
-                session=text_field(given, "session"),
-                tools=_names(given.get("tools")),
-                usage=_usage(given.get("usage")),
-                omitted=_count(given, "omitted"),
-            )
-        ]
+        tools = [] if given.get("tools") is None else given["tools"]
+        if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
+            raise InvalidInput("tools", tools, "a list of names")
+        episode = gathering.episode(
+            task=text_field(given, "task") if "task" in given else None,
+            goal=text_field(given, "goal"),
+            outcome=outcome,
+            fault=_fault(first_of(given, "fault", "error")),
+            id=text_field(given, "id"),
+            session=text_field(given, "session"),
+            tools=tools,
+            usage=_usage(given.get("usage")),
+            omitted=_count(given, "omitted"),
+        )
+        return [episode]
 
     def finish(self) -> list[Episode]:
         """Return nothing: every line is a whole episode."""
@@ -396,39 +391,33 @@ class EpisodeReader:
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
     """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
     for episode in episodes:
-        fault = episode.fault or Fault("")
-        error = {"error_category": fault.category, "error_message": fault.message}
-        document: dict[str, Any] = {
-            "id": episode.id,
-            "session_id": episode.session,
-            "task_description": episode.task,
-            "task_goal": episode.goal,
-            "outcome": episode.outcome,
-            "error": {**error, "context": fault.context} if episode.fault else None,
-            "tools": episode.tools,
-            "usage": {name: value for name, value in asdict(episode.usage).items() if value},
-            "omitted": episode.omitted,
+        fault, usage = episode.fault, asdict(episode.usage)
+        held = {name: getattr(episode, name) for name in Episode.__dataclass_fields__}
+        held |= {
+            "events": list(map(_event_document, episode.events)),
+            "usage": {name: value for name, value in usage.items() if value},
+            "fault": fault
+            and {
+                "error_category": fault.category,
+                "error_message": fault.message,
+                "context": fault.context,
+            },
         }
-        kept = {name: held for name, held in document.items() if held or name == "task_description"}
-        kept["events"] = list(map(_event_document, episode.events))
-        yield json.dumps(kept, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
+        del held["source"]
+        kept = {name: value for name, value in held.items() if value or name in ("task", "events")}
+        document = {
+            "error" if name == "fault" else _WRITTEN.get(name, name): kept[name] for name in kept
+        }
+        yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def _event_document(event: Event) -> dict[str, Any]:
-    error = {"message": event.error, "code": event.code}
-    document = {
-        "event_type": event.type,
-        "content": event.content,
-        "agent": event.agent,
-        "tool_name": event.tool,
-        "call": event.call,
-        "event_id": event.id,
-        "error": {name: text for name, text in error.items() if text},
-        "metadata": event.meta,
-    }
-    kept = {name: value for name, value in document.items() if value or name == "event_type"}
-    optional = {"arguments": event.arguments, "timestamp": event.at}
-    return kept | {name: value for name, value in optional.items() if value is not None}
+    held = {name: getattr(event, name) for name in Event.__dataclass_fields__}
+    error = {"message": held["error"], "code": held.pop("code")}
+    held["error"] = {name: text for name, text in error.items() if text}
+    kept = {name: value for name, value in held.items() if value or name == "type"}
+    kept |= {name: held[name] for name in ("arguments", "at") if held[name] is not None}
+    return {_WRITTEN.get(name, name): value for name, value in kept.items()}
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -446,7 +435,8 @@ def _event(given: Mapping[str, Any]) -> Event:
     meta, arguments = given.get("meta"), given.get("arguments")
     if meta is not None and not isinstance(meta, Mapping):
         raise InvalidInput("meta", meta, "an object")
-    more = {n: held for n, held in given.items() if n not in EVENT_FIELDS and held is not None}
+    known = Event.__dataclass_fields__
+    more = {name: held for name, held in given.items() if name not in known and held is not None}
     kind = text_field(given, "type")
     if not kind:
         raise InvalidInput("type of an event", given.get("type"), "text, such as tool_call")
@@ -454,15 +444,12 @@ def _event(given: Mapping[str, Any]) -> Event:
     return Event(
         kind,
         text_of(given.get("content")),
-        text_field(given, "agent"),
-        text_field(given, "tool"),
-        arguments if plain else text_of(arguments),
-        text_field(given, "call"),
-        text_field({"error": error}, "error"),
-        text_field(given, "id"),
-        code,
-        seconds(given.get("at")),
-        {**more, **(meta or {})},
+        arguments=arguments if plain else text_of(arguments),
+        error=text_field({"error": error}, "error"),
+        code=code,
+        at=seconds(given.get("at")),
+        meta={**more, **(meta or {})},
+        **{name: text_field(given, name) for name in ("agent", "tool", "call", "id")},
     )
 
 
@@ -478,23 +465,14 @@ def _fault(value: Any) -> Fault | None:
     return Fault(category, message, text_of(value.get("context")))
 
 
-def _names(value: Any) -> list[str]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InvalidInput("tools", value, "a list of names")
-    return value
-
-
 def _usage(value: Any) -> Usage:
     if value is None:
         return NOTHING
-    names = [part.name for part in fields(Usage)]
+    names = list(Usage.__dataclass_fields__)
     if not isinstance(value, Mapping) or not value.keys() <= set(names):
         raise InvalidInput("usage", value, f"an object of {', '.join(names)}")
     calls, prompt, completion = (_count(value, name) for name in names[:3])
-    cost, seconds_spent = (float(amount(value, name)) for name in names[3:])
-    return Usage(calls, prompt, completion, cost, seconds_spent)
+    return Usage(calls, prompt, completion, *(float(amount(value, name)) for name in names[3:]))
 
 
 def _count(value: Mapping[str, Any], name: str) -> int:

@@ -18,6 +18,7 @@ from heedful.traces.episode import Event
 from heedful.traces.messages import (
     arguments_of,
     chat_events,
+    first_of,
     message_events,
     objects,
     offered_tools,
@@ -39,11 +40,26 @@ CODES: Mapping[int | str, str] = {
 }
 Error = tuple[str, str]
 Kind = Literal["model", "tool", "around"]
-GENAI = "gen_ai.operation.name"
 OPENINFERENCE = "openinference.span.kind"
+GENAI = "gen_ai.operation.name"
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
+}
+# The names of attributes in both conventions, by what they hold; the first one present counts.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "agent": ("gen_ai.agent.name", "agent.name"),
+    "session": ("gen_ai.conversation.id", "session.id"),
+    "prompt": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
+    "completion": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "llm.token_count.completion",
+    ),
+    "tool": ("gen_ai.tool.name", "tool.name"),
+    "call": ("gen_ai.tool.call.id", "tool_call.id", "tool.id"),
+    "arguments": ("gen_ai.tool.call.arguments", "gen_ai.retrieval.query.text", "input.value"),
+    "result": ("gen_ai.tool.call.result", "gen_ai.retrieval.documents", "output.value"),
 }
 # Messages as events of a span, as the conventions had them until 1.36.
 EVENTS = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
@@ -72,14 +88,14 @@ class Span:
 
 def from_json(document: Any) -> Iterator[Span]:
     """Yield the spans of a document with `resourceSpans`. Raises InvalidInput."""
-    if not isinstance(document, Mapping) or not document.keys() & {"resourceSpans"}:
+    if not isinstance(document, Mapping) or "resourceSpans" not in document:
         raise InvalidInput("a line", document, "an object with resourceSpans")
     for resource in objects(document["resourceSpans"], "resourceSpans"):
         for scope in objects(resource.get("scopeSpans"), "scopeSpans"):
-            spans = map(_span, objects(scope.get("spans"), "spans"))
             named = scope.get("scope")
             own = isinstance(named, Mapping) and named.get("name") == OWN
-            yield from map(_without_content, spans) if own else spans
+            for span in map(_span, objects(scope.get("spans"), "spans")):
+                yield _without_content(span) if own else span
 
 
 def _span(given: Mapping[str, Any]) -> Span:
@@ -125,50 +141,27 @@ def _value(value: Any) -> Any:
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))
-    match kind:
-        case "intValue":
-            return _number(held)
-        case "arrayValue":
-            return [_value(each) for each in _values(held)]
-        case "kvlistValue":
-            return {text_field(pair, "key"): _value(pair.get("value")) for pair in _values(held)}
-        case _:
-            return held
-
-
-def _values(held: Any) -> Sequence[Mapping[str, Any]]:
-    return objects(held.get("values"), "values") if isinstance(held, Mapping) else []
-
-
-def from_protobuf(data: bytes) -> Iterator[Span]:
-    """Yield the spans of one encoded `ResourceSpans`. Raises InvalidInput, ImportError."""
-    from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
-
-    yield from _resource_spans(_decoded(ResourceSpans, data))
+    if kind not in ("arrayValue", "kvlistValue"):
+        return _number(held) if kind == "intValue" else held
+    inner = objects(held.get("values") if isinstance(held, Mapping) else None, "values")
+    if kind == "arrayValue":
+        return [_value(each) for each in inner]
+    return {text_field(pair, "key"): _value(pair.get("value")) for pair in inner}
 
 
 def from_request(data: bytes) -> Iterator[Span]:
-    """Yield the spans of an encoded `ExportTraceServiceRequest`. Raises as `from_protobuf`."""
+    """Yield the spans of an `ExportTraceServiceRequest`. Raises InvalidInput, ImportError."""
+    from google.protobuf.message import DecodeError
     from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
 
-    for resource in _decoded(TracesData, data).resource_spans:
-        yield from _resource_spans(resource)
-
-
-def _decoded(kind: Any, data: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-
     try:
-        return kind.FromString(data)
+        request = TracesData.FromString(data)
     except DecodeError as error:
         raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
-
-
-def _resource_spans(resource: Any) -> Iterator[Span]:
-    for scope in resource.scope_spans:
-        spans = map(_protobuf_span, scope.spans)
-        own = scope.scope.name == OWN
-        yield from map(_without_content, spans) if own else spans
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in map(_protobuf_span, scope.spans):
+                yield _without_content(span) if scope.scope.name == OWN else span
 
 
 def _without_content(span: Span) -> Span:
@@ -233,19 +226,58 @@ def step_of(span: Span, error: Error | None) -> Step | None:
     Data that does not follow the convention is kept as text.
     """
     held = span.attributes
-    name = held.get(OPENINFERENCE) or held.get(GENAI)
-    if not isinstance(name, str):
+    inferred = bool(held.get(OPENINFERENCE))
+    kind = held.get(OPENINFERENCE if inferred else GENAI)
+    if not isinstance(kind, str):
         return None
-    inferred = OPENINFERENCE in held
-    step = Step(KINDS.get(name.upper() if inferred else name, "around"))
     if inferred:
-        _openinference(step, span, error)
+        kind = kind.upper()
+        tools = [_declared(tool) for tool in _listed(held, "llm.tools.", "tool")]
     else:
         for event, more in span.events:
             if event == "gen_ai.client.inference.operation.details":
                 held = {**more, **held}
-        _genai(step, span, held, error)
+        tools = json_data(held.get("gen_ai.tool.definitions"))
+    named = {what: first_of(held, *names) for what, names in NAMES.items()}
+    cost = held.get("llm.cost.total")
+    step = Step(
+        KINDS.get(kind, "around"),
+        # A decorated function has no other name.
+        agent=text_of(named["agent"]) or (span.name if kind == "AGENT" else ""),
+        session=text_of(named["session"]),
+        tools=_tool_names(tools),
+        tokens=(_tokens(named["prompt"]), _tokens(named["completion"])),
+        cost=cost if isinstance(cost, float) and 0 <= cost < 1e12 else 0.0,
+    )
+    if step.kind == "tool":
+        _add_tool(step, span, named, error)
+    elif inferred:
+        _add_openinference_messages(step, held)
+    else:
+        _add_genai_messages(step, span, held)
     return step
+
+
+def _tokens(count: Any) -> int:
+    return int(count) if isinstance(count, int | float) and 0 <= count < 2**53 else 0
+
+
+def _add_tool(step: Step, span: Span, named: Mapping[str, Any], error: Error | None) -> None:
+    """Add a call and, if its result was recorded, its response."""
+    tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
+    given, call, result = arguments_of(named["arguments"]), text_of(named["call"]), named["result"]
+    step.inputs.append(Event("tool_call", "", step.agent, tool, given, call))
+    if result is None:
+        documents = _listed(span.attributes, "retrieval.documents.", "document")
+        result = "\n".join(text_of(each.get("content")) for each in documents) or None
+    if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
+        data = json_data(result)
+        result = data if isinstance(data, str) else result
+    if error is not None or result is not None:
+        message, code = error or ("", "")
+        content = text_of(result)
+        response = Event("tool_response", content, "", tool, None, call, message, code=code)
+        step.outputs.append(response)
 
 
 def error_of(span: Span) -> Error | None:
@@ -260,77 +292,45 @@ def error_of(span: Span) -> Error | None:
     return message or code or "error", code
 
 
-def _genai(step: Step, span: Span, held: Attributes, error: Error | None) -> None:
-    step.agent = text_of(held.get("gen_ai.agent.name"))
-    step.session = text_of(held.get("gen_ai.conversation.id"))
-    counts = [("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens")]
-    step.tokens = _both(
-        next((held[n] for name in names if (n := f"gen_ai.usage.{name}") in held), 0)
-        for names in counts
-    )
-    step.tools = _tool_names(_data(held.get("gen_ai.tool.definitions")))
-    if step.kind == "tool":
-        names = ("gen_ai.tool.call.arguments", "gen_ai.retrieval.query.text")
-        given = next((held[name] for name in names if name in held), None)
-        results = ("gen_ai.tool.call.result", "gen_ai.retrieval.documents")
-        result = next((held[name] for name in results if name in held), None)
-        tool = text_of(held.get("gen_ai.tool.name")) or span.name.removeprefix("execute_tool ")
-        _tool(step, tool, text_of(held.get("gen_ai.tool.call.id")), given, result, error)
-        return
-    instructions = _data(held.get("gen_ai.system_instructions"))
+def _add_genai_messages(step: Step, span: Span, held: Attributes) -> None:
+    instructions = json_data(held.get("gen_ai.system_instructions"))
     if instructions is not None:
         step.inputs += _part_messages([{"role": "system", "parts": instructions}], "system")
-    step.inputs += _part_messages(_data(held.get("gen_ai.input.messages")), "user")
-    step.outputs += _part_messages(_data(held.get("gen_ai.output.messages")), "assistant")
+    step.inputs += _part_messages(json_data(held.get("gen_ai.input.messages")), "user")
+    step.outputs += _part_messages(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        content = _data(more.get("gen_ai.event.content"))
+        content = json_data(more.get("gen_ai.event.content"))
         body = content if isinstance(content, Mapping) else more
         if role := EVENTS.fullmatch(name):
             id = body.get("id")
             step.inputs += _chat({"role": role[1], "tool_call_id": id, **_message_fields(body)})
         elif name == "gen_ai.choice":
-            message = _data(body.get("message"))
+            message = json_data(body.get("message"))
             whole = message if isinstance(message, Mapping) else {"content": message}
             step.outputs += _chat({"role": "assistant", **_message_fields(whole)})
 
 
 def _message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    calls = _data(body.get("tool_calls"))
+    calls = json_data(body.get("tool_calls"))
     kept = {name: held for name, held in body.items() if name in ("content", "role", "name")}
     return kept | ({"tool_calls": calls} if calls else {})
 
 
-def _openinference(step: Step, span: Span, error: Error | None) -> None:
-    held = span.attributes
-    step.agent = text_of(held.get("agent.name"))
-    if not step.agent and text_of(held[OPENINFERENCE]).upper() == "AGENT":
-        step.agent = span.name  # a decorated function has no other name
-    step.session = text_of(held.get("session.id"))
-    step.tokens = _both(held.get(f"llm.token_count.{n}", 0) for n in ("prompt", "completion"))
-    cost = held.get("llm.cost.total")
-    step.cost = cost if isinstance(cost, float) and 0 <= cost < 1e12 else 0.0
-    step.tools = _tool_names([_declared(tool) for tool in _listed(held, "llm.tools.", "tool")])
-    given, result = held.get("input.value"), held.get("output.value")
-    if step.kind == "tool":
-        documents = _listed(held, "retrieval.documents.", "document")
-        found = "\n".join(text_of(doc.get("content")) for doc in documents) or None
-        tool = text_of(held.get("tool.name")) or span.name
-        call = text_of(held.get("tool_call.id") or held.get("tool.id"))
-        _tool(step, tool, call, given, found if result is None else result, error)
-        return
-    for name, events in (("input", step.inputs), ("output", step.outputs)):
+def _add_openinference_messages(step: Step, held: Attributes) -> None:
+    for name, role, events in (
+        ("input", "user", step.inputs),
+        ("output", "assistant", step.outputs),
+    ):
         for message in _listed(held, f"llm.{name}_messages.", "message"):
             events += _chat(_openai_message(message))
         value = held.get(f"{name}.value")
         plain = held.get(f"{name}.mime_type") != "application/json"
         if not events and isinstance(value, str) and (plain or step.kind == "model"):
-            events += message_events(
-                "user" if name == "input" else "assistant", [{"text": value}], {}
-            )
+            events += message_events(role, [{"text": value}], {})
 
 
 def _declared(tool: Mapping[str, Any]) -> Any:
-    return tool if "name" in tool else _data(tool.get("json_schema"))
+    return tool if "name" in tool else json_data(tool.get("json_schema"))
 
 
 def _openai_message(held: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,23 +374,7 @@ def _in_order(tree: Any) -> list[dict[str, Any]]:
     return [tree[place] for place in places if isinstance(tree[place], dict)]
 
 
-def _tool(step: Step, tool: str, call: str, given: Any, result: Any, error: Error | None) -> None:
-    """Add a call and, if its result was recorded, its response."""
-    step.inputs.append(Event("tool_call", "", step.agent, tool, arguments_of(given), call))
-    if error is not None or result is not None:
-        content, (message, code) = text_of(_unquoted(result)), error or ("", "")
-        step.outputs.append(
-            Event("tool_response", content, "", tool, None, call, message, code=code)
-        )
-
-
-def _unquoted(value: Any) -> Any:
-    """Decode a text that was recorded as JSON text; leave other data as it is."""
-    data = _data(value) if isinstance(value, str) and value.startswith('"') else value
-    return data if isinstance(data, str) else value
-
-
-def _data(value: Any) -> Any:
+def json_data(value: Any) -> Any:
     """Decode an attribute that may be JSON text."""
     if isinstance(value, str):
         try:
@@ -432,11 +416,3 @@ def _tool_names(tools: Any) -> list[str]:
         return offered_tools(tools)
     except InvalidInput:
         return []
-
-
-def _both(counts: Iterator[Any]) -> tuple[int, int]:
-    prompt, completion = (
-        int(count) if isinstance(count, int | float) and 0 <= count < 2**53 else 0
-        for count in counts
-    )
-    return prompt, completion

@@ -8,7 +8,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from io import BufferedReader, BytesIO
+from io import BufferedReader, BytesIO, FileIO
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ TAG = 0x0A
 # Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
 GZIP = b"\x1f\x8b"
+CUT = "it ends in the midst of a message; copy it again"
 
 
 class _Value(NamedTuple):
@@ -63,15 +64,20 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
     reader, damage, line = None, None, 0
     with ExitStack() as stack:
         try:
-            for entry in _values(name, _opened(name, file, stack), limits.bytes):
+            raw = BytesIO(file) if isinstance(file, bytes) else FileIO(file)
+            opened: Any = BufferedReader(stack.enter_context(raw))
+            for entry in _values(name, opened, limits.bytes):
                 line = entry.line
                 kind = format if reader or format != "auto" else _format(entry.value)
                 reader = reader or FORMATS[kind](limits)
                 yield from reader.add(entry.value)
         except TraceFileError as error:
             damage = error
+        except OSError as error:
+            what = f"it cannot be read ({error.strerror or error}); check the path"
+            raise TraceFileError(name, 0, what) from error
         except (UsageError, RecursionError, ImportError) as error:
-            damage = TraceFileError(name, line, _reason(error))
+            damage = TraceFileError(name, line, _problem(error))
             damage.__cause__ = error
     if reader is not None:
         yield from reader.finish()
@@ -81,12 +87,16 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
         raise damage
 
 
-def _reason(error: Exception) -> str:
+def _problem(error: Exception) -> str:
     match error:
         case RecursionError():
             return "it is nested too deeply"
         case ImportError():
             return "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
+        case json.JSONDecodeError(msg="Extra data"):
+            return "another value begins here; put each on a line of its own"
+        case json.JSONDecodeError():
+            return f"{error.msg} (column {error.colno})"
         case _:
             return str(error)
 
@@ -109,16 +119,6 @@ def _format(value: Any) -> str:
     raise InvalidInput("the first value", value, f"of a known format: an object with {known}")
 
 
-def _opened(name: str, file: File, stack: ExitStack) -> BufferedReader:
-    if isinstance(file, bytes):
-        return BufferedReader(BytesIO(file))
-    try:
-        return stack.enter_context(open(file, "rb"))
-    except OSError as error:
-        what = f"it cannot be read ({error.strerror or error}); check the path"
-        raise TraceFileError(name, 0, what) from error
-
-
 def _values(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
     """Yield the values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
     opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
@@ -129,7 +129,7 @@ def _values(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """Yield one value a line, or one in all."""
+    """Yield one value a line, or the one value of a file that is one document."""
     first = True
     for number in count(1):
         line = file.readline(most + 1)
@@ -140,37 +140,27 @@ def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
         if not line.strip():
             continue
         try:
-            yield _Value(number, _parsed(line))
-        except (ValueError, RecursionError) as error:
+            yield _Value(number, _parsed(name, number, line))
+        except TraceFileError:
             rest = file.read(most - len(line) + 1) if first else b""
             if not rest.strip():
-                raise TraceFileError(name, number, f"not JSON: {_json_problem(error)}") from error
-            yield _whole(name, number, line + rest, most)
+                raise
+            if len(line) + len(rest) > most:
+                what = f"it is longer than {most} bytes, limits.bytes"
+                raise TraceFileError(name, 0, what) from None
+            yield _Value(number, _parsed(name, number, line + rest))
             return
         first = False
 
 
-def _whole(name: str, number: int, document: bytes, most: int) -> _Value:
-    """Return the value of a file that is one document of several lines."""
-    if len(document) > most:
-        raise TraceFileError(name, 0, f"it is longer than {most} bytes, limits.bytes")
+def _parsed(name: str, number: int, text: bytes) -> Any:
+    """Decode JSON that begins on the line of that number. Raises TraceFileError."""
     try:
-        return _Value(number, _parsed(document))
+        whole = text.decode("utf-8-sig").rstrip("\r\n")
+        return json.loads(whole, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         line = number + getattr(error, "lineno", 1) - 1
-        raise TraceFileError(name, line, f"not JSON: {_json_problem(error)}") from error
-
-
-def _parsed(line: bytes) -> Any:
-    return json.loads(line.decode("utf-8-sig"), parse_constant=_refuse_constant)
-
-
-def _json_problem(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        if error.msg == "Extra data":
-            return "another value begins here; put each on a line of its own"
-        return f"{error.msg} (column {error.colno})"
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise TraceFileError(name, line, f"not JSON: {_problem(error)}") from error
 
 
 def _refuse_constant(name: str) -> Any:
@@ -184,25 +174,23 @@ def _protobuf(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
         return
     while size := file.read(4):
         if len(size) < 4:
-            raise _cut(name)
-        request = _take(name, file, int.from_bytes(size, "big"), most)
-        yield from _messages(name, BytesIO(request), most)
+            raise TraceFileError(name, 0, CUT)
+        length = int.from_bytes(size, "big")
+        yield from _messages(name, BytesIO(_take(name, file, length, most)), most)
 
 
 def _messages(name: str, file: BinaryIO, most: int) -> Iterator[_Value]:
-    while tag := file.read(1):
-        if tag[0] != TAG:
-            what = f"byte {tag[0]:#04x} begins no OTLP spans, and JSON has none such"
+    """Yield each ResourceSpans of a request, as a request of its own."""
+    while head := file.read(1):
+        if head[0] != TAG:
+            what = f"byte {head[0]:#04x} begins no OTLP spans, and JSON has none such"
             raise TraceFileError(name, 0, what)
-        length, shift, byte = 0, 0, 0x80
-        while byte & 0x80:
-            read = file.read(1)
-            if not read or shift > 63:
-                raise _cut(name)
-            byte = read[0]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-        yield _Value(0, _take(name, file, length, most))
+        while len(head) == 1 or head[-1] & 0x80:
+            if len(head) > 10:  # no length has more than 64 bits
+                raise TraceFileError(name, 0, CUT)
+            head += _take(name, file, 1, most)
+        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(head[1:]))
+        yield _Value(0, head + _take(name, file, length, most))
 
 
 def _take(name: str, file: BinaryIO, length: int, most: int) -> bytes:
@@ -210,9 +198,5 @@ def _take(name: str, file: BinaryIO, length: int, most: int) -> bytes:
         raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
     data = file.read(length)
     if len(data) < length:
-        raise _cut(name)
+        raise TraceFileError(name, 0, CUT)
     return data
-
-
-def _cut(name: str) -> TraceFileError:
-    return TraceFileError(name, 0, "it ends in the midst of a message; copy it again")

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from heedful.loop.record import Usage
-from heedful.redact import redacted, redacted_data
+from heedful.redact import redact, redact_data
 from heedful.traces.episode import (
     DEEPEST,
     LONGEST_NAME,
@@ -36,7 +36,8 @@ from heedful.traces.otlp import (
     Step,
     error_of,
     from_json,
-    from_protobuf,
+    from_request,
+    json_data,
     step_of,
 )
 
@@ -83,10 +84,8 @@ class SpanReader:
         self._traces: dict[str, _Trace] = {}
 
     def add(self, value: Any) -> list[Episode]:
-        """Take a JSON document, or the bytes of ResourceSpans. Raises InvalidInput, ImportError."""
-        return self.add_spans(
-            from_protobuf(value) if isinstance(value, bytes) else from_json(value)
-        )
+        """Take a request to export spans, JSON or protobuf. Raises InvalidInput, ImportError."""
+        return self.add_spans(from_request(value) if isinstance(value, bytes) else from_json(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
         """Take spans; a trace may continue until the file ends. Raises InvalidInput."""
@@ -128,24 +127,18 @@ class _Moment(NamedTuple):
     ends: bool
 
 
-def _moments(trace: _Trace) -> list[_Moment]:
+def _moments(nodes: Mapping[str, _Node]) -> list[_Moment]:
     """Return the starts and ends of all spans in order; no child starts before its parent."""
-    nodes = trace.nodes
+    roots: list[_Node] = []
     children: dict[str, list[_Node]] = {}
-    for node in nodes.values():
-        if node.parent in nodes and node.parent != node.id:
-            children.setdefault(node.parent, []).append(node)
-    roots = [node for node in nodes.values() if node.parent not in nodes or node.parent == node.id]
+    for node in sorted(nodes.values(), key=lambda node: node.start):
+        inner = node.parent in nodes and node.parent != node.id
+        (children.setdefault(node.parent, []) if inner else roots).append(node)
     moments: list[_Moment] = []
     seen: set[str] = set()
-    for root in (*sorted(roots, key=_start), *nodes.values()):  # cycles of parents come last
-        if root.id not in seen:
-            _walk(root, children, seen, moments)
+    for root in (*roots, *nodes.values()):  # cycles of parents come last
+        _walk(root, children, seen, moments)
     return sorted(moments)
-
-
-def _start(node: _Node) -> int:
-    return node.start
 
 
 def _walk(
@@ -171,8 +164,8 @@ def _walk(
                 model = node
         moments.append(_Moment(start, len(moments), node, False))
         waiting.append((node, max(node.end, start), agent, model, True))
-        ordered = sorted(children.get(node.id, ()), key=_start)
-        waiting += ((child, start, agent, model, False) for child in ordered[::-1])
+        inner = reversed(children.get(node.id, ()))
+        waiting += ((child, start, agent, model, False) for child in inner)
 
 
 class _EventLog:
@@ -182,7 +175,7 @@ class _EventLog:
         self.gathering = Gathering(limits, SpanReader.source)
         self._seen: Counter[Hashable] = Counter()
         self._calls: set[tuple[str, str]] = set()  # by type and call: calls and responses
-        self._done: set[str] = set()  # calls of which a span has ended
+        self._done: set[str] = set()  # calls whose span has ended
         self._renamed: dict[str, str] = {}  # reused id of a call -> the id it has now
         self._open: dict[str, dict[str, object]] = {}  # tool -> its calls without a span
         self._tools: dict[str, str] = {}
@@ -264,7 +257,7 @@ def _content_key(event: Event) -> Hashable:
 
 def _episode(id: str, trace: _Trace, limits: Limits) -> Episode:
     log = _EventLog(limits)
-    moments = _moments(trace)
+    moments = _moments(trace.nodes)
     for moment in moments:
         if step := moment.node.step:
             (log.end if moment.ends else log.begin)(moment.node, step, moment.at)
@@ -361,37 +354,26 @@ def _record(span: Span) -> str:
         for name, value in span.attributes.items()
         if _KEPT.match(name) and (about or name == "error.type")
     }
-    name, message = shorten(span.name, LONGEST_NAME), redacted(span.message)
+    name, message = shorten(span.name, LONGEST_NAME), redact(span.message)
     head = [name, span.start, span.end, span.status, message]
     return json.dumps([*head, _without_secrets(attributes), events], separators=(",", ":"))
 
 
 def _span(piece: Piece) -> Span:
     name, start, end, status, message, attributes, events = json.loads(piece.record)
-    ids = (piece.trace, piece.id, piece.parent)
-    span = Span(*ids, name, start, end, attributes, status, message)
-    return replace(span, events=[(name, held) for name, held in events])
+    ids, pairs = (piece.trace, piece.id, piece.parent), [(name, held) for name, held in events]
+    return Span(*ids, name, start, end, attributes, status, message, pairs)
 
 
 def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
     """Redact attributes; those that hold JSON still do."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
-        whole = _parsed(value)
-        for key, clean in redacted_data({name: whole}).items():
+        data = json_data(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
+        whole = value if is_deep(data, DEEPEST) else data
+        for key, clean in redact_data({name: whole}).items():
             if clean == whole:
                 kept[key] = value
             else:
                 kept[key] = clean if whole is value else json.dumps(clean, ensure_ascii=False)
     return kept
-
-
-def _parsed(value: Any) -> Any:
-    """Decode a text that is JSON; leave any other value as it is."""
-    if not (isinstance(value, str) and value[:1] in ("{", "[")):
-        return value
-    try:
-        data = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    return value if is_deep(data, DEEPEST) else data

@@ -1,7 +1,4 @@
-"""Runs of agents: taken, and reflected on.
-
-Traces of agents, as OpenTelemetry exports them: each that has ended is an episode.
-"""
+"""Finished runs of agents, sent as episodes or as the traces that OpenTelemetry exports."""
 
 from __future__ import annotations
 
@@ -17,18 +14,17 @@ from heedful.memory.ingest import receive
 from heedful.memory.reflect import file, reflect
 from heedful.service.auth import Caller, Project, Reading, Writing
 from heedful.service.middleware import PROTOBUF
-from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
+from heedful.service.openapi import SCHEMAS
 from heedful.service.problems import Problem
-from heedful.service.setup import Given, Setup
-from heedful.service.wire.episodes import (
-    Episodes,
-    GivenTrust,
+from heedful.service.schemas import (
+    EpisodeReceipt,
+    EpisodeRow,
     NewEpisode,
-    ShownEpisode,
-    Taken,
-    Taught,
+    ReflectionOutcome,
+    TaskTrust,
 )
-from heedful.service.wire.traces import EXAMPLE, REQUEST, RESPONSE
+from heedful.service.setup import RouteSetup, Setup
+from heedful.service.wire import Cursor, Limit, Page, cursor_from
 from heedful.store import episodes
 from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import EpisodeReader
@@ -36,29 +32,29 @@ from heedful.traces.messages import EpisodeReader
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
 Trust = Annotated[
-    GivenTrust,
+    TaskTrust,
     Query(description="Whose the task is; `operator` needs a key that may approve."),
 ]
 State = Annotated[Literal["waiting", "reflected", "failed"] | None, Query()]
 
 
-def vouched(caller: Caller, trust: GivenTrust) -> GivenTrust:
+def vouched(caller: Caller, trust: TaskTrust) -> TaskTrust:
     """From whom the task is, by a key that may say so. Raises Forbidden."""
     if trust == "operator":
         caller.needs("approve")
     return trust
 
 
-@router.post("/episodes", status_code=202, responses={200: {"model": Taken}})
+@router.post("/episodes", status_code=202, responses={200: {"model": EpisodeReceipt}})
 async def create(
     new: NewEpisode,
     caller: Writing,
-    setup: Given,
+    setup: RouteSetup,
     response: Response,
     project: Project = None,
     wait: Wait = False,
     trust: Trust = "external",
-) -> Taken:
+) -> EpisodeReceipt:
     """Take a finished run, once however often it is sent; it is reflected on by a worker.
 
     200 where it is reflected on. What tools, documents and users said waits in quarantine with all
@@ -75,44 +71,40 @@ async def create(
 @router.get("/episodes")
 async def listed(
     caller: Reading,
-    setup: Given,
+    setup: RouteSetup,
     project: Project = None,
     state: State = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Episodes:
+) -> Page[EpisodeRow]:
     """The episodes and what became of them, the newest first."""
     place: Any = cursor_from(cursor, float, str) or ()
     scope = caller.scope(project)
-    found = await setup.store.read(scope, episodes.page, limit + 1, state or "", *place)
-    last = found[limit - 1] if len(found) > limit else None
-    more = cursor_to(last.at, last.digest) if last else None
-    return Episodes(items=[ShownEpisode.of(one) for one in found[:limit]], next=more)
+    rows = await setup.store.read(scope, episodes.page, limit + 1, state or "", *place)
+    return Page[EpisodeRow].of(rows, limit, "at", "digest")
 
 
 def _episode(new: NewEpisode) -> Episode:
     """The episode, of a bounded size and without secrets. Raises InvalidInput."""
-    plain = new.model_dump(exclude_unset=True, exclude={"tenant"})
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, where there is no fault")
-    plain |= {"events": [one.model_dump(exclude_unset=True) for one in new.events]}
-    [episode] = EpisodeReader(Limits()).add(plain)
+    [episode] = EpisodeReader(Limits()).add(new.plain())
     return episode
 
 
-async def _later(setup: Setup, scope: Scope, episode: Episode, trust: GivenTrust) -> Taken:
+async def _later(setup: Setup, scope: Scope, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
     filed = await asyncio.to_thread(file, episode, episode.digest, trust)
     state = await episodes.put(setup.store, scope, filed)
     if state != "reflected":
         await setup.work.defer("reflect", scope, digest=filed.digest)
-    return Taken(digest=filed.digest, state=state)
+    return EpisodeReceipt(digest=filed.digest, state=state)
 
 
-async def _now(setup: Setup, scope: Scope, episode: Episode, trust: GivenTrust) -> Taken:
+async def _now(setup: Setup, scope: Scope, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
     made = await reflect(episode, memory=setup.memory(scope), model=setup.model, trust=trust)
     assert made is not None
     state: Literal["waiting", "reflected"] = "waiting" if made.busy else "reflected"
-    return Taken(digest=episode.digest, state=state, taught=Taught.of(made))
+    return EpisodeReceipt(digest=episode.digest, state=state, taught=ReflectionOutcome.of(made))
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
@@ -120,10 +112,10 @@ _JSON = "application/json"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {
     "required": True,
-    "content": {PROTOBUF: _BINARY, _JSON: {"schema": REQUEST, "example": EXAMPLE}},
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": SCHEMAS["OtlpRequest"]}},
 }
 _ANSWER: dict[str, Any] = {
-    "content": {PROTOBUF: _BINARY, _JSON: {"schema": RESPONSE, "example": {}}},
+    "content": {PROTOBUF: _BINARY, _JSON: {"schema": SCHEMAS["OtlpResponse"]}},
     "description": "An ExportTraceServiceResponse in the encoding of the request.",
 }
 
@@ -137,10 +129,10 @@ _ANSWER: dict[str, Any] = {
 async def traces(
     request: Request,
     caller: Writing,
-    setup: Given,
+    setup: RouteSetup,
     project: Project = None,
     trust: Annotated[
-        GivenTrust,
+        TaskTrust,
         Query(description="Whose the tasks are; `operator` needs a key that may approve."),
     ] = "external",
 ) -> Response:
@@ -159,7 +151,7 @@ async def traces(
     except InvalidInput as error:
         raise Problem(400, "invalid_traces", str(error)) from error
     setup.metrics.gathered("refused", refused.total())
-    request.app.state.gathering.soon(scope)
+    request.app.state.collector.soon(scope)
     why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
     return _answer(kind, refused.total(), why)
 

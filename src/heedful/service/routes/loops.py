@@ -1,8 +1,4 @@
-"""Loops that somebody else drives: begun, reported, looked at, explained, cancelled.
-
-Whoever may approve lets a loop go on past a rule, and answers for it by name.
-What other policies would have done with the loops of a project.
-"""
+"""Loops whose attempts are made elsewhere, and replays of recorded loops."""
 
 from __future__ import annotations
 
@@ -14,19 +10,28 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from heedful.drive.report import Told, cancel, open_loop, override, report
+from heedful.drive.report import AttemptReport, cancel, open_loop, override, report
 from heedful.errors import NotFound
-from heedful.loop.decide import Policy
+from heedful.loop.decide import Policy, Verdict
 from heedful.loop.policies import goal, policy
-from heedful.loop.record import Usage as Spent
 from heedful.loop.replay import Figures, compare
 from heedful.service.auth import Approving, Project, Reading, Writing
-from heedful.service.named_checks import named
-from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
-from heedful.service.setup import Given
-from heedful.service.wire.loops import Attempt, Cancel, Decided, Judged, NewLoop, NewOverride
-from heedful.service.wire.replay import Replay, Replayed, Row
-from heedful.service.wire.shown import Explained, ShownLoop, Summaries, Summary
+from heedful.service.named_checks import load_checks
+from heedful.service.schemas import (
+    Cancellation,
+    LoopExplanation,
+    LoopRecord,
+    LoopSummary,
+    LoopVerdict,
+    NewAttempt,
+    NewLoop,
+    NewOverride,
+    ReplayAnswer,
+    ReplayRequest,
+    ReportVerdict,
+)
+from heedful.service.setup import RouteSetup
+from heedful.service.wire import Cursor, Limit, Page, cursor_from
 from heedful.store import loops as loop_store
 from heedful.store.history import WHOLE, aimed, recorded
 from heedful.store.records import StoredLoop
@@ -34,170 +39,153 @@ from heedful.store.records import StoredLoop
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Attempts count from 1.")]
-NEW: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": ShownLoop}}
+CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": LoopRecord}}
 
 
-# Ids may hold slashes, so what stands behind one comes first.
+# Ids may hold slashes, so a path with something behind the id is matched first.
 @router.put("/loops/{id:path}/attempts/{n}")
 async def attempt(
-    id: Id, n: Number, told: Attempt, caller: Writing, setup: Given, project: Project = None
-) -> Judged:
-    """Report an attempt and learn whether to make another; the same report again says the same.
+    id: Id, n: Number, body: NewAttempt, caller: Writing, setup: RouteSetup, project: Project = None
+) -> ReportVerdict:
+    """Report an attempt and learn whether to make another; the same report gets the same answer.
 
-    Another report for the same attempt is a conflict, and so is one that leaves a number out, or
-    that comes when the loop has ended.
+    409 for a different report of the same attempt, for a number that leaves others out, and for a
+    loop that has ended.
     """
-    scope = caller.scope(project, told.tenant)
-    specs = [one.model_dump() for one in told.checks]
-    given = Told(
-        told.output,
-        told.digest,
-        told.evaluation.value() if told.evaluation is not None else None,
-        await asyncio.to_thread(named, specs, setup, told.output) if specs else (),
-        Spent(**vars(told.usage)),
-        said=specs,
+    scope = caller.scope(project, body.tenant)
+    checks = [check.model_dump() for check in body.checks]
+    told = AttemptReport(
+        body.output,
+        body.digest,
+        body.evaluation,
+        await asyncio.to_thread(load_checks, checks, setup, body.output) if checks else (),
+        body.usage,
+        request=checks,
         vouched="approve" in caller.may,
     )
-    reported = await report(setup.store, scope, id, n, given, setup.memory(scope))
-    if reported.new:
-        setup.metrics.decided(reported.verdict)
-    return Judged.on(reported)
+    result = await report(setup.store, scope, id, n, told, setup.memory(scope))
+    if result.new:
+        setup.metrics.decided(result.verdict)
+    return ReportVerdict.on(result)
 
 
-@router.put("/loops/{id:path}", responses=NEW)
+@router.put("/loops/{id:path}", responses=CREATED)
 async def begin(
     id: Id,
-    new: NewLoop,
+    body: NewLoop,
     caller: Writing,
-    setup: Given,
+    setup: RouteSetup,
     response: Response,
     project: Project = None,
-) -> ShownLoop:
+) -> LoopRecord:
     """Begin a loop, or find it again; another task, context, goals or policy is a conflict."""
-    scope = caller.scope(project, new.tenant)
-    stored, made = await open_loop(
+    stored, created = await open_loop(
         setup.store,
-        scope,
+        caller.scope(project, body.tenant),
         id,
-        new.task,
-        goals=[goal(one) for one in new.goals],
-        policy=policy(new.policy) if new.policy is not None else setup.policy,
-        context=new.context,
+        body.task,
+        goals=[goal(notation) for notation in body.goals],
+        policy=policy(body.policy) if body.policy is not None else setup.policy,
+        context=body.context,
     )
-    response.status_code = 201 if made else 200
-    return _shown(stored, response)
+    response.status_code = 201 if created else 200
+    response.headers["ETag"] = _etag(stored)
+    return LoopRecord.whole(stored)
 
 
 @router.get("/loops")
 async def loops(
     caller: Reading,
-    setup: Given,
+    setup: RouteSetup,
     limit: Limit = 50,
     cursor: Cursor = None,
     prefix: Annotated[str, Query(max_length=200, description="How the ids begin.")] = "",
     project: Project = None,
-) -> Summaries:
-    """The loops of a project, the newest first."""
+) -> Page[LoopSummary]:
+    """List the loops of a project, the newest first."""
     (before,) = cursor_from(cursor, str) or ("",)
-    found = await setup.store.read(
-        caller.scope(project), loop_store.newest, limit + 1, prefix, before
-    )
-    more = cursor_to(found[limit - 1].id) if len(found) > limit else None
-    return Summaries(items=[Summary.of(one) for one in found[:limit]], next=more)
+    scope = caller.scope(project)
+    rows = await setup.store.read(scope, loop_store.newest, limit + 1, prefix, before)
+    return Page[LoopSummary].of(list(map(LoopSummary.of, rows)), limit, "id")
 
 
 @router.get("/loops/{id:path}/explain")
-async def explain(id: Id, caller: Reading, setup: Given, project: Project = None) -> Explained:
-    """Why a loop went on and why it stopped, in words, and what would have changed it."""
+async def explain(
+    id: Id, caller: Reading, setup: RouteSetup, project: Project = None
+) -> LoopExplanation:
+    """Explain why a loop went on and why it stopped, and what would have changed that."""
     stored = await setup.store.read(caller.scope(project), loop_store.read, id)
-    return await asyncio.to_thread(Explained.of, stored)
+    return await asyncio.to_thread(LoopExplanation.of, stored)
 
 
-@router.get("/loops/{id:path}", response_model=ShownLoop)
+@router.get("/loops/{id:path}", response_model=LoopRecord)
 async def loop(
     id: Id,
     caller: Reading,
-    setup: Given,
+    setup: RouteSetup,
     request: Request,
     response: Response,
     project: Project = None,
 ) -> Any:
-    """A loop, whole; 304 where it is still as `If-None-Match` says."""
+    """Read a loop, whole; 304 if it is still the one that `If-None-Match` names."""
     stored = await setup.store.read(caller.scope(project), loop_store.read, id)
     if request.headers.get("if-none-match") == _etag(stored):
         return Response(status_code=304, headers={"ETag": _etag(stored)})
-    return _shown(stored, response)
+    response.headers["ETag"] = _etag(stored)
+    return LoopRecord.whole(stored)
 
 
 @router.post("/loops/{id:path}/cancel")
 async def end(
-    id: Id, why: Cancel, caller: Writing, setup: Given, project: Project = None
-) -> Decided:
+    id: Id, body: Cancellation, caller: Writing, setup: RouteSetup, project: Project = None
+) -> LoopVerdict:
     """End a loop; one that has ended stays as it is."""
-    scope = caller.scope(project, why.tenant)
-    caller.record("loop.cancel", id, why=why.why)
-    verdict = await cancel(setup.store, scope, id, caller.by, why.why, setup.memory(scope))
-    made: Decided = Decided.after(verdict, await setup.store.read(scope, loop_store.read, id))
-    return made
+    scope = caller.scope(project, body.tenant)
+    caller.record("loop.cancel", id, why=body.why)
+    verdict = await cancel(setup.store, scope, id, caller.by, body.why, setup.memory(scope))
+    return LoopVerdict.after(verdict, await setup.store.read(scope, loop_store.read, id))
 
 
-def _shown(stored: StoredLoop, response: Response) -> ShownLoop:
-    response.headers["ETag"] = _etag(stored)
-    return ShownLoop.of(stored)
+@router.post("/loops/{id:path}/overrides", status_code=201)
+async def lift(
+    id: Id, body: NewOverride, caller: Approving, setup: RouteSetup, project: Project = None
+) -> LoopVerdict:
+    """Let a loop go on past one rule; a loop that this rule alone has stopped reopens."""
+    scope = caller.scope(project, body.tenant)
+    caller.record("loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions)
+    options = body.model_dump(exclude={"tenant", "rule"})
+    verdict: Verdict = await override(
+        id, body.rule, by=caller.by, **options, store=setup.store, scope=scope
+    )
+    setup.metrics.decided(verdict)
+    return LoopVerdict.after(verdict, await setup.store.read(scope, loop_store.read, id))
+
+
+@router.post("/replay")
+async def replay(
+    body: ReplayRequest, caller: Reading, setup: RouteSetup, project: Project = None
+) -> ReplayAnswer:
+    """Say what each policy would have cost and lost on recorded loops; nothing is written."""
+    scope = caller.scope(project, body.tenant)
+    policies = [policy(notation) for notation in body.policies]
+    if body.loops is None:
+        stored: Sequence[StoredLoop] = await setup.store.read(scope, loop_store.newest, body.limit)
+    else:
+        ids = body.loops[: body.limit]
+        stored = [await setup.store.read(scope, loop_store.read, id) for id in ids]
+    whole, *figures = await asyncio.to_thread(_figures, stored, policies)
+    if not whole.loops:
+        raise NotFound("loop with an attempt in project", scope.project, "the store")
+    rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(figures, 1)]
+    # A record can always tell what it holds itself.
+    return ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
+
+
+def _figures(stored: Sequence[StoredLoop], policies: Sequence[Policy]) -> tuple[Figures, ...]:
+    return compare(aimed(recorded(stored), policies), [WHOLE, *policies])
 
 
 def _etag(stored: StoredLoop) -> str:
-    """Another one after everything that is written to the loop."""
+    """Return an entity tag that changes with everything that is written to the loop."""
     state = (stored.id, stored.epoch, stored.updated, len(stored.decisions))
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}"'
-
-
-overrides_router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
-
-
-@overrides_router.post("/loops/{id:path}/overrides", status_code=201)
-async def lift(
-    id: Id, new: NewOverride, caller: Approving, setup: Given, project: Project = None
-) -> Decided:
-    """Let a loop go on past one rule; one that was stopped by it alone reopens."""
-    scope = caller.scope(project, new.tenant)
-    caller.record("loop.override", id, rule=new.rule, why=new.why, decisions=new.decisions)
-    verdict = await override(
-        id,
-        new.rule,
-        by=caller.by,
-        why=new.why,
-        decisions=new.decisions,
-        until=new.until,
-        store=setup.store,
-        scope=scope,
-    )
-    setup.metrics.decided(verdict)
-    made: Decided = Decided.after(verdict, await setup.store.read(scope, loop_store.read, id))
-    return made
-
-
-replay_router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
-
-
-@replay_router.post("/replay")
-async def replay(asked: Replay, caller: Reading, setup: Given, project: Project = None) -> Replayed:
-    """Say what each policy would have cost and lost on recorded loops; nothing is written."""
-    scope = caller.scope(project, asked.tenant)
-    policies = [policy(one) for one in asked.policies]
-    if asked.loops is None:
-        found: Sequence[StoredLoop] = await setup.store.read(scope, loop_store.newest, asked.limit)
-    else:
-        found = [
-            await setup.store.read(scope, loop_store.read, id) for id in asked.loops[: asked.limit]
-        ]
-    whole, *figures = await asyncio.to_thread(_compared, found, policies)
-    if not whole.loops:
-        raise NotFound("loop with an attempt in project", scope.project, "the store")
-    rows = [Row.of(one, f"policy {n}") for n, one in enumerate(figures, 1)]
-    # Of what it holds, a record can always tell.
-    return Replayed(recorded=Row.of(replace(whole, beyond=0)), policies=rows)
-
-
-def _compared(found: Sequence[StoredLoop], policies: Sequence[Policy]) -> tuple[Figures, ...]:
-    return compare(aimed(recorded(found), policies), [WHOLE, *policies])

@@ -1,52 +1,40 @@
-"""What memory has for a task, how loops ended, and whether memory helps.
-
-Lessons: remembered, listed, read, edited; and whether an error is known.
-"""
+"""Recall, outcomes and proof; lessons are remembered, listed, read and edited here."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import State
-from heedful.lessons.lesson import Change, Found, LessonFilter
-from heedful.lessons.proof import Outcome, due
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Change, LessonFilter, Outcome, Remembered, State
+from heedful.lessons.proof import is_due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.models.contract import Message
-from heedful.redact import redacted
+from heedful.redact import redact
 from heedful.service.auth import Approving, Project, Reading, Writing
-from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
 from heedful.service.problems import Problem
-from heedful.service.setup import Given
-from heedful.service.wire.body import LARGEST
-from heedful.service.wire.recall import (
-    Counted,
-    GivenOutcome,
-    Item,
-    Proof,
-    Recall,
-    Recalled,
-    Shown,
-    ShownComparison,
-    Turn,
-)
-from heedful.service.wire.reflections import (
-    EditReflection,
+from heedful.service.schemas import (
+    ExposureCount,
     Kind,
-    Known,
-    KnownLesson,
-    MadeReflection,
-    NewReflection,
+    LessonEdit,
+    LessonRow,
+    LessonSummary,
+    NewLesson,
+    NewOutcome,
+    OutcomeReceipt,
+    ProofAnswer,
     Question,
-    Reflections,
-    ShownReflection,
+    RecallAnswer,
+    RecallItem,
+    RecallRequest,
+    SeenAnswer,
 )
+from heedful.service.setup import RouteSetup
+from heedful.service.wire import LARGEST_ID, Cursor, Limit, Page, cursor_from
 from heedful.store import exposures, patterns
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"])
@@ -54,116 +42,111 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 
 @router.post("/recall")
-async def recall(asked: Recall, caller: Reading, setup: Given, project: Project = None) -> Recalled:
+async def recall(
+    body: RecallRequest, caller: Reading, setup: RouteSetup, project: Project = None
+) -> RecallAnswer:
     """What fits a task; with a `loop`, what it is shown, which counts (and needs `write`)."""
-    if asked.loop is not None:
+    if body.loop is not None:
         caller.needs("write")
-    memory = setup.memory(caller.scope(project, asked.tenant))
-    found = await (_alone(memory, asked) if asked.loop is None else _shown(memory, asked))
-    setup.metrics.recalled(len(found.items))
-    return found
+    memory = setup.memory(caller.scope(project, body.tenant))
+    recall = _recall if body.loop is None else _recall_for_loop
+    answer = await recall(memory, body)
+    setup.metrics.recalled(len(answer.items))
+    return answer
 
 
 @router.post("/outcomes")
 async def outcomes(
-    given: GivenOutcome, caller: Writing, setup: Given, project: Project = None
-) -> Counted:
-    """How a loop ended that was shown something; the first that is told counts."""
-    scope = caller.scope(project, given.tenant)
-    end = Outcome(given.loop, given.right_at_once, given.calls, frozenset(given.signatures))
+    body: NewOutcome, caller: Writing, setup: RouteSetup, project: Project = None
+) -> OutcomeReceipt:
+    """Report how a loop ended that was shown lessons; the first report of a loop counts."""
+    scope = caller.scope(project, body.tenant)
+    end = Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
     await setup.store.write(scope, exposures.remember, (), outcome=end)
-    past = await setup.store.read(scope, exposures.past, given.loop)
-    if due(past.number):
+    past = await setup.store.read(scope, exposures.past, body.loop)
+    if is_due(past.number):
         await setup.work.defer("prove", scope)
-    return Counted(loop=given.loop, number=past.number)
+    return OutcomeReceipt(body.loop, past.number)
 
 
 @router.get("/proof")
-async def proof(caller: Reading, setup: Given, project: Project = None, limit: Limit = 50) -> Proof:
+async def proof(
+    caller: Reading, setup: RouteSetup, project: Project = None, limit: Limit = 50
+) -> ProofAnswer:
     """Does memory help? As a whole, and each lesson, where it was shown and where withheld."""
     memory = setup.memory(caller.scope(project))
-    found = await memory.prove()
-    ranked = sorted(found.lessons, key=lambda one: -(one.shown + one.withheld))
+    proven = await memory.prove()
+    ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
     past = await memory.store.read(memory.scope, exposures.past, "")
-    return Proof(
-        pooled=ShownComparison.of(found.pooled),
-        lessons=[ShownComparison.of(one) for one in ranked[:limit]],
-        pending=found.pending,
-        ended=past.ended,
-        holdout=memory.holdout,
-    )
+    return ProofAnswer(proven.pooled, ranked[:limit], proven.pending, past.ended, memory.holdout)
 
 
-async def _alone(memory: Memory, asked: Recall) -> Recalled:
-    found = await memory.recall(asked.task, asked.limit, tags=asked.tags, match=asked.match)
-    messages = memory.render(found, asked.budget) if asked.form == "messages" else ()
-    text = memory.render_text(found, asked.budget) if asked.form == "text" else ""
-    return _told(found, messages, text, None)
+async def _recall(memory: Memory, body: RecallRequest) -> RecallAnswer:
+    matches = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
+    messages = memory.render(matches, body.budget) if body.form == "messages" else ()
+    text = memory.render_text(matches, body.budget) if body.form == "text" else ""
+    return RecallAnswer(list(map(RecallItem.of, matches)), list(messages), text, None)
 
 
-async def _shown(memory: Memory, asked: Recall) -> Recalled:
-    """What the loop is shown: written down first, since the prompt may lead to it."""
-    if given := sorted(ALONE & asked.model_fields_set):
-        raise InvalidInput(given[0], getattr(asked, given[0]), "left out where a loop is given")
-    loop, turns = asked.loop or "", asked.form == "messages"
-    briefing = await memory.brief(asked.task, loop, examples=True if turns else None)
+async def _recall_for_loop(memory: Memory, body: RecallRequest) -> RecallAnswer:
+    """Recall what a loop is shown. It is written down first, since the prompt may lead to it."""
+    if unusable := sorted(ALONE & body.model_fields_set):
+        name = unusable[0]
+        raise InvalidInput(name, getattr(body, name), "left out where a loop is given")
+    loop, turns = body.loop or "", body.form == "messages"
+    briefing = await memory.brief(body.task, loop, examples=True if turns else None)
     briefing = briefing.worked if turns else briefing
     if briefing.exposures:
         await memory.store.write(memory.scope, exposures.remember, (), exposures=briefing.exposures)
-    shown = sum(one.shown for one in briefing.exposures)
-    exposure = Shown(loop=loop, shown=shown, withheld=len(briefing.exposures) - shown)
+    shown = sum(exposure.shown for exposure in briefing.exposures)
+    exposure = ExposureCount(loop, shown, len(briefing.exposures) - shown)
     text = ""
-    if asked.form == "text":
+    if body.form == "text":
         text = as_text(briefing.examples, secrets.randbits(64), briefing.advice)
-    return _told(briefing.found, briefing.examples if turns else (), text, exposure)
-
-
-def _told(
-    found: Sequence[Found], messages: Sequence[Message], text: str, exposure: Shown | None
-) -> Recalled:
-    turns = [Turn(role=one.role, content=one.content, source=one.source) for one in messages]
-    items = [Item.of(one) for one in found]
-    return Recalled(items=items, messages=turns, text=text, exposure=exposure)
+    messages = list(briefing.examples) if turns else []
+    return RecallAnswer(list(map(RecallItem.of, briefing.found)), messages, text, exposure)
 
 
 reflections_router: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
-Of = Annotated[int, Path(ge=1, le=LARGEST)]
+Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Word = Annotated[str, Query(max_length=200)]
 IfMatch = Annotated[str | None, Header(description="The ETag of what was read.", max_length=200)]
 
 
-@reflections_router.post(
-    "/reflections", status_code=201, responses={200: {"model": MadeReflection}}
-)
+@reflections_router.post("/reflections", status_code=201, responses={200: {"model": Remembered}})
 async def create(
-    new: NewReflection, caller: Writing, setup: Given, response: Response, project: Project = None
-) -> MadeReflection:
-    """Count one sighting of an error; a new pattern becomes a lesson (201), a known one does not.
+    body: NewLesson,
+    caller: Writing,
+    setup: RouteSetup,
+    response: Response,
+    project: Project = None,
+) -> Remembered:
+    """Count one sighting of an error: 201 for a new pattern, which becomes a lesson, else 200.
 
-    One by a key that may not approve waits in quarantine.
+    A lesson of a key that may not approve waits in quarantine. All is 0 where memory is full of
+    lessons that are worth more.
     """
-    scope = caller.scope(project, new.tenant)
-    answer = await setup.memory(scope).remember(
-        new.error_type,
-        new.text,
-        lesson=new.lesson,
-        example=new.example.value(new.context) if new.example else None,
+    answer = await setup.memory(caller.scope(project, body.tenant)).remember(
+        body.error_type,
+        body.text,
+        lesson=body.lesson,
+        example=body.pair,
         trust="operator" if "approve" in caller.may else "tool",
-        tags=new.tags,
-        context=new.context,
-        importance=new.importance,
-        source=new.source or f"key:{caller.key or caller.name}",
+        tags=body.tags,
+        context=body.context,
+        importance=body.importance,
+        source=body.source or f"key:{caller.key or caller.name}",
     )
     response.status_code = 201 if answer.created else 200
     if answer.id:
         response.headers["Location"] = f"/v1/reflections/{answer.id}"
-    return MadeReflection(id=answer.id, created=answer.created, seen=answer.seen)
+    return answer
 
 
 @reflections_router.get("/reflections")
 async def listed(
     caller: Reading,
-    setup: Given,
+    setup: RouteSetup,
     project: Project = None,
     kind: Annotated[Kind | None, Query()] = None,
     error_type: Word = "",
@@ -171,66 +154,60 @@ async def listed(
     state: Annotated[State | None, Query()] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Reflections:
-    """The lessons, the newest first; all filters that are given are met."""
-    (before,) = cursor_from(cursor, int) or (LARGEST,)
-    wanted = LessonFilter(kind or "", error_type, tag, state or "", max(0, min(before, LARGEST)))
-    found = await setup.store.read(caller.scope(project), patterns.list_lessons, wanted, limit + 1)
-    more = cursor_to(found[limit - 1]["id"]) if len(found) > limit else None
-    return Reflections(items=[ShownReflection.of(one) for one in found[:limit]], next=more)
+) -> Page[LessonRow]:
+    """List the lessons that meet all given filters, the newest first."""
+    (before,) = cursor_from(cursor, int) or (LARGEST_ID,)
+    last = max(0, min(before, LARGEST_ID))
+    which = LessonFilter(kind or "", error_type, tag, state or "", last)
+    rows = await setup.store.read(caller.scope(project), patterns.list_lessons, which, limit + 1)
+    return Page[LessonRow].of(rows, limit, "id")
 
 
 @reflections_router.get("/reflections/{id}")
 async def one(
-    id: Of, caller: Reading, setup: Given, response: Response, project: Project = None
-) -> ShownReflection:
-    """A lesson, with its entity tag."""
-    scope = caller.scope(project)
-    wanted = LessonFilter(before=min(id + 1, LARGEST))
-    for found in await setup.store.read(scope, patterns.list_lessons, wanted, 1):
-        if found["id"] == id:
-            return _tagged(found, response)
-    raise NotFound("lesson", str(id), f"the memory of {scope.tenant}/{scope.project}")
+    id: Id, caller: Reading, setup: RouteSetup, response: Response, project: Project = None
+) -> LessonRow:
+    """Read a lesson, with its entity tag."""
+    lesson = await setup.store.read(caller.scope(project), patterns.one, id)
+    return _with_etag(lesson, response)
 
 
 @reflections_router.patch("/reflections/{id}")
 async def edit(
-    id: Of,
-    change: EditReflection,
+    id: Id,
+    body: LessonEdit,
     caller: Approving,
-    setup: Given,
+    setup: RouteSetup,
     response: Response,
     project: Project = None,
     if_match: IfMatch = None,
-) -> ShownReflection:
-    """Change a lesson that is still what was read (If-Match), on record; else 412."""
-    scope = caller.scope(project, change.tenant)
+) -> LessonRow:
+    """Change a lesson, on record; 412 if it is no longer the one that `If-Match` names."""
+    scope = caller.scope(project, body.tenant)
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
-    wanted = Change(change.pinned, change.apart, change.restored is not None)
-    told = change.model_dump(include={"pinned", "apart", "restored"}, exclude_none=True)
-    caller.record("reflection.edit", str(id), project=scope.project, why=change.why, **told)
+    change = Change(body.pinned, body.apart, body.restored is not None)
+    detail = body.model_dump(include={"pinned", "apart", "restored"}, exclude_none=True)
+    caller.record("reflection.edit", str(id), project=scope.project, why=body.why, **detail)
     edition = if_match.strip().removeprefix('"').removesuffix('"')
-    found = await setup.store.write(
-        scope, patterns.amend, id, edition, wanted, caller.by, change.why
-    )
-    return _tagged(found, response)
+    edit = id, edition, change, caller.by, body.why
+    return _with_etag(await setup.store.write(scope, patterns.amend, *edit), response)
 
 
 @reflections_router.post("/seen")
-async def seen(question: Question, caller: Reading, setup: Given, project: Project = None) -> Known:
+async def seen(
+    body: Question, caller: Reading, setup: RouteSetup, project: Project = None
+) -> SeenAnswer:
     """Have I seen this error before? How often, what it taught, and why it counts with others."""
-    scope = caller.scope(project, question.tenant)
-    found = await setup.memory(scope).seen(question.error_type, question.text)
-    names = KnownLesson.model_fields
-    return Known(
-        signature=signature(question.error_type, redacted(question.text)).digest,
-        count=found.count,
-        lessons=[KnownLesson(**{name: one[name] for name in names}) for one in found.lessons],
-        why=list(found.group.why) if found.group else [],
+    answer = await setup.memory(caller.scope(project, body.tenant)).seen(body.error_type, body.text)
+    return SeenAnswer(
+        signature=signature(body.error_type, redact(body.text)).digest,
+        count=answer.count,
+        lessons=[LessonSummary.model_validate(lesson) for lesson in answer.lessons],
+        why=list(answer.group.why) if answer.group else [],
     )
 
 
-def _tagged(found: Any, response: Response) -> ShownReflection:
-    response.headers["ETag"] = f'"{found["edition"]}"'
-    return ShownReflection.of(found)
+def _with_etag(lesson: Mapping[str, Any], response: Response) -> LessonRow:
+    response.headers["ETag"] = f'"{lesson["edition"]}"'
+    return LessonRow.model_validate(lesson)

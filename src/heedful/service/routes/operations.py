@@ -1,49 +1,32 @@
-"""Whether the service lives, and whether it can work.
-
-Keys, and what was done with them: made, listed, revoked, on record.
-"""
+"""Whether the service is alive and can work; keys, and the audit of what was done."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import ClassVar, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict
 
 from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service.auth import Administering
 from heedful.service.openapi import page
-from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
-from heedful.service.setup import Given
-from heedful.service.wire.keys import Audit, Entry, Keys, MadeKey, NewKey, ShownKey
+from heedful.service.schemas import (
+    AuditEntry,
+    Health,
+    KeyRow,
+    NewKey,
+    NewKeyAnswer,
+    Readiness,
+    SecretKey,
+)
+from heedful.service.setup import RouteSetup
+from heedful.service.wire import Cursor, Limit, Page, cursor_from
 from heedful.store import keys as key_store
 from heedful.store.keys import id_of, new_id
 
 router: APIRouter = APIRouter(tags=["health"])
-
-
-class Health(BaseModel):
-    """That the process answers."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
-
-    status: str = "ok"
-
-
-class Readiness(BaseModel):
-    """What the service needs: `ok`, or the name of the error that it has."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        json_schema_extra={"example": {"status": "ready", "store": "ok", "work": "ok"}}
-    )
-
-    status: Literal["ready", "unavailable"]
-    store: str
-    work: str
 
 
 @router.get("/healthz")
@@ -53,7 +36,7 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "It is not there."}})
-async def readyz(setup: Given, response: Response) -> Readiness:
+async def readyz(setup: RouteSetup, response: Response) -> Readiness:
     """The store is reached and has the schema that this heedful needs, and work is handed over."""
     store, work = (
         await _state(setup.store.read(Scope(), key_store.any_key)),
@@ -61,19 +44,19 @@ async def readyz(setup: Given, response: Response) -> Readiness:
     )
     ready = store == work == "ok"
     response.status_code = 200 if ready else 503
-    return Readiness(status="ready" if ready else "unavailable", store=store, work=work)
+    return Readiness("ready" if ready else "unavailable", store, work)
 
 
-async def _state(asked: Awaitable[object]) -> str:
+async def _state(call: Awaitable[object]) -> str:
     try:
-        await asked
+        await call
     except StoreError as error:
         return type(error).__name__
     return "ok"
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(setup: Given) -> Response:
+async def metrics(setup: RouteSetup) -> Response:
     """What was counted, in Prometheus' text format."""
     try:
         waiting = await setup.work.depth()
@@ -95,64 +78,60 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 
 @keys_router.get("/keys")
 async def keys(
-    caller: Administering, setup: Given, limit: Limit = 50, cursor: Cursor = None
-) -> Keys:
+    caller: Administering, setup: RouteSetup, limit: Limit = 50, cursor: Cursor = None
+) -> Page[KeyRow]:
     """The keys of the tenant, the newest first, without their secrets."""
     after = cursor_from(cursor, float, str)
-    found = await setup.store.read(Scope(caller.tenant), key_store.newest, limit + 1, after)
-    more = cursor_to(found[limit - 1].at, found[limit - 1].id) if len(found) > limit else None
-    return Keys(items=[ShownKey.of(one) for one in found[:limit]], next=more)
+    rows = await setup.store.read(Scope(caller.tenant), key_store.newest, limit + 1, after)
+    return Page[KeyRow].of(rows, limit, "at", "id")
 
 
 @keys_router.post("/keys", status_code=201)
 async def create(
-    new: NewKey, caller: Administering, setup: Given, request: Request, response: Response
-) -> MadeKey:
+    body: NewKey, caller: Administering, setup: RouteSetup, request: Request, response: Response
+) -> NewKeyAnswer:
     """Make a key, which is told once. It may not do more than the caller, nor elsewhere."""
-    caller.own(new.tenant)
-    if caller.projects and not new.projects:
+    caller.own(body.tenant)
+    if caller.projects and not body.projects:
         raise Forbidden("a key that is bound to projects makes none for all of them; name projects")
-    for project in new.projects:
+    for project in body.projects:
         caller.scope(project)
-    for may in new.may:
+    for may in body.may:
         caller.needs(may)
     request.scope["state"]["secret"] = True  # which is stored nowhere
     id = new_id()
-    caller.record("key.create", new.name, id=id, projects=new.projects, may=new.may)
-    made, text = await key_store.create(
+    caller.record("key.create", body.name, id=id, projects=body.projects, may=body.may)
+    key, secret = await key_store.create(
         setup.store,
         caller.tenant,
-        new.name,
-        projects=new.projects,
-        may=new.may,
+        body.name,
+        projects=body.projects,
+        may=body.may,
         by=caller.by,
-        expires=new.expires,
+        expires=body.expires,
         id=id,
     )
-    response.headers["Location"] = f"/v1/keys/{made.id}"
-    answer: MadeKey = MadeKey.of(made, secret=text or None)
-    return answer
+    response.headers["Location"] = f"/v1/keys/{key.id}"
+    return SecretKey.of(key, secret)
 
 
 @keys_router.delete("/keys/{id}")
-async def revoke(id: str, caller: Administering, setup: Given, request: Request) -> ShownKey:
+async def revoke(id: str, caller: Administering, setup: RouteSetup, request: Request) -> KeyRow:
     """Revoke a key: from now on it is good for nothing, elsewhere after a second at most.
 
     A caller that is bound to projects revokes those that are bound to them alone.
     """
     caller.record("key.revoke", id_of(id))
     revoked = await setup.store.write(Scope(caller.tenant), key_store.revoke, id, caller.projects)
-    answer: ShownKey = ShownKey.of(revoked)
     request.app.state.callers.forget()
-    return answer
+    return revoked
 
 
 @keys_router.get("/audit")
 async def audit(
-    caller: Administering, setup: Given, limit: Limit = 50, cursor: Cursor = None
-) -> Audit:
+    caller: Administering, setup: RouteSetup, limit: Limit = 50, cursor: Cursor = None
+) -> Page[AuditEntry]:
     """What was done in the tenant through this service, the newest first."""
     (before,) = cursor_from(cursor, int) or (0,)
-    found = await setup.store.read(Scope(caller.tenant), key_store.audit_rows, limit + 1, before)
-    more = cursor_to(found[limit - 1]["n"]) if len(found) > limit else None
-    return Audit(items=[Entry(**one) for one in found[:limit]], next=more)
+    rows = await setup.store.read(Scope(caller.tenant), key_store.audit_rows, limit + 1, before)
+    return Page[AuditEntry].of(rows, limit, "n")

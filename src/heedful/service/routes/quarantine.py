@@ -1,102 +1,100 @@
-"""What tools and documents said, until a person rules on it.
-
-Consolidation: lessons that say the same are merged, and taken apart again.
-"""
+"""Words of tools and documents until a person rules on them, and the consolidation of lessons."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 
+from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.dream import Dreams, consolidate
 from heedful.service.auth import Approving, Project, Reading, Writing
-from heedful.service.pagination import Cursor, Limit, cursor_from, cursor_to
-from heedful.service.setup import Given
-from heedful.service.wire.body import LARGEST, Why
-from heedful.service.wire.quarantine import (
-    Dreamt,
+from heedful.service.schemas import (
+    DreamRecord,
     NewDream,
+    QuarantineRow,
     Revocation,
-    Revoked,
-    RolledBack,
-    Ruled,
+    RevocationAnswer,
+    RollbackAnswer,
+    Ruling,
+    RulingReceipt,
     Rulings,
-    ShownDream,
-    ShownHeld,
-    ShownRuling,
-    ShownWhole,
-    Waiting,
 )
+from heedful.service.setup import RouteSetup
+from heedful.service.wire import LARGEST_ID, Cursor, Limit, Page, Reason, cursor_from
 from heedful.store import exposures
 
 router: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
-Of = Annotated[int, Path(ge=1, le=LARGEST)]
+Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 
 
 @router.get("")
 async def waiting(
     caller: Reading,
-    setup: Given,
+    setup: RouteSetup,
     project: Project = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Waiting:
-    """The entries that wait, the newest first."""
-    place: Any = cursor_from(cursor, int)
+) -> Page[QuarantineRow]:
+    """List the entries that wait, the newest first."""
+    (after,) = cursor_from(cursor, int) or (None,)
     quarantine = setup.memory(caller.scope(project)).quarantine
-    found = await quarantine.waiting(limit + 1, after=place[0] if place else None)
-    more = cursor_to(found[limit - 1].id) if len(found) > limit else None
-    return Waiting(items=[ShownHeld.of(one) for one in found[:limit]], next=more)
+    rows = await quarantine.waiting(limit + 1, after=after)
+    return Page[QuarantineRow].of(rows, limit, "id")
 
 
 @router.get("/log")
-async def log(caller: Reading, setup: Given, project: Project = None, limit: Limit = 50) -> Rulings:
-    """What was ruled on lessons and sources, by whom and why, the newest first."""
-    found = await setup.store.read(caller.scope(project), exposures.rulings, limit)
-    return Rulings(items=[ShownRuling(**one) for one in found])
+async def log(
+    caller: Reading, setup: RouteSetup, project: Project = None, limit: Limit = 50
+) -> Rulings:
+    """List what was ruled on lessons and sources, by whom and why, the newest first."""
+    rows = await setup.store.read(caller.scope(project), exposures.rulings, limit)
+    return Rulings(items=[Ruling(**row) for row in rows])
 
 
 @router.post("/revoke")
 async def revoke(
-    given: Revocation, caller: Approving, setup: Given, project: Project = None
-) -> Revoked:
+    body: Revocation, caller: Approving, setup: RouteSetup, project: Project = None
+) -> RevocationAnswer:
     """Remove a source and all that rests on it, also what was learnt with it in a prompt."""
-    scope = caller.scope(project, given.tenant)
-    if not given.dry_run:
-        caller.record("quarantine.revoke", given.source, project=scope.project, why=given.why)
+    scope = caller.scope(project, body.tenant)
+    if not body.dry_run:
+        caller.record("quarantine.revoke", body.source, project=scope.project, why=body.why)
     removed = await setup.memory(scope).quarantine.revoke(
-        given.source, by=caller.by, why=given.why, dry_run=given.dry_run
+        body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
-    return Revoked.of(given.source, not given.dry_run, removed)
+    return RevocationAnswer(source=body.source, revoked=not body.dry_run, **asdict(removed))
 
 
 @router.get("/{id}")
-async def show(id: Of, caller: Reading, setup: Given, project: Project = None) -> ShownWhole:
-    """One entry: its words, where they come from, and what was ruled on it."""
-    return ShownWhole.of(await setup.memory(caller.scope(project)).quarantine.show(id))
+async def show(
+    id: Id, caller: Reading, setup: RouteSetup, project: Project = None
+) -> QuarantinedLesson:
+    """Show one entry: its words, where they come from, and what was ruled on it."""
+    return await setup.memory(caller.scope(project)).quarantine.show(id)
 
 
 @router.post("/{id}/release")
 async def release(
-    id: Of, given: Why, caller: Approving, setup: Given, project: Project = None
-) -> Ruled:
+    id: Id, body: Reason, caller: Approving, setup: RouteSetup, project: Project = None
+) -> RulingReceipt:
     """Let an entry be recalled from now on, with an operator's trust; on record."""
-    scope = caller.scope(project, given.tenant)
-    caller.record("quarantine.release", str(id), project=scope.project, why=given.why)
-    await setup.memory(scope).quarantine.release([id], by=caller.by, why=given.why)
-    return Ruled(id=id, state="candidate", by=caller.by, why=given.why)
+    scope = caller.scope(project, body.tenant)
+    caller.record("quarantine.release", str(id), project=scope.project, why=body.why)
+    await setup.memory(scope).quarantine.release([id], by=caller.by, why=body.why)
+    return RulingReceipt(id, "candidate", caller.by, body.why)
 
 
 @router.post("/{id}/reject")
 async def reject(
-    id: Of, given: Why, caller: Approving, setup: Given, project: Project = None
-) -> Ruled:
+    id: Id, body: Reason, caller: Approving, setup: RouteSetup, project: Project = None
+) -> RulingReceipt:
     """Retire an entry; the same text does not come back. On record."""
-    scope = caller.scope(project, given.tenant)
-    caller.record("quarantine.reject", str(id), project=scope.project, why=given.why)
-    await setup.memory(scope).quarantine.reject([id], by=caller.by, why=given.why)
-    return Ruled(id=id, state="retired", by=caller.by, why=given.why)
+    scope = caller.scope(project, body.tenant)
+    caller.record("quarantine.reject", str(id), project=scope.project, why=body.why)
+    await setup.memory(scope).quarantine.reject([id], by=caller.by, why=body.why)
+    return RulingReceipt(id, "retired", caller.by, body.why)
 
 
 dreams_router: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
@@ -104,47 +102,41 @@ dreams_router: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
 
 @dreams_router.post("")
 async def dream(
-    given: NewDream, caller: Writing, setup: Given, project: Project = None
-) -> ShownDream:
-    """Merge lessons that say the same, where recall is none the worse; undone by one call."""
-    scope = caller.scope(project, given.tenant)
-    if not given.dry_run:
-        caller.record("dream", scope.project, mode=given.mode)
-    one = await consolidate(
+    body: NewDream, caller: Writing, setup: RouteSetup, project: Project = None
+) -> DreamRecord:
+    """Merge lessons that say the same unless recall gets worse; one call takes it back."""
+    scope = caller.scope(project, body.tenant)
+    if not body.dry_run:
+        caller.record("dream", scope.project, mode=body.mode)
+    return await consolidate(
         setup.memory(scope),
-        mode=given.mode,
-        dry_run=given.dry_run,
+        mode=body.mode,
+        dry_run=body.dry_run,
         model=setup.model,
         by=caller.by,
     )
-    return ShownDream.of(one)
 
 
-@dreams_router.get("")
+@dreams_router.get("", name="log")
 async def dreams_log(
     caller: Reading,
-    setup: Given,
+    setup: RouteSetup,
     project: Project = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Dreamt:
-    """The dreams, the newest first, also those that changed nothing, and why."""
+) -> Page[DreamRecord]:
+    """List the dreams, the newest first, also those that changed nothing, and why."""
     (before,) = cursor_from(cursor, int) or (None,)
-    found = await Dreams(setup.memory(caller.scope(project))).log(limit + 1, before)
-    more = cursor_to(found[limit - 1].id) if len(found) > limit else None
-    return Dreamt(items=[ShownDream.of(one) for one in found[:limit]], next=more)
+    dreams = await Dreams(setup.memory(caller.scope(project))).log(limit + 1, before)
+    return Page[DreamRecord].of(dreams, limit, "id")
 
 
 @dreams_router.post("/{id}/rollback")
 async def rollback(
-    id: Annotated[int, Path(ge=1, le=LARGEST)],
-    given: Why,
-    caller: Approving,
-    setup: Given,
-    project: Project = None,
-) -> RolledBack:
+    id: Id, body: Reason, caller: Approving, setup: RouteSetup, project: Project = None
+) -> RollbackAnswer:
     """Take a dream back: recall is as it was before; what came after it stays. On record."""
-    scope = caller.scope(project, given.tenant)
-    caller.record("dream.rollback", str(id), project=scope.project, why=given.why)
-    back = await Dreams(setup.memory(scope)).rollback(id, by=caller.by, why=given.why)
-    return RolledBack(id=id, lessons=back)
+    scope = caller.scope(project, body.tenant)
+    caller.record("dream.rollback", str(id), project=scope.project, why=body.why)
+    back = await Dreams(setup.memory(scope)).rollback(id, by=caller.by, why=body.why)
+    return RollbackAnswer(id, back)

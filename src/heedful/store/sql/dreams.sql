@@ -122,12 +122,6 @@ where tenant = :tenant and project = :project and id = :made and source = 'dream
 -- name: set_undone
 update dream set undone = :now where id = :dream;
 
--- name: clear_dreams
-delete from dream where tenant = :tenant and project = :project;
-
--- name: clear_links
-delete from link where tenant = :tenant and project = :project;
-
 -- name: became_one
 -- The signatures of what stands for these now, and of all that it stands for.
 with recursive above (name, there) as (

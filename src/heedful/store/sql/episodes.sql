@@ -62,9 +62,6 @@ on conflict do nothing;
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 
--- name: clear_episodes
-delete from episode where tenant = :tenant and project = :project;
-
 -- name: read_trace
 select state, spans, bytes from trace where tenant = :tenant and project = :project and id = :trace;
 
@@ -121,9 +118,3 @@ delete from span where tenant = :tenant and project = :project and trace = :trac
 
 -- name: forget_traces
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;
-
--- name: clear_spans
-delete from span where tenant = :tenant and project = :project;
-
--- name: clear_traces
-delete from trace where tenant = :tenant and project = :project;

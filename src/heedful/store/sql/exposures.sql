@@ -97,12 +97,3 @@ where tenant = :tenant and project = :project and subject = :subject and action 
 -- name: read_rulings
 select action, subject, by, why, record, at from ruling
 where tenant = :tenant and project = :project order by at desc, id desc limit :limit;
-
--- name: clear_exposures
-delete from exposure where tenant = :tenant and project = :project;
-
--- name: clear_outcomes
-delete from outcome where tenant = :tenant and project = :project;
-
--- name: clear_taught
-delete from taught where tenant = :tenant and project = :project;

@@ -97,9 +97,6 @@ order by id desc limit :limit;
 -- name: count_reflections
 select coalesce(sum(lessons), 0) as n from tally where tenant = :tenant and project = :project;
 
--- name: clear_reflections
-delete from reflection where tenant = :tenant and project = :project;
-
 -- name: known_parents
 select id, trust from example where scope = :scope and id in (select atom from json_each(:parents));
 

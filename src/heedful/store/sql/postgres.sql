@@ -5,10 +5,6 @@ insert into example (reflection, scope, task, record, digest, state, trust, less
 select :successor, scope, task, record, digest, state, trust, lesson, at, words from example where id = :example
 returning id;
 
--- name: copy_vector
-insert into vector (example, tenant, project, space, data, near)
-select :copy, tenant, project, space, data, near from vector where example = :example;
-
 -- name: scopes
 select tenant, project from scopes_there(false);
 
@@ -42,20 +38,6 @@ set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
 where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
 returning id;
 
--- name: place
-insert into vector (example, tenant, project, space, data, near)
-select e.id, :tenant, :project, :space, :data, cast(cast(:near as text) as halfvec)
-from example e join reflection l on l.id = e.reflection
-where e.id = :id and e.task = :task and l.tenant = :tenant and l.project = :project
-on conflict (example) do update set space = excluded.space, data = excluded.data, near = excluded.near;
-
--- name: insert_vector
-insert into vector (example, tenant, project, space, data, near)
-select id, :tenant, :project, :space, :data, cast(cast(:near as text) as halfvec) from example
-where reflection = :reflection and digest = :digest
-on conflict (example) do update set space = excluded.space, data = excluded.data, near = excluded.near
-where vector.space <> excluded.space or vector.data <> excluded.data;
-
 -- name: read_corpus
 select scope as mark, scope, texts, length from corpus where scope = :scope;
 
@@ -87,11 +69,6 @@ among as materialized (
                                     where value in (select value from json_each(:tags))))
 )
 select example from among where far is not null order by far, example limit :limit;
-
--- name: import_vector
-insert into vector (example, tenant, project, space, data, near)
-values (:example, :tenant, :project, :space, :data, cast(cast(:near as text) as halfvec))
-on conflict do nothing;
 
 -- name: next_gone
 select nextval(pg_get_serial_sequence('example', 'id')) as id;

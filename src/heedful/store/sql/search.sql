@@ -38,3 +38,28 @@ where l.id = e.reflection and e.id > :after and l.tenant = :tenant and l.project
   and l.state in ('candidate', 'verified') and e.state in ('candidate', 'verified')
   and trim(e.task, :blank) <> '' and (v.example is null or v.space <> :space)
 order by e.id limit :limit;
+
+-- PostgreSQL keeps a vector's short form beside it. What follows `postgres` in a comment is read by PostgreSQL alone.
+
+-- name: copy_vector
+insert into vector (example, tenant, project, space, data /*postgres , near */)
+select :copy, tenant, project, space, data /*postgres , near */ from vector where example = :example;
+
+-- name: place
+insert into vector (example, tenant, project, space, data /*postgres , near */)
+select e.id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */
+from example e join reflection l on l.id = e.reflection
+where e.id = :id and e.task = :task and l.tenant = :tenant and l.project = :project
+on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */;
+
+-- name: insert_vector
+insert into vector (example, tenant, project, space, data /*postgres , near */)
+select id, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */ from example
+where reflection = :reflection and digest = :digest
+on conflict (example) do update set space = excluded.space, data = excluded.data /*postgres , near = excluded.near */
+where vector.space <> excluded.space or vector.data <> excluded.data;
+
+-- name: import_vector
+insert into vector (example, tenant, project, space, data /*postgres , near */)
+values (:example, :tenant, :project, :space, :data /*postgres , cast(cast(:near as text) as halfvec) */)
+on conflict do nothing;

@@ -7,10 +7,6 @@ select 1 + max((select example from gone), (select coalesce(max(id), 0) from exa
 from example where id = :example
 returning id;
 
--- name: copy_vector
-insert into vector (example, tenant, project, space, data)
-select :copy, tenant, project, space, data from vector where example = :example;
-
 -- name: scopes
 select distinct tenant, project from reflection;
 
@@ -46,19 +42,6 @@ set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
 where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
 returning id;
 
--- name: place
-insert into vector (example, tenant, project, space, data)
-select e.id, :tenant, :project, :space, :data from example e join reflection l on l.id = e.reflection
-where e.id = :id and e.task = :task and l.tenant = :tenant and l.project = :project
-on conflict (example) do update set space = excluded.space, data = excluded.data;
-
--- name: insert_vector
-insert into vector (example, tenant, project, space, data)
-select id, :tenant, :project, :space, :data from example
-where reflection = :reflection and digest = :digest
-on conflict (example) do update set space = excluded.space, data = excluded.data
-where vector.space <> excluded.space or vector.data <> excluded.data;
-
 -- name: read_corpus
 -- `mark` is what the words of the scope begin with in the index.
 select 's' || id || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
@@ -81,10 +64,6 @@ from json_each(:terms);
 select example, data from vector
 where tenant = :tenant and project = :project and space = :space and changed > :since
 order by changed;
-
--- name: import_vector
-insert or ignore into vector (example, tenant, project, space, data)
-values (:example, :tenant, :project, :space, :data);
 
 -- name: next_gone
 update gone set example = 1 + max(example, (select coalesce(max(id), 0) from example)) returning example as id;

@@ -1,1 +1,0 @@
-"""Bytes and values: what requests and answers hold."""

@@ -1,0 +1,189 @@
+"""Three hosts, one decision: a driver, a pipeline and a reporter over HTTP come to the same end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from heedful.checks.evaluate import Context
+from heedful.drive.drive import Run
+from heedful.drive.report import override
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import evaluation_to, goal_to, policy_to
+from heedful.loop.decide import Done, Policy
+from heedful.loop.record import Evaluation, Goal, Override
+from heedful.pipeline import Pipeline
+from heedful.service.setup import Setup
+from heedful.store import loops
+from heedful.store.records import StoredLoop
+from heedful.store.sqlite import in_file
+from heedful.store.store import Store
+from tests.drive.test_agreement import bounded
+from tests.loop import support
+from tests.postgres import drop, fresh
+from tests.service.support import TENANT, Api
+
+# Long enough that the frame in which a pipeline keeps an output makes no two of them alike.
+WORDS = "amber basil cedar delta ember frost grape hazel ivory jade karst lemon".split()
+TEXTS = [" ".join(f"{word}{place}x" for word in WORDS) for place in "abcd"]
+TEXTS.append(f"{' '.join(f'{TEXTS[0]} again' for _ in range(3))}")
+TEXTS.append(f"{TEXTS[-1]} and again")  # nearly the same
+tries = st.lists(st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6)
+_numbers = count(1)
+Made = list[tuple[str, Evaluation]]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def api(request: pytest.FixtureRequest) -> Iterator[Api]:
+    if request.param == "sqlite":
+        made = Api(Setup(in_file(":memory:")))
+        yield made
+        made.close()
+        return
+    from heedful.store.postgres import in_database
+
+    urls = fresh()
+    made = Api(Setup(in_database(urls.service)))
+    yield made
+    made.close()
+    drop(urls)
+
+
+class Hosts:
+    """One history, to be gone through by each host in a scope of its own."""
+
+    def __init__(
+        self,
+        api: Api,
+        made: Made,
+        goals: tuple[Goal, ...],
+        policy: Policy,
+        lift: Override | None,
+    ) -> None:
+        self.api, self.made, self.goals, self.policy, self.lift = api, made, goals, policy, lift
+        self.store: Store = api.setup.store
+        self.key = api.key("read", "write", "approve", projects=())
+
+    def scope(self) -> Scope:
+        return Scope(TENANT, f"project {next(_numbers)}")
+
+    def evaluate(self, candidate: Any, at: Context) -> Evaluation:
+        return self.made[at.attempt - 1][1]
+
+    async def driven(self) -> StoredLoop:
+        scope, seen = self.scope(), count()
+        run = Run[str](
+            "task",
+            generate=lambda task, hint: self.made[next(seen)][0],
+            evaluate=self.evaluate,
+            goals=self.goals,
+            policy=self.policy,
+            store=self.store,
+            scope=scope,
+            id="loop",
+        )
+        if self.lift is not None:
+            one = self.lift
+            await run.override(one.rule, one.by, one.why, one.decisions)
+        await run.finish()
+        return await self.store.read(scope, loops.read, "loop")
+
+    async def piped(self) -> StoredLoop:
+        scope, seen = self.scope(), count()
+        pipeline = Pipeline("line", store=self.store, scope=scope, progress=False)
+
+        @pipeline.stage(evaluate=self.evaluate, goals=self.goals, policy=self.policy)
+        def stage(state: Any) -> str:
+            return self.made[next(seen)][0]
+
+        await pipeline.run({}, id="run")
+        return await self.store.read(scope, loops.read, "run/stage")
+
+    async def reported(self) -> StoredLoop:
+        scope = self.scope()
+        path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
+        body = {
+            "task": "task",
+            "goals": list(map(goal_to, self.goals)),
+            "policy": policy_to(self.policy),
+        }
+        await self._asked("PUT", f"{path}{where}", body)
+        if self.lift is not None:
+            one = self.lift
+            await override(
+                "a/loop",
+                one.rule,
+                by=one.by,
+                why=one.why,
+                decisions=one.decisions,
+                store=self.store,
+                scope=scope,
+            )
+        answer: dict[str, Any] = {"decision": "again"}
+        n = 0
+        while answer["decision"] == "again":
+            text, evaluation = self.made[n]
+            n += 1
+            told = {"output": text, "evaluation": evaluation_to(evaluation)}
+            answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
+            same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
+            assert answer == same
+        stored = await self.store.read(scope, loops.read, "a/loop")
+        last = stored.verdicts[-1]
+        assert isinstance(last, Done)
+        stops = [stop["rule"] for stop in answer["stopped_by"]]
+        assert (answer["best"], answer["passed"], stops) == (
+            last.best,
+            last.passed,
+            [stop.rule for stop in last.stopped_by],
+        )
+        return stored
+
+    async def _asked(self, method: str, path: str, body: Any) -> Any:
+        answer = await self.api.ask(method, path, json=body, key=self.key)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
+
+def shape(stored: StoredLoop) -> dict[str, Any]:
+    """All that every host has to agree on."""
+    loop = stored.loop
+    return {
+        "attempts": [(one.number, one.evaluation, one.repeats) for one in loop.attempts],
+        "best": loop.best,
+        "end": stored.verdicts[-1],
+        "decided": [type(verdict).__name__ for verdict in stored.verdicts],
+        "standing": [decision.standing for decision in stored.decisions],
+        "used": [one.used for one in loop.overrides],
+    }
+
+
+@settings(max_examples=25)
+@given(
+    made=tries,
+    goals=support.goals,
+    policy=support.with_goals,
+    lift=st.none() | st.none() | support.overrides,
+)
+def test_the_three_hosts_come_to_the_same_end(
+    api: Api,
+    made: Made,
+    goals: tuple[Goal, ...],
+    policy: Policy,
+    lift: Override | None,
+):
+    assume("\\x00" not in repr(made))
+    policy = bounded(policy, len(made))
+    liftable = {n for r in policy.rules for n in str(getattr(r, "name", "")).split("+")}
+    if lift is not None and (lift.rule not in liftable or lift.rule == "attempts"):
+        lift = None
+    hosts = Hosts(api, made, goals or policy.goals, policy, lift)
+    driven = api.run(hosts.driven())
+    assert shape(api.run(hosts.reported())) == shape(driven)
+    if hosts.lift is None:
+        assert shape(api.run(hosts.piped())) == shape(driven)

@@ -1,0 +1,239 @@
+"""Each task does its work in its scope, once, whoever calls it and however often."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.errors import (
+    GenerateFailed,
+    InvalidInput,
+    LeaseLost,
+    ModelUnavailable,
+    NotFound,
+    UnknownName,
+)
+from heedful.lessons.lesson import Scope
+from heedful.memory.dream import Dreams
+from heedful.memory.memory import Memory
+from heedful.models.function import Function
+from heedful.service.jobs import LONGEST, TASKS, Job, Tools
+from heedful.store import episodes, exposures, loops, search
+from heedful.store import lessons as lesson_store
+from heedful.store.records import Head
+from heedful.testing import FixedEmbedder, ScriptedModel
+from tests.engines import IN_SOAK, opened
+from tests.service.jobs import OTHER, SCOPE, begun, put, short
+
+pytestmark = IN_SOAK
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "w.db") as one:
+        yield one
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def done(tools: Tools, task: str, scope: Scope = SCOPE, **arguments: str) -> None:
+    run(Job(task, scope, arguments).done(tools))
+
+
+def states(store, scope: Scope = SCOPE) -> dict[str, int]:
+    return dict(run(store.read(scope, episodes.counts)))
+
+
+def test_an_episode_is_reflected_on_once_and_the_others_wait_on(store):
+    one, _ = run(put(store, SCOPE, "pot", "pan"))
+    run(put(store, OTHER, "pot"))
+    for _ in range(3):
+        done(Tools(store), "reflect", digest=one)
+    assert states(store) == {"reflected": 1, "waiting": 1}
+    assert states(store, OTHER) == {"waiting": 1}
+    lessons = run(store.read(SCOPE, lesson_store.top, 9))
+    assert {lesson["seen"] for lesson in lessons} == {1}
+
+
+def test_without_a_digest_all_that_waits_in_the_scope_is_reflected_on(store):
+    run(put(store, SCOPE, "pot", "pan", "lid"))
+    run(put(store, OTHER, "pot"))
+    done(Tools(store), "reflect")
+    assert states(store) == {"reflected": 3}
+    assert states(store, OTHER) == {"waiting": 1}
+
+
+def test_an_episode_that_fails_holds_up_no_other_and_is_raised(store):
+    run(put(store, SCOPE, "pot", "pan"))
+    down = ModelUnavailable("no connection")
+    model = ScriptedModel(down, *[down] * 9)
+    with pytest.raises(ModelUnavailable):
+        done(Tools(store, model), "reflect")
+    assert states(store) == {"failed": 2}
+    done(Tools(store), "reflect")
+    assert states(store) == {"reflected": 2}
+
+
+def test_an_episode_that_another_worker_holds_is_left_to_it(store):
+    (one,) = run(put(store, SCOPE, "pot"))
+    assert run(store.write(SCOPE, episodes.take, 4e9, one)) is not None
+    with pytest.raises(LeaseLost, match="try again"):
+        done(Tools(store), "reflect", digest=one)
+    with pytest.raises(NotFound):
+        done(Tools(store), "reflect", digest="0" * 64)
+
+
+def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
+    (one,) = run(put(store, SCOPE, "pot"))
+    monkeypatch.setattr("heedful.store.episodes.LEASE", 0.03)
+
+    async def taken() -> Any:
+        sql = "select taken from episode"
+        return await store.read(SCOPE, lambda db, _: db.execute(sql).fetchone()[0])
+
+    async def slow(messages):
+        claimed = {await taken()}
+        while len(claimed) < 3:
+            claimed.add(await taken())
+        raise ModelUnavailable("no connection")
+
+    with pytest.raises(ModelUnavailable):
+        done(Tools(store, Function(slow)), "reflect", digest=one)
+    assert states(store) == {"failed": 1}
+
+
+def test_vectors_that_are_missing_are_made(store):
+    memory = Memory(store, SCOPE)
+    run(memory.remember("k", "one")), run(memory.remember("k", "two"))
+    done(Tools(store), "embed")  # without an embedder there is nothing to do
+    assert run(store.read(SCOPE, search.spaces)) == {"": 2}
+    for _ in range(2):
+        done(Tools(store, embedder=FixedEmbedder()), "embed")
+    assert run(store.read(SCOPE, search.spaces)) == {"fixed/64": 2}
+
+
+def test_dreams_are_on_record_as_the_workers(store):
+    memory = Memory(store, SCOPE)
+    for text in ("Ask for the size of the pot", "Ask for the size of the pot!", "Say the colour"):
+        run(memory.remember("k", text, importance=0.7))
+    done(Tools(store), "dream")
+    done(Tools(store), "dream", mode="lite")
+    log = run(Dreams(memory).log())
+    assert [(one.mode, one.by) for one in log] == [
+        ("lite", "heedful worker"),
+        ("full", "heedful worker"),
+    ]
+    with pytest.raises(InvalidInput, match="mode"):
+        done(Tools(store), "dream", mode="deep")
+    done(Tools(store, enabled=False), "dream")
+    assert len(run(Dreams(memory).log())) == 2
+
+
+@pytest.mark.parametrize(("keep", "left"), [(None, 3), (1, 1), (0, 0)])
+def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
+    for n in range(3):
+        run(Memory(store, SCOPE).remember("k", f"lesson {'abc'[n]}"))
+    done(Tools(store, keep=keep), "prune")
+    assert run(store.read(SCOPE, lesson_store.count)) == left
+
+
+def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
+    from heedful.lessons.lesson import Exposure, Outcome
+
+    memory = Memory(store, SCOPE)
+    run(memory.remember("k", "it hurts"))
+    (lesson,) = run(memory.top())
+    name = f"error/{lesson['signature']}"
+
+    async def past() -> None:
+        for n in range(141):  # no number after which a loop itself would look
+            loop, shown = f"l{n}", n % 2 == 0
+            await store.write(SCOPE, loops.claim, loop, Head("t"), "")
+            exposure = Exposure(name, loop, shown, share=0.5)
+            outcome = Outcome(loop, not shown, 1 + 9 * shown)
+            await store.write(SCOPE, exposures.remember, (), exposures=[exposure], outcome=outcome)
+
+    run(past())
+    for _ in range(2):
+        done(Tools(store), "prove")
+    assert [one["state"] for one in run(memory.top())] == ["retired"]
+
+
+def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
+    run(begun(store, SCOPE, "l1"))
+    tools = Tools(store, loops={"short": short})
+    for _ in range(2):
+        done(tools, "drive", loop="l1", by="short")
+    stored = run(store.read(SCOPE, loops.read, "l1"))
+    assert stored.values == ("ok",)
+    assert [verdict.passed for verdict in stored.verdicts] == [True]
+    with pytest.raises(UnknownName, match="short"):
+        done(tools, "drive", loop="l1", by="os:system")
+    with pytest.raises(NotFound):
+        done(tools, "drive", loop="l2", by="short")
+
+
+def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
+    from heedful.loop.codec import goal_to, policy_to
+
+    goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
+    head = Head("t", [goal_to(goal)], policy_to(policy))
+    run(store.write(SCOPE, loops.claim, "l1", head, ""))
+
+    def low(task, **given):
+        def evaluate(candidate, at):
+            return heedful.Evaluation(scores={"s": 0.1})
+
+        return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
+
+    done(Tools(store, loops={"low": low}), "drive", loop="l1", by="low")
+    (*_, verdict) = run(store.read(SCOPE, loops.read, "l1")).verdicts
+    assert [stop.rule for stop in verdict.stopped_by] == ["attempts"]
+    assert len(run(store.read(SCOPE, loops.read, "l1")).values) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda task, **given: 1 / 0, lambda task, **given: None],
+    ids=["raises", "returns"],
+)
+def test_a_function_that_opens_no_loop_is_the_users_to_mend(store, wrong):
+    run(begun(store, SCOPE, "l1"))
+    with pytest.raises(GenerateFailed, match="correct it"):
+        done(Tools(store, loops={"wrong": wrong}), "drive", loop="l1", by="wrong")
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "error"),
+    [
+        ("reflekt", {}, UnknownName),
+        ("reflect", {"loop": "x"}, InvalidInput),
+        ("drive", {"loop": "x"}, InvalidInput),
+        ("reflect", {"digest": 3}, InvalidInput),
+        ("reflect", {"digest": "x" * (LONGEST + 1)}, InvalidInput),
+        ("reflect", {"digest": "a\x00b"}, InvalidInput),
+    ],
+)
+def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, arguments, error):
+    with pytest.raises(error):
+        Job(task, SCOPE, arguments)
+
+
+def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
+    jobs = [
+        Job(task, scope, arguments)
+        for task, arguments in (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}),
+                                ("dream", {}), ("prune", {}))
+        for scope in (SCOPE, OTHER, Scope("acme", "other"))
+    ]  # fmt: skip
+    assert len({job.name for job in jobs}) == len(jobs)
+    assert len({job.holds for job in jobs if job.task == "dream"}) == 3
+    for dream, prune in zip(jobs[6:9], jobs[9:12], strict=True):
+        assert dream.holds == prune.holds is not None
+    assert {job.holds for job in jobs[:6]} == {None}
+    assert {task.queue for task in TASKS.values()} == {"loops", "reflection", "memory"}

@@ -1,0 +1,73 @@
+"""A stored loop is explained as it was decided, whatever the stored policy makes of it now."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.store import history, loops
+from heedful.store.sqlite import in_file
+
+
+@pytest.fixture
+def store(tmp_path):
+    return in_file(str(tmp_path / "a.db"))
+
+
+numbers = count()
+
+
+def drive(store: heedful.Store, loop: str, policy: heedful.Policy) -> heedful.Run[Any]:
+    """Begin or resume a loop whose answers are never right."""
+    return heedful.Run(
+        "t",
+        generate=lambda task, hint: f"bad {next(numbers)}",
+        checks=[heedful.checks.contains("good")],
+        policy=policy,
+        store=store,
+        id=loop,
+    )
+
+
+async def why(store: heedful.Store) -> heedful.Explanation:
+    stored = await store.read(heedful.Scope(), loops.read, "a")
+    await store.close()
+    return history.explained(stored)
+
+
+async def test_a_resumed_loop_is_explained_by_its_last_policy(store):
+    await drive(store, "a", heedful.policies.stage).step()
+    more = heedful.policy("stage, attempts.limit=6, budget.calls=5")
+    await drive(store, "a", more).finish()
+    found = await why(store)
+    assert [line.decided for line in found.lines] == [
+        *["again"] * 4,
+        "stopped by budget: 5 of 5 calls spent",
+    ]
+    assert found.ways == ("budget.calls 6 instead of 5: again",)
+
+
+async def test_a_rule_of_the_host_is_quoted(store):
+    def enough(loop: heedful.Loop) -> str | None:
+        return "two are enough" if len(loop.attempts) == 2 else None
+
+    await drive(store, "a", heedful.Policy((enough, heedful.MaxAttempts(9)))).finish()
+    found = await why(store)
+    assert found.lines[1].decided == "stopped by enough: two are enough"
+    assert found.ways == ("not known: the policy at hand is not all that stopped it",)
+
+
+async def test_an_echo_over_the_scope_is_explained(store):
+    policy = heedful.policy("stage, attempts.limit=9, echo.times=4, echo.across=scope")
+    await drive(store, "before", heedful.policies.stage).finish()
+    run = drive(store, "a", policy)
+    await run.finish()
+    await run.override("echo", "ada")
+    await run.finish()
+    found = await why(store)
+    heard = "stopped by echo: the same finding again: contains 'good' in 5 attempts"
+    assert [line.decided for line in found.lines] == ["again (echo overridden by ada)", heard]
+    assert found.ways == ("echo.times 6 instead of 4: again",)
