@@ -325,7 +325,7 @@ def test_a_goal_that_is_shown_can_be_read_again(goals):
         back = goal(str(one))
         assert (back.score, back.direction) == (one.score, one.direction)
         assert back.margin(one.threshold) == 0
-        assert goal(codec.goal_to(one)) == one
+        assert goal(codec.to_document(one)) == one
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,10 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import heedful
+from scripts.stub import PACKAGES, stub, stub_path
 
 PACKAGE = Path(heedful.__file__).parent
 
@@ -13,6 +16,12 @@ PACKAGE = Path(heedful.__file__).parent
 def test_the_public_names_are_one_sorted_list_and_resolve():
     assert heedful.__all__ == sorted(set(heedful.__all__))
     assert [name for name in heedful.__all__ if not hasattr(heedful, name)] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_stub_for_type_checkers_is_made_from_the_table_of_names(package):
+    assert stub_path(package).read_text(encoding="utf-8") == stub(package)
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
     assert set(heedful.__all__) <= set(dir(heedful))
     assert heedful.__version__ == version("heedful")
 

@@ -14,7 +14,7 @@ ROOMS = {
     "loop": (),
     "lessons": (),
     "traces": ("__init__", "appraisal", "reading"),
-    "checks/grounding": ("__init__", "insights"),
+    "checks/claims": ("__init__", "insights"),
 }
 ALONE = ("redact", "sanitize", "errors", "store/records")
 # It declares asynchronous protocols, and runs nothing.

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import heedful
-from heedful import redact
+from heedful import redact as redaction
 from heedful.redact import redact, redact_data
 from tests.planted import ASSIGNED, PLACED, TOKENS, left
 
@@ -40,9 +40,9 @@ def test_a_token_is_known_by_its_form(kind: str, token: str) -> None:
 
 
 def test_every_form_is_one_of_a_token() -> None:
-    for row in redact._ISSUED.strip().split("\n"):
+    for row in redaction._ISSUED.strip().split("\n"):
         kind, form = row.split(" ")
-        form = redact._begun(form)
+        form = redaction._begun(form)
         assert any(re.search(form, token, re.ASCII) for token in TOKENS[kind]), form
 
 
@@ -141,9 +141,16 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
 
 
 def patterns() -> list[str]:
-    forms = [redact._begun(row.split(" ")[1]) for row in redact._ISSUED.strip().split("\n")]
-    placed = [pattern for _, _, pattern in redact._PLACED]
-    return [*forms, *placed, redact._ASSIGNED, redact._KEYED, redact._QUOTED, redact._RUN]
+    forms = [redaction._begun(row.split(" ")[1]) for row in redaction._ISSUED.strip().split("\n")]
+    placed = [pattern for _, _, pattern in redaction._PLACED]
+    return [
+        *forms,
+        *placed,
+        redaction._ASSIGNED,
+        redaction._KEYED,
+        redaction._QUOTED,
+        redaction._RUN,
+    ]
 
 
 @pytest.mark.parametrize("pattern", patterns())

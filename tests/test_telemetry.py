@@ -304,8 +304,8 @@ def test_a_message_is_logged_once_in_a_while(monkeypatch):
     clock = [5.0]
     monkeypatch.setattr("heedful.telemetry.time.monotonic", lambda: clock[0])
     throttle = telemetry.LogThrottle()
-    assert [throttle.now("a"), throttle.now("a"), throttle.now("b")] == [True, False, True]
+    assert [throttle.allows("a"), throttle.allows("a"), throttle.allows("b")] == [True, False, True]
     clock[0] += telemetry.EVERY - 1
-    assert not throttle.now("a")
+    assert not throttle.allows("a")
     clock[0] += 1
-    assert [throttle.now("a"), throttle.now("a")] == [True, False]
+    assert [throttle.allows("a"), throttle.allows("a")] == [True, False]

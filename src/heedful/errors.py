@@ -1,4 +1,4 @@
-"""Every error that heedful raises, grouped by who can mend it.
+"""Every error that heedful raises, grouped by who can fix the cause.
 
 ::
 
@@ -13,32 +13,32 @@
     │   │   ├── ExportFileError    an export of lessons is damaged
     │   │   └── TraceFileError     a file of traces is damaged, or of no known format
     │   ├── OverrideRefused        an override that cannot be given
-    │   ├── NotQuarantined         an entry that was ruled on already, or never waited
+    │   ├── NotQuarantined         an entry that does not wait in quarantine
     │   ├── RollbackRefused        a dream that cannot be rolled back, or not yet
-    │   ├── Changed                what was to be edited is another by now
-    │   ├── QuotaExceeded          a source that is not trusted has said too much
+    │   ├── Changed                what was to be edited has changed
+    │   ├── QuotaExceeded          an untrusted source has said too much
     │   └── Conflict               something else is already stored under this name
     │       ├── AttemptTaken       another report is already stored for this attempt
     │       ├── LoopEnded          a report comes after the loop has ended
     │       └── OutOfOrder         a report leaves attempts out
-    ├── AccessDenied               the caller of a service: who it is, or what it may
+    ├── AccessDenied               the caller of a service: no key, or no right
     │   ├── KeyRefused             no key, or one that is unknown, revoked or expired
     │   └── Forbidden              the key is good, but not for this
-    │       └── TenantMismatch     another tenant is named than the key's
+    │       └── TenantMismatch     the tenant is not the key's
     ├── NotFound                   the caller: nothing is stored under this id
     ├── NotPassed                  nobody: the loop ended without an accepted candidate
     ├── UserCodeError              the callables that the caller handed over
     │   ├── GenerateFailed         generate or revise raised
     │   ├── StageFailed            a stage of a pipeline raised
     │   ├── CheckFailed            a check or an evaluator raised, twice
-    │   └── NotJournalable         a candidate that cannot be written down
+    │   └── NotJournalable         a candidate that cannot be stored
     ├── StoreError                 the database or the disk
     │   ├── StoreUnavailable       locked, read-only, full or gone
     │   ├── StoreCorrupt           the file is not a healthy heedful database
     │   ├── StoreNewer             the database was written by a newer heedful
-    │   ├── StoreOlder             the database waits for `heedful migrate`
+    │   ├── StoreOlder             the database has an older schema
     │   ├── StoreInDoubt           the server was lost while it committed
-    │   ├── RoleRefused            the database's role may too much, or too little
+    │   ├── RoleRefused            the database role has too many or too few rights
     │   └── LeaseLost              another process drives this loop
     ├── ModelError                 the model or its provider
     │   ├── ModelUnavailable       not installed, no weights, no connection, no key
@@ -46,9 +46,9 @@
     │   ├── ModelTimeout           no answer in time
     │   ├── MalformedAnswer        an answer that is not what was asked for
     │   └── PromptTooLong          the prompt does not fit the context
-    └── RemoteError                a service that `heedful.Client` asks, or the way to it
-        ├── Unreachable            no answer: no connection, or none in time
-        └── Refused                an answer of an error that is none of these
+    └── RemoteError                the service of a `heedful.Client`, or the network
+        ├── Unreachable            no connection, or no answer in time
+        └── Refused                an error that is none of these
 
 Every message says what was wrong, with which value, and what to do.
 """
@@ -57,24 +57,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from heedful.redact import redact
 
-if TYPE_CHECKING:
-    from heedful.drive.drive import Result
-    from heedful.loop.record import Usage
+
+class Ended(Protocol):
+    """What `NotPassed` reads of a `heedful.Result`."""
+
+    @property
+    def candidate(self) -> Any: ...
+    @property
+    def best(self) -> int | None: ...
+    @property
+    def loop(self) -> Any: ...
+    @property
+    def stopped_by(self) -> Sequence[Any]: ...
+
+
+class Spent(Protocol):
+    """What `MalformedAnswer` holds: a `heedful.Usage`."""
+
+    @property
+    def calls(self) -> int: ...
+    @property
+    def tokens(self) -> int: ...
 
 
 class HeedfulError(Exception):
-    """The root of everything that heedful raises on purpose. No message holds a known secret."""
+    """The root of all that heedful raises on purpose. Secrets in messages are redacted."""
 
-    def __init__(self, *told: object) -> None:
-        super().__init__(*(redact(one) if isinstance(one, str) else one for one in told))
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
 
 
 class UsageError(HeedfulError):
-    """The caller gave something that cannot be used."""
+    """The caller passed something that cannot be used."""
 
 
 class InvalidInput(UsageError, ValueError):
@@ -92,7 +110,7 @@ class InvalidInput(UsageError, ValueError):
 
 
 class UnknownName(UsageError):
-    """A name that nothing answers to; the message lists the names there are."""
+    """No such name exists; the message lists the names that do."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
@@ -102,7 +120,7 @@ class UnknownName(UsageError):
 
 
 class PackageMissing(UsageError, ImportError):
-    """What was asked for needs a package that comes with an extra.
+    """A feature needs a package that comes with an extra.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
     "reading Parquet needs pyarrow: pip install 'heedful[frames]'"
@@ -115,7 +133,7 @@ class PackageMissing(UsageError, ImportError):
 
 
 class LineError(UsageError):
-    """A file that was given cannot be read; `line` counts from 1, 0 where no line is to blame."""
+    """A file cannot be read; `line` counts from 1 and is 0 if no line is to blame."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         self.path: str = path
@@ -134,35 +152,35 @@ class RecordFileError(LineError):
 
 
 class ExportFileError(LineError):
-    """A file that is no whole export of lessons."""
+    """A file is not a complete export of lessons."""
 
 
 class TraceFileError(LineError):
-    """A file of traces that is damaged, or of no known format."""
+    """A file of traces is damaged or of an unknown format."""
 
 
 class OverrideRefused(UsageError):
-    """An override that may not be given: the rule cannot be lifted, or nobody answers for it."""
+    """An override is not allowed: the rule cannot be lifted, or nobody answers for it."""
 
 
 class Conflict(UsageError):
-    """Something else is stored under this name already; nothing was written."""
+    """Something else is already stored under this name; nothing was written."""
 
 
 class AttemptTaken(Conflict):
-    """The same attempt was reported before with other content."""
+    """The attempt was already reported, with other content."""
 
 
 class LoopEnded(Conflict):
-    """An attempt is reported of a loop that has passed or was stopped; an override reopens it."""
+    """The loop of a reported attempt has passed or was stopped; an override reopens it."""
 
 
 class OutOfOrder(Conflict):
-    """An attempt is reported though one before it is not."""
+    """An attempt is reported before the attempt that precedes it."""
 
 
 class NotQuarantined(UsageError):
-    """What does not wait in quarantine cannot be released or rejected; `state` is what it is."""
+    """Only what waits in quarantine can be released or rejected; `state` is the actual state."""
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
@@ -174,7 +192,7 @@ class NotQuarantined(UsageError):
 
 
 class RollbackRefused(UsageError):
-    """A dream that was rolled back before, or that a later one builds on: `first` is its id."""
+    """A dream was already rolled back, or a later dream, with the id `first`, builds on it."""
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
         self.id: int = id
@@ -183,7 +201,7 @@ class RollbackRefused(UsageError):
 
 
 class Changed(UsageError):
-    """What was to be edited changed meanwhile: `edition` is what it is now; nothing was done."""
+    """What was to be edited has changed; `edition` is the current one, and nothing was written."""
 
     def __init__(self, what: str, id: str, edition: str) -> None:
         self.edition: str = edition
@@ -191,7 +209,7 @@ class Changed(UsageError):
 
 
 class QuotaExceeded(UsageError):
-    """A source that is not trusted has as many `what` in a scope as it may; nothing was written."""
+    """An untrusted source has reached its quota in a scope; nothing was written."""
 
     def __init__(self, source: str, what: str, count: int, quota: int, remedy: str) -> None:
         self.source: str = source
@@ -213,11 +231,11 @@ FINDS: Mapping[str, str] = MappingProxyType(
 
 
 class AccessDenied(HeedfulError):
-    """The service does not let this caller do this."""
+    """The service does not allow this caller to do this."""
 
 
 class KeyRefused(AccessDenied):
-    """No key was given, or one that is unknown, revoked or expired; which of them is not told."""
+    """The key is missing, unknown, revoked or expired; the message does not say which."""
 
 
 class Forbidden(AccessDenied):
@@ -225,7 +243,7 @@ class Forbidden(AccessDenied):
 
 
 class TenantMismatch(Forbidden):
-    """Another tenant was named than the one the key belongs to."""
+    """The request names a tenant that the key does not belong to."""
 
 
 class NotFound(HeedfulError):
@@ -242,7 +260,7 @@ class NotFound(HeedfulError):
 class NotPassed(HeedfulError):
     """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
 
-    def __init__(self, result: Result[Any]) -> None:
+    def __init__(self, result: Ended) -> None:
         self.result = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
@@ -253,7 +271,7 @@ class NotPassed(HeedfulError):
 
 
 class UserCodeError(HeedfulError):
-    """A callable that the caller handed over raised; the original is the `__cause__`."""
+    """A callable of the caller raised an exception, which is the `__cause__`."""
 
 
 class GenerateFailed(UserCodeError):
@@ -261,14 +279,14 @@ class GenerateFailed(UserCodeError):
 
 
 class StageFailed(UserCodeError):
-    """The function of a pipeline's stage raised; a `run` that is stored can be resumed."""
+    """The function of a pipeline's stage raised; a stored run can be resumed by its id `run`."""
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
         self.stage = stage
         self.run = run
         again = f"; what was done before is kept, run again with id={run!r}" if run else ""
         super().__init__(
-            f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; mend it{again}"
+            f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; fix it{again}"
         )
 
 
@@ -279,7 +297,7 @@ class CheckFailed(UserCodeError):
         self.check = check
         super().__init__(
             f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
-            "the candidate was not blamed, mend the check and run again"
+            "the candidate was not blamed, fix the check and run again"
         )
 
 
@@ -304,25 +322,25 @@ class StoreNewer(StoreError):
 
 
 class StoreOlder(StoreError):
-    """The database has a schema that this version no longer knows, or none."""
+    """The database has a schema that this version no longer knows, or no schema."""
 
 
 class StoreInDoubt(StoreError):
-    """The server was lost while it committed: all was written or nothing; the same again tells."""
+    """The server was lost during a commit, which wrote all or nothing; call again to see which."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
             f"{what}: the server was lost before it acknowledged the commit; do the same again: "
-            "where it was written it is found and not written twice"
+            "if it was written it is found and not written twice"
         )
 
 
 class RoleRefused(StoreError):
-    """The role of a PostgreSQL URL is above row-level security, or lacks a right."""
+    """The role of a PostgreSQL URL bypasses row-level security, or lacks a right."""
 
 
 class LeaseLost(StoreError):
-    """Another process drives this loop; nothing of this one was written."""
+    """Another process drives this loop; this process wrote nothing."""
 
 
 class ModelError(HeedfulError):
@@ -334,9 +352,9 @@ class ModelUnavailable(ModelError):
 
 
 class WeightsError(ModelUnavailable):
-    """Weights that could not be fetched, or whose bytes are not the right ones.
+    """Weights could not be fetched, or their bytes are wrong.
 
-    `tried` holds one line for each source in the order they were tried.
+    `tried` has one line for each source, in the order they were tried.
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
@@ -353,10 +371,10 @@ class ModelTimeout(ModelError):
 class MalformedAnswer(ModelError):
     """The model answered something other than what was asked for; `answer` is its text.
 
-    `usage` is what asking cost, None where that is not known.
+    `usage` is what asking cost, None if unknown.
     """
 
-    def __init__(self, what: str, answer: str = "", usage: Usage | None = None) -> None:
+    def __init__(self, what: str, answer: str = "", usage: Spent | None = None) -> None:
         self.answer = answer
         self.usage = usage
         super().__init__(f"{what}; it began: {_short(answer)}")
@@ -367,33 +385,33 @@ class PromptTooLong(ModelError):
 
 
 class RemoteError(HeedfulError):
-    """A service that `heedful.Client` asks, or the way to it."""
+    """The service of a `heedful.Client`, or the network between them, failed."""
 
 
 class Unreachable(RemoteError):
-    """The service gave no answer; whether it did what was asked is not known."""
+    """The service gave no answer; whether it did what was asked is unknown."""
 
-    def __init__(self, url: str, what: str, told: str = "") -> None:
+    def __init__(self, url: str, what: str, why: str = "") -> None:
         self.url: str = url
-        said = f": {_short(told)}" if told else ""
+        why = f": {_short(why)}" if why else ""
         super().__init__(
-            f"no answer from {url}, {what}{said}; check the address and that the service runs"
+            f"no answer from {url}, {what}{why}; check the address and that the service runs"
         )
 
 
 class Refused(RemoteError):
-    """The service answered with an error that is none of ours: a key, a limit, or a proxy's.
+    """The service, or a proxy, answered with an error that has no class here.
 
-    `status` is that of HTTP, `code` what the service calls it, "" where it says nothing.
+    `status` is the HTTP status, `code` the service's own code, "" if it gave none.
     """
 
-    def __init__(self, status: int, code: str, told: str) -> None:
+    def __init__(self, status: int, code: str, message: str) -> None:
         self.status: int = status
         self.code: str = code
-        super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {told}")
+        super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {message}")
 
 
 def _short(value: object, most: int = 120) -> str:
     text = repr(value[:10_000] if isinstance(value, str) else value)
-    text = redact(text[:10_000])  # before it is cut short: half a secret is not recognised
+    text = redact(text[:10_000])  # before it is shortened: half a secret is not recognised
     return text if len(text) <= most else text[: most - 1] + "…"

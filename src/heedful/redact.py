@@ -1,4 +1,9 @@
-"""Secrets -> a mark that names their kind, before anything is stored or sent to a model. Pure."""
+"""Redact secrets, before anything is stored or sent to a model.
+
+A secret is recognised by the form that its issuer gives it, by what precedes it (a header, a name
+such as `password`), or by being random letters and digits in quotes. A mark with its kind replaces
+it. The patterns read a text in time linear in its length.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,8 @@ from itertools import groupby
 from math import log2
 from typing import Any
 
-# Known is what the detectors of detect-secrets 1.5 know, and more: the tests hold the two together.
-# Three of its detectors find too much, measured on 60,000 ordinary texts of 9 MB and 2,200 source
+# This finds what the detectors of detect-secrets 1.5 find, and more; a test compares the two. Three
+# of its detectors find too much, measured on 60,000 ordinary texts of 9 MB and 2,200 source
 # files. Public addresses are left alone: 11 % of 16,000 lines of logs have one. So is hexadecimal
 # in quotes, unless a key or token is assigned it: all of it were digests, ids and alphabets, and
 # what a digest has to be may be all that a lesson says. Base64 in quotes was found in 88 texts; in
@@ -86,12 +91,12 @@ jwt eyJ<[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
 signature sig=[\w%+/-]{40,}+={0,2}
 signature X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
 """
-# No token is shorter, and few ordinary words are as long: only these are searched for the above.
+# No token is shorter, and few ordinary words are as long: only these are searched for tokens.
 _RUN = r"[\w.+/=:\\%-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
-# Secrets by what precedes them: the kind, words of which the text has one, and a pattern of what
-# precedes, which is a group, and of the secret.
+# Secrets by what precedes them: the kind, words of which the text must have one, and a pattern with
+# a group for what precedes and then the secret.
 _PLACED = (
     (
         "private_key",
@@ -149,7 +154,7 @@ _PLACED = (
 _OWNERS = "api bot key auth priv access client master account encryption private refresh service "
 _OWNERS += "session signing database db"
 _CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
-_TOLD = (
+_SECRET_NAME = (
     # The first letter, by which a text is searched, then the second, and the rest of either.
     r"([pPsScCkKtT](?:[aA](?<=[pP].)(?i:ssw(?:or)?d|ssphrase|ssOWNED4)"
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
@@ -160,12 +165,12 @@ _TOLD = (
     r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
 )
 # No secret is a reference, a template, the name of a variable, or the rest of an expression.
-_NOT = (
+_NO_SECRET = (
     r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
     r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
 )
 _IN_QUOTES = (
-    rf"([bBrRuU@]?\\{{0,3}}[\"']{_NOT})((?=[^\s\"']{{6}})"
+    rf"([bBrRuU@]?\\{{0,3}}[\"']{_NO_SECRET})((?=[^\s\"']{{6}})"
     r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
@@ -173,15 +178,15 @@ _IN_QUOTES = (
 # written as in a file of settings or an address, and not named like a secret itself.
 _IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
 _BARE = (
-    rf"{_NOT}((?=[!@#~]?+[^\s\"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])"
+    rf"{_NO_SECRET}((?=[!@#~]?+[^\s\"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])"
     rf"(?!\d{{1,7}}(?!{_IN_WORD})){_IN_WORD}{{6,}}+(?![(\[{{])"
     r"|(?<=\w=)(?=[A-Za-z_-]{8,64}+(?![^\s&;\"'<>`\\]))"
     r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++)"
     rf"|{_IN_WORD}{{64,}}+"
 )
-# Where it is none, the name is passed over, and so is a long value: each that repeats itself would
-# else be tried anew from every place in it.
-_ASSIGNED = rf"{_TOLD}(?:{_IN_QUOTES}|{_BARE})?"
+# A name and a long value that are no secret are passed over; otherwise a value that repeats itself
+# would be tried again from every place in it.
+_ASSIGNED = rf"{_SECRET_NAME}(?:{_IN_QUOTES}|{_BARE})?"
 _KEYED = (
     r"([kKtTpP](?:[eE](?<=[kK].)[yY]|[oO](?<=[tT].)(?i:ken)|[aA](?<=[pP].)(?i:ss(?:word)?)"
     rf"|[wW](?<=[pP].)[dD]?)(?=[\\\"'\]\s:=!]){_CLOSED}"
@@ -201,14 +206,14 @@ _AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 
 
 def redact(text: str) -> str:
-    """The text with every secret it recognises replaced by `[redacted: kind]`.
+    """Replace every recognised secret by `[redacted: kind]`.
 
-    Known are the tokens of common issuers, private keys, web tokens, passwords in addresses, what
-    headers authorise with, random letters and digits in quotes, and what is assigned to a name such
-    as `password` or `api_key`: 6 characters or more in quotes or with a digit or a sign, or 8
-    letters right behind an equals sign.
+    Recognised are the tokens of common issuers, private keys, web tokens, passwords in addresses,
+    credentials in headers, random letters and digits in quotes, and values of names such as
+    `password` or `api_key`: 6 or more characters in quotes or with a digit or a sign, or 8 letters
+    right after an equals sign.
 
-    >>> redacted("key AKIAIOSFODNN7EXAMPLE in use")
+    >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
     """
     if not _LONG.search(text):
@@ -216,7 +221,7 @@ def redact(text: str) -> str:
     lower = text.lower()
     for kind, words, pattern in _PLACED:
         if any(word in lower for word in words):
-            text = _behind(pattern, kind, text)
+            text = _mark_after(pattern, kind, text)
     named = any(name in lower for name in _NAMED)
     if named:
         text = _compiled(_ASSIGNED).sub(_marked, text)
@@ -224,22 +229,22 @@ def redact(text: str) -> str:
     if not runs:
         return text
     if named:
-        text = _behind(_KEYED, "assigned", text)
+        text = _mark_after(_KEYED, "assigned", text)
     issued, kinds = _forms()
     if issued.search("\n".join(runs)):
         text = issued.sub(lambda found: f"[redacted: {kinds[(found.lastindex or 1) - 1]}]", text)
-    return _compiled(_QUOTED).sub(_unless_plain, text)
+    return _compiled(_QUOTED).sub(_mark_random, text)
 
 
-def _behind(pattern: str, kind: str, text: str) -> str:
-    """The text with what stands behind the first group of the pattern marked."""
+def _mark_after(pattern: str, kind: str, text: str) -> str:
+    """Mark what follows the first group of the pattern."""
     mark = f"[redacted: {kind}]"
     return _compiled(pattern).sub(lambda found: found[1] + mark, text)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when a text first needs it: all take 6 ms, and opening a store has none of it."""
+    """Compile a pattern when a text first needs it: all of them take 6 ms."""
     kinds = {*_ISSUED.split()[::2], *(kind for kind, _, _ in _PLACED)}
     no_mark = "".join(rf"(?<!redacted: {kind}\])" for kind in sorted(kinds))
     pattern = pattern.replace("NO_MARK", no_mark).replace("OWNERS", "|".join(_OWNERS.split()))
@@ -247,7 +252,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Here something is assigned, and `past` characters ago the name of an owner ended."""
+    """Return a pattern: an assignment here, after an owner's name that ended `past` before."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
@@ -257,7 +262,7 @@ def _owned(past: int) -> str:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], list[str]]:
-    """Every form as one pattern by first letter, an empty group ending each; and their kinds."""
+    """Return one pattern of all forms, each with an empty group, and their kinds."""
     rows = sorted(
         (row.split(" ") for row in _ISSUED.strip().split("\n")), key=lambda row: row[1][0]
     )
@@ -279,7 +284,7 @@ def _marked(found: re.Match[str]) -> str:
     return found[0] if quoted is bare else f"{name}{quote or ''}[redacted: assigned]"
 
 
-def _unless_plain(found: re.Match[str]) -> str:
+def _mark_random(found: re.Match[str]) -> str:
     value, marked = found[2], f"{found[1]}[redacted: random_token]"
     near = max(0, found.start() - 48)
     if len(value) == 40 and _compiled(_AWS).search(found.string, near, found.start()):
@@ -292,7 +297,7 @@ def _unless_plain(found: re.Match[str]) -> str:
 
 
 def redact_data(value: Any) -> Any:
-    """The same for every text inside JSON data; a value under a telling key counts as assigned."""
+    """Redact every text in JSON data; the value of a key such as `password` counts as a secret."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list | tuple):

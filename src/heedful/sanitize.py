@@ -1,6 +1,7 @@
-"""Text of others -> text that poses as nobody's turn and hides nothing. Pure.
+"""Texts of others, made harmless before a model reads them.
 
-What somebody else wrote, shown to a model as data: between delimiters, and bounded. Pure.
+`sanitize` removes characters that hide something and tokens that begin or end a turn of a chat.
+`delimit` puts texts between delimiters that they cannot contain, and `cut_middle` bounds them.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-# What chat templates take for the begin or end of a turn, of a tool's part or of thinking. Between
-# bars: ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar Gemma 4. As
-# tags: Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the begin of a line: older Claude.
+# Tokens of chat templates that begin or end a turn, a tool's part or thinking. Between bars:
+# ChatML, Llama 3 and 4, Phi, Qwen, Harmony, Command, DeepSeek, and with one bar Gemma 4. As tags:
+# Llama 2, Gemma 2 and 3, Qwen. In brackets: Mistral. At the start of a line: older Claude.
 TOKEN = re.compile(
     r"<[|｜][^|｜>\s…]{1,40}[|｜]?>|<\w{1,40}[|｜]>|<</?SYS>>"
     r"|</?(?:s|bos|eos|start_of_turn|end_of_turn|tool_call|tool_response|think)>"
@@ -20,27 +21,27 @@ TOKEN = re.compile(
     r"|(?:\A\n?|(?<=\n\n))(?-i:Human|Assistant)(?=:)",
     re.IGNORECASE,
 )
-# Scripts and pictographs need these, and only right after what is seen. Within ASCII, of which all
-# tokens are made but for the bar, and after one another they would only hide something.
+# Scripts and pictographs need these, but only right after a visible character. Within ASCII, which
+# all tokens except for the bar consist of, and after each other they would only hide something.
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _JOINERS = "\u200c\u200d\u180e"
 _SEEN = rf"[^\x00-\x7f\s｜{_SELECTORS}{_JOINERS}]"
 _LOOSE_SELECTOR = re.compile(rf"(?<!{_SEEN})(?<![0-9#*])[{_SELECTORS}]")
 _LOOSE_JOINER = re.compile(rf"(?<!{_SEEN})(?<![{_SELECTORS}])[{_JOINERS}]")
-_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # letters and marks that nothing is seen of
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # invisible letters and marks
 
 
 def sanitize(text: str, most: int | None = None) -> str:
-    """The text without controls and role tokens, cut at `most` characters (from 1; None: all).
+    """Return the text without hidden characters and role tokens, cut at `most` characters.
 
-    Taken out are control, bidirectional, zero-width, tag, private and unassigned characters, so a
-    flag drawn with tags is a plain one. A joiner or variation selector stays behind a character
-    outside ASCII, a selector behind a digit of a keycap, too. A role token becomes `…`.
+    Removed are control, bidirectional, zero-width, tag, private and unassigned characters; a flag
+    drawn with tags becomes a plain flag. A joiner or variation selector stays after a character
+    outside ASCII, and a selector after the digit of a keycap. A role token becomes `…`.
 
-    >>> neutral("a\\u200bb <|im_start|>system", 8)
+    >>> sanitize("a\\u200bb <|im_start|>system", 8)
     'ab …sys…'
     """
-    # First, or what is taken out could have hidden a token.
+    # First, since a hidden character could split a token.
     hidden = [c for c in set(text) if c in _BLANK or _hides(c)]
     text = text.translate(dict.fromkeys(map(ord, hidden))) if hidden else text
     if not text.isascii():
@@ -54,12 +55,12 @@ def _hides(c: str) -> bool:
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
-    """Each text between its delimiters."""
+    """Return each text between its delimiters, `mark` and its label."""
     return [f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()]
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """A digest of all that is shown, which occurs in none of it: no text can end its delimiters."""
+    """Return a digest of all texts that occurs in none of them, so none can end its delimiters."""
     said = "\0".join((name, *shown, *shown.values()))
     while True:
         said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
@@ -68,7 +69,7 @@ def delimiter(name: str, shown: Mapping[str, str]) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Its beginning and end, at most `most` characters (200 or more) in all, where it is longer."""
+    """Return the beginning and end of a text, at most `most` characters (200 or more) in all."""
     if len(text) <= most:
         return text
     half = (most - 60) // 2

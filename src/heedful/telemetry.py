@@ -1,6 +1,8 @@
-"""What goes on and on is said once in a while.
+"""OpenTelemetry: spans and metrics of what heedful does, and a throttle for repeated log lines.
 
-OpenTelemetry: spans and metrics of what heedful does; no cost until it is begun.
+Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `check`,
+`search`, `upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and
+findings are exported only with `begin(content=True)`, without the secrets that heedful recognises.
 """
 
 from __future__ import annotations
@@ -13,41 +15,19 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from heedful.errors import PackageMissing
-from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Verdict
+from heedful.loop.decide import Done, Verdict
 from heedful.loop.record import Loop
 from heedful.redact import redact
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # an optional package
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
-
-    from heedful.models.contract import Answer, Message, Model
-
-EVERY = 60.0  # seconds
-
-
-class LogThrottle:
-    """Whether something is to be said now: the same at most once in `EVERY` seconds."""
-
-    def __init__(self) -> None:
-        self._next: dict[str, float] = {}
-
-    def now(self, what: str) -> bool:
-        """Whether it is, which counts as said."""
-        now = time.monotonic()
-        self._next = {one: then for one, then in self._next.items() if then > now}
-        if what in self._next:
-            return False
-        self._next[what] = now + EVERY
-        return True
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
-# The instrumentation scope; what comes back in it is not learnt from (`heedful.traces.otlp`).
+# The instrumentation scope; `heedful.traces.otlp` does not learn from spans in it.
 SCOPE: Final = "heedful"
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -71,10 +51,27 @@ EXPLANATION: Final = "gen_ai.evaluation.explanation"
 ERROR: Final = "error.type"
 LONGEST: Final = 10_000  # characters of a content
 METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
+EVERY: Final = 60.0  # seconds between log lines of one kind
 
 
-class _Told:
-    """Where spans and metrics go, and whether what was said comes along."""
+class LogThrottle:
+    """Allows each message once in `EVERY` seconds."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    def allows(self, message: str) -> bool:
+        """Return True if the message was not allowed within the last minute, and count it."""
+        now = time.monotonic()
+        self._next = {known: then for known, then in self._next.items() if then > now}
+        if message in self._next:
+            return False
+        self._next[message] = now + EVERY
+        return True
+
+
+class _Exporter:
+    """Where spans and metrics go, and whether contents go with them."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, content: bool) -> None:
         from opentelemetry.trace import StatusCode
@@ -91,7 +88,7 @@ class _Told:
 
     @contextmanager
     def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
-        """A span of that name; what ends it early is told by its type alone."""
+        """Open a span; an exception that ends it is exported by its type only."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
         with started as span, ExitStack() as ends:
@@ -99,20 +96,18 @@ class _Told:
             yield span
 
     def _ended(self, span: Span, kind: type[BaseException] | None, *_: object) -> None:
-        """Tell what ended it early, if anything did."""
         if kind is not None:
             span.set_attribute(ERROR, kind.__qualname__)
             span.set_status(self.error)
 
-    def said(self, span: Span, name: str, content: Any) -> None:
-        """What was said, as far as it may be told."""
+    def set_content(self, span: Span, name: str, content: Any) -> None:
+        """Set an attribute to a text or to messages, if contents are exported."""
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
             span.set_attribute(name, redact(text)[:LONGEST])
 
 
-# The one that is told, where there is one.
-_told: list[_Told] = []
+_active: list[_Exporter] = []  # the exporter, once `begin` was called
 
 
 def begin(
@@ -121,144 +116,180 @@ def begin(
     tracers: TracerProvider | None = None,
     meters: MeterProvider | None = None,
 ) -> None:
-    """Tell OpenTelemetry from now on: the providers given, or else the global ones.
+    """Start exporting, to the given providers or else to the global ones.
 
-    With `content` prompts, answers, questions to memory and findings are told, too, without
-    secrets. Raises PackageMissing.
+    With `content`, prompts, answers, queries and findings are exported too, without secrets. Raises
+    PackageMissing.
     """
     try:
         from opentelemetry import metrics, trace
     except ImportError as error:
         raise PackageMissing("telemetry", "opentelemetry-api", "telemetry") from error
-    given = tracers or trace.get_tracer_provider(), meters or metrics.get_meter_provider()
-    _told[:] = [_Told(*given, content)]
+    tracers, meters = tracers or trace.get_tracer_provider(), meters or metrics.get_meter_provider()
+    _active[:] = [_Exporter(tracers, meters, content)]
 
 
 def end() -> None:
-    """Tell nobody any more."""
-    _told.clear()
+    """Stop exporting."""
+    _active.clear()
 
 
 def trace_headers() -> dict[str, str]:
-    """The trace that is under way, for a job to name (`traceparent`); empty without one."""
-    found: dict[str, str] = {}
-    if _told:
+    """Return the current trace as headers (`traceparent`) for a job or request; empty if none."""
+    headers: dict[str, str] = {}
+    if _active:
         from opentelemetry.propagate import inject
 
-        inject(found)
-    return found
+        inject(headers)
+    return headers
 
 
-def task(name: str, scope: Scope, carried: Mapping[str, str]) -> AbstractContextManager[object]:
-    """The span of a job, in the trace that was `carried` to it."""
-    if not _told:
+def task(
+    name: str, tenant: str, project: str, headers: Mapping[str, str]
+) -> AbstractContextManager[object]:
+    """Open the span of a job, in the trace that its headers name."""
+    if not _active:
         return nullcontext()
     from opentelemetry.trace import SpanKind
 
-    attributes = {"heedful.task": name, **_scope(scope)}
-    options = {"context": _carried(carried), "kind": SpanKind.CONSUMER}
-    return _told[0].span(f"heedful.task {name}", attributes, **options)
+    attributes = {"heedful.task": name, "heedful.tenant": tenant, "heedful.project": project}
+    options = {"context": _context(headers), "kind": SpanKind.CONSUMER}
+    return _active[0].span(f"heedful.task {name}", attributes, **options)
 
 
 @contextmanager
 def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
-    """The span of a request that a service answers, in the trace that its headers name.
+    """Open the span of a request to the service, in the trace that its headers name.
 
-    It has to be told the template of the route, never a path, and the status of the answer.
+    Call what is yielded with the template of the route, never a path, and the status.
     """
-    if not _told:
-        yield _unheard
+    if not _active:
+        yield lambda route, status: None
         return
     from opentelemetry.trace import SpanKind
 
+    exporter = _active[0]
     method = method if method in METHODS else "_OTHER"
-    options = {"context": _carried(headers), "kind": SpanKind.SERVER}
-    with _told[0].span(method, {"http.request.method": method}, **options) as span:
-        told = _told[0]
+    options = {"context": _context(headers), "kind": SpanKind.SERVER}
+    with exporter.span(method, {"http.request.method": method}, **options) as span:
 
         def answered(route: str, status: int) -> None:
             span.update_name(f"{method} {route}")
             span.set_attributes({"http.route": route, "http.response.status_code": status})
             if status >= 500:
-                span.set_status(told.error)
+                span.set_status(exporter.error)
 
         yield answered
 
 
-def _unheard(route: str, status: int) -> None:
-    """Nobody is told."""
-
-
-def _carried(named: Mapping[str, str]) -> Any:
+def _context(headers: Mapping[str, str]) -> Any:
     from opentelemetry.propagate import extract
 
-    return extract(named)
+    return extract(headers)
 
 
-def _scope(scope: Scope) -> Attributes:
-    return {"heedful.tenant": scope.tenant, "heedful.project": scope.project}
+Finished = Callable[[str, str, int, int], None]
 
 
-async def complete(
-    model: Model,
-    messages: Sequence[Message],
-    *,
-    schema: Mapping[str, Any] | None = None,
-    max_tokens: int = 512,
-    temperature: float = 0.0,
-    seed: int = 0,
-) -> Answer:
-    """What the model answers, with a span around it. Raises ModelError."""
-    given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
-    given |= {"temperature": temperature, "seed": seed}
-    if not _told:
-        return await model.complete(messages, **given)
-    provider, _, name = model.name.partition(":")
-    attributes = {OPERATION: "chat", PROVIDER: provider, MODEL: name or provider, SEED: seed}
-    attributes |= {MAX_TOKENS: max_tokens, TEMPERATURE: temperature}
-    with _told[0].span(f"chat {name or provider}", attributes) as span:
-        _told[0].said(span, INPUT, [_turn(one.role, one.content) for one in messages])
-        answer = await model.complete(messages, **given)
-        span.set_attribute(INPUT_TOKENS, answer.usage.prompt_tokens)
-        span.set_attribute(OUTPUT_TOKENS, answer.usage.completion_tokens)
-        span.set_attribute(FINISH, [answer.finish])
-        last = {**_turn("assistant", answer.text), "finish_reason": answer.finish}
-        _told[0].said(span, OUTPUT, [last])
-        return answer
+@contextmanager
+def chat(
+    model: str, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any]
+) -> Iterator[Finished]:
+    """Open the span of a chat with a model; `messages` are pairs of role and content.
+
+    Call what is yielded with the answer's text, why it ended, and its prompt and completion tokens.
+    """
+    if not _active:
+        yield lambda text, finish, prompt_tokens, completion_tokens: None
+        return
+    exporter = _active[0]
+    provider, _, name = model.partition(":")
+    name = name or provider
+    attributes = {OPERATION: "chat", PROVIDER: provider, MODEL: name, SEED: settings["seed"]}
+    attributes |= {MAX_TOKENS: settings["max_tokens"], TEMPERATURE: settings["temperature"]}
+    with exporter.span(f"chat {name}", attributes) as span:
+        exporter.set_content(span, INPUT, [_message(*each) for each in messages])
+
+        def finished(text: str, finish: str, prompt_tokens: int, completion_tokens: int) -> None:
+            span.set_attribute(INPUT_TOKENS, prompt_tokens)
+            span.set_attribute(OUTPUT_TOKENS, completion_tokens)
+            span.set_attribute(FINISH, [finish])
+            answer = {**_message("assistant", text), "finish_reason": finish}
+            exporter.set_content(span, OUTPUT, [answer])
+
+        yield finished
 
 
-def _turn(role: str, content: str) -> dict[str, Any]:
+def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": redact(content)}]}
 
 
+def record_decision(loop: Loop, verdict: Verdict) -> None:
+    """Add the last attempt's evaluation and the decision to the current span, and count them."""
+    if not _active:
+        return
+    from opentelemetry.trace import get_current_span
+
+    exporter, span, decision = _active[0], get_current_span(), _decision(verdict)
+    span.set_attributes(decision)
+    passed = decision["heedful.passed"]
+    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
+    if evaluation is not None:
+        why = {}
+        if exporter.content and evaluation.findings:
+            messages = "; ".join(finding.message for finding in evaluation.findings)
+            why = {EXPLANATION: redact(messages)[:LONGEST]}
+        scores = {name: {SCORE: value} for name, value in evaluation.scores.items()}
+        for name, score in (scores or {"heedful": {}}).items():
+            label = {EVALUATED: name, LABEL: "pass" if passed else "fail"}
+            span.add_event(EVALUATION, {**label, **score, **why})
+    counted = {name: decision[name] for name in ("heedful.decision", "heedful.passed")}
+    if decision["heedful.stopped_by"]:
+        counted["heedful.stopped_by"] = decision["heedful.stopped_by"][0]
+    exporter.decisions.add(1, counted)
+    exporter.attempts.add(1, {"heedful.passed": passed})
+
+
+def _decision(verdict: Verdict) -> dict[str, Any]:
+    if not isinstance(verdict, Done):
+        return {"heedful.decision": "again", "heedful.passed": False, "heedful.stopped_by": []}
+    return {
+        "heedful.decision": "done",
+        "heedful.passed": verdict.passed,
+        "heedful.stopped_by": [stop.rule for stop in verdict.stopped_by],
+        "heedful.best": verdict.best or 0,
+    }
+
+
 class Traced(Protocol):
-    """Decorates what is awaited, and leaves its arguments and its result as they are."""
+    """A decorator of awaited calls that leaves their arguments and results unchanged."""
 
     def __call__(
         self, work: Callable[P, Coroutine[Any, Any, T]], /
     ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """The same, within a span."""
+        """Return the same call within a span."""
         ...
 
 
-def traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
-    """Decorate: `opened(*arguments)` names a span, `closed(told, span, result, …)` completes it."""
+def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
+    """Make a decorator: `opened(*arguments)` gives the name and attributes of a span.
+
+    `closed(exporter, span, result, seconds, *arguments)` completes it.
+    """
 
     def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        async def within(told: _Told, *arguments: P.args, **options: P.kwargs) -> T:
+        async def spanned(exporter: _Exporter, *arguments: P.args, **options: P.kwargs) -> T:
             began = time.perf_counter()
-            with told.span(*opened(*arguments, **options)) as span:
+            with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
-                closed(told, span, result, time.perf_counter() - began, *arguments)
+                closed(exporter, span, result, time.perf_counter() - began, *arguments)
                 return result
 
         @wraps(work)
         def either(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-            return (
-                work(*arguments, **options)
-                if not _told
-                else within(_told[0], *arguments, **options)
-            )
+            if not _active:
+                return work(*arguments, **options)
+            return spanned(_active[0], *arguments, **options)
 
         return either
 
@@ -269,9 +300,9 @@ def _loop_opened(run: Any) -> tuple[str, Attributes]:
     return "heedful.loop", {"heedful.loop.id": run.id, "heedful.policy": run.policy.name}
 
 
-def _loop_closed(told: _Told, span: Span, result: Any, *_: object) -> None:
-    loop, verdict = result.loop, result.verdict
-    span.set_attributes({"heedful.attempts": len(loop.attempts), **_verdict(verdict)})
+def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
+    decision = _decision(result.verdict)
+    span.set_attributes({"heedful.attempts": len(result.loop.attempts), **decision})
 
 
 def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
@@ -280,49 +311,10 @@ def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
 
 
 def _attempt_closed(
-    told: _Told, span: Span, state: Any, seconds: float, run: Any, before: Any
+    _: _Exporter, __: Span, state: Any, seconds: float, run: Any, before: Any
 ) -> None:
     if len(state.loop.attempts) > len(before.loop.attempts):
         record_decision(state.loop, state.verdict)
-
-
-def record_decision(loop: Loop, verdict: Verdict) -> None:
-    """Tell of the last attempt's evaluation and of what was decided on it, in the current span."""
-    if not _told:
-        return
-    from opentelemetry.trace import get_current_span
-
-    span, told = get_current_span(), _verdict(verdict)
-    span.set_attributes(told)
-    evaluation = loop.attempts[-1].evaluation if loop.attempts else None
-    if evaluation is not None:
-        passed = "pass" if told["heedful.passed"] else "fail"
-        scores = {name: {SCORE: value} for name, value in evaluation.scores.items()}
-        why = {}
-        if _told[0].content and evaluation.findings:
-            said = "; ".join(one.message for one in evaluation.findings)
-            why = {EXPLANATION: redact(said)[:LONGEST]}
-        for name, score in (scores or {"heedful": {}}).items():
-            span.add_event(EVALUATION, {EVALUATED: name, LABEL: passed, **score, **why})
-    counted = {
-        "heedful.decision": told["heedful.decision"],
-        "heedful.passed": told["heedful.passed"],
-    }
-    stops = (
-        {"heedful.stopped_by": told["heedful.stopped_by"][0]} if told["heedful.stopped_by"] else {}
-    )
-    _told[0].decisions.add(1, {**counted, **stops})
-    _told[0].attempts.add(1, {"heedful.passed": told["heedful.passed"]})
-
-
-def _verdict(verdict: Any) -> dict[str, Any]:
-    """Again or Done, as attributes."""
-    done = hasattr(verdict, "best")
-    stops = [stop.rule for stop in verdict.stopped_by] if done else []
-    best = {"heedful.best": verdict.best or 0} if done else {}
-    passed = done and verdict.passed
-    said = {"heedful.decision": "done" if done else "again", "heedful.passed": passed}
-    return {**said, "heedful.stopped_by": stops, **best}
 
 
 def _check_opened(check: Any, *_: object) -> tuple[str, Attributes]:
@@ -330,48 +322,53 @@ def _check_opened(check: Any, *_: object) -> tuple[str, Attributes]:
     return f"heedful.check {name}", {"heedful.check": str(name)}
 
 
-def _check_closed(told: _Told, span: Span, found: Any, *_: object) -> None:
-    findings = getattr(found, "findings", found)
+def _check_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
+    findings = getattr(answer, "findings", answer)
     if isinstance(findings, Sequence) and not isinstance(findings, str):
         span.set_attribute("heedful.findings", len(findings))
 
 
-def _search_opened(memory: Any, task: str, *_: object, **__: object) -> tuple[str, Attributes]:
-    named = {OPERATION: "search_memory", PROVIDER: SCOPE, STORE: memory.scope.project}
-    return "search_memory", {**named, **_scope(memory.scope)}
+def _memory_operation(operation: str, memory: Any) -> dict[str, Any]:
+    scope = memory.scope
+    where = {"heedful.tenant": scope.tenant, "heedful.project": scope.project}
+    return {OPERATION: operation, PROVIDER: SCOPE, STORE: scope.project, **where}
+
+
+def _search_opened(memory: Any, *_: object, **__: object) -> tuple[str, Attributes]:
+    return "search_memory", _memory_operation("search_memory", memory)
 
 
 def _search_closed(
-    told: _Told, span: Span, found: Any, seconds: float, memory: Any, task: str, *_: object
+    exporter: _Exporter, span: Span, answer: Any, seconds: float, _: Any, task: str, *__: object
 ) -> None:
-    shown = len(found) if isinstance(found, list) else len(found.exposures)
-    span.set_attribute("heedful.found", shown)
-    told.said(span, QUERY, task)
-    told.recall.record(seconds)
+    count = len(answer) if isinstance(answer, list) else len(answer.exposures)
+    span.set_attribute("heedful.found", count)
+    exporter.set_content(span, QUERY, task)
+    exporter.recall.record(seconds)
 
 
-def _upsert_opened(memory: Any, one: Any) -> tuple[str, Attributes]:
-    named = {OPERATION: "upsert_memory", PROVIDER: SCOPE, STORE: memory.scope.project}
-    return "upsert_memory", {**named, **_scope(memory.scope), "heedful.kind": one.kind}
+def _upsert_opened(memory: Any, lesson: Any) -> tuple[str, Attributes]:
+    operation = _memory_operation("upsert_memory", memory)
+    return "upsert_memory", {**operation, "heedful.kind": lesson.kind}
 
 
-def _upsert_closed(told: _Told, span: Span, answer: Any, *_: object) -> None:
+def _upsert_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
     span.set_attributes({RECORD: str(answer.id), "heedful.created": answer.created})
 
 
-def _stage_opened(driven: Any, *_: object, **__: object) -> tuple[str, Attributes]:
-    return "heedful.stage", {"heedful.loop.id": driven.loop}
+def _stage_opened(runner: Any, *_: object, **__: object) -> tuple[str, Attributes]:
+    return "heedful.stage", {"heedful.loop.id": runner.loop}
 
 
-def _stage_closed(told: _Told, span: Span, report: Any, *_: object) -> None:
+def _stage_closed(_: _Exporter, span: Span, report: Any, *__: object) -> None:
     attempts = len(report.attempts)
     span.set_attributes({"heedful.stage": report.name, "heedful.attempts": attempts})
     span.set_attribute("heedful.status", report.status)
 
 
-loop: Traced = traced(_loop_opened, _loop_closed)
-attempt: Traced = traced(_attempt_opened, _attempt_closed)
-check: Traced = traced(_check_opened, _check_closed)
-search: Traced = traced(_search_opened, _search_closed)
-upsert: Traced = traced(_upsert_opened, _upsert_closed)
-stage: Traced = traced(_stage_opened, _stage_closed)
+loop: Traced = _traced(_loop_opened, _loop_closed)
+attempt: Traced = _traced(_attempt_opened, _attempt_closed)
+check: Traced = _traced(_check_opened, _check_closed)
+search: Traced = _traced(_search_opened, _search_closed)
+upsert: Traced = _traced(_upsert_opened, _upsert_closed)
+stage: Traced = _traced(_stage_opened, _stage_closed)

@@ -117,7 +117,7 @@ SLOW = """
 import time
 from heedful.memory import transfer
 
-encoded, checked = transfer.encoded, transfer.checked
+encoded, checked = transfer.encode_line, transfer.check_record
 
 def slowly(work):
     def slow(record):
@@ -126,7 +126,7 @@ def slowly(work):
         return work(record)
     return slow
 
-transfer.encoded, transfer.checked = slowly(encoded), slowly(checked)
+transfer.encode_line, transfer.check_record = slowly(encoded), slowly(checked)
 from heedful.cli import main
 main()
 """

@@ -18,7 +18,7 @@ from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, ModelError, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import decision_to, goal_to, policy_to
+from heedful.loop.codec import decision_to, policy_to, to_document
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Evaluation, Finding, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, Budget, Echo, MaxAttempts, Plateau
@@ -324,7 +324,7 @@ async def test_the_goals_of_a_resume_count_for_an_override_too(store):
     assert not (await resumed(store, STAGE).finish()).passed
     stored = await reread(store)
     assert stored.loop.goals == (GOAL,)
-    assert stored.head.goals == [goal_to(GOAL)]
+    assert stored.head.goals == [to_document(GOAL)]
     assert isinstance(await outside(store), Again)
 
 

@@ -45,7 +45,7 @@ def named(loop: Loop, policy: Policy) -> tuple[Change, ...]:
 def plain(loop: Loop, policy: Policy) -> dict[str, Any]:
     """All that may be moved: the settings of the policy, the goals, the last scores."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
-    goals = [codec.goal_to(goal) for goal in loop.goals]
+    goals = [codec.to_document(goal) for goal in loop.goals]
     scores = dict(last.scores) if last else {}
     return {"policy": codec.policy_to(policy), "goals": goals, "scores": scores}
 
@@ -71,7 +71,7 @@ def put(node: Any, path: Path, value: float) -> Any:
 def moved(loop: Loop, policy: Policy, path: Path, value: float) -> str:
     """The kind of the verdict where the number at `path` is another. Raises InvalidInput."""
     case = put(plain(loop, policy), path, value)
-    goals = tuple(map(codec.goal_from, case["goals"]))
+    goals = tuple(codec.from_document(Goal, one) for one in case["goals"])
     check_goals(goals)
     attempts = loop.attempts
     if path[0] == "scores":

@@ -40,9 +40,7 @@ def refused(call: Any, field: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", [NAN, 1.5, 0, -1, HUGE, True, "5"])
 def test_max_entries(value):
-    with pytest.raises(
-        InvalidInput, match=r"max_entries is .* an integer of at least 1 .* or None"
-    ):
+    with pytest.raises(InvalidInput, match=r"max_entries is .* an integer of at least 1.* or None"):
         Memory(":memory:", max_entries=value)
 
 

@@ -27,8 +27,8 @@ from heedful.testing import ScriptedModel
 from heedful.traces.episode import ENDED, LOOP
 from tests.conftest import SOAK
 from tests.engines import IN_SOAK
+from tests.lessons.support import found
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, TIMEOUT, about, answer
-from tests.memory.support import found
 from tests.store.support import opened, rows
 
 pytestmark = IN_SOAK

@@ -8,8 +8,6 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, QuotaExceeded
 from heedful.lessons.lesson import Example, Reflection, Scope
@@ -19,7 +17,6 @@ from heedful.lessons.trust import (
     ORDER,
     RAISING,
     Quota,
-    derive_trust,
     initial_state,
     lowest_trust,
     raises_trust,
@@ -33,7 +30,6 @@ pytestmark = IN_SOAK
 
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
 SIMILAR = "convert the weight of parcel 9 to kilograms"
-trusts = st.sampled_from(ORDER)
 
 
 @pytest.fixture
@@ -59,41 +55,6 @@ async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
 
 
 # -- the order
-
-
-def test_each_is_trusted_more_than_the_next():
-    assert ORDER == ("operator", "measured", "model", "tool", "external")
-    assert {trust for trust in ORDER if trust in RAISING} == {"operator", "measured"}
-    assert {trust for trust in ORDER if initial_state(trust) == "quarantined"} == {
-        "tool",
-        "external",
-    }
-
-
-@given(st.lists(trusts, min_size=1), st.lists(trusts))
-def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
-    low = lowest_trust(some)
-    assert low in some
-    assert all(ORDER.index(low) >= ORDER.index(one) for one in some)
-    assert (
-        lowest_trust([*some, *more]) == lowest_trust([low, *more]) == lowest_trust([*more, *some])
-    )
-
-
-@given(trusts, st.lists(trusts), st.sampled_from(["", "loop"]))
-def test_what_is_derived_is_trusted_no_more_than_its_least(own, parents, loop):
-    trust = derive_trust(own, parents, loop)
-    if loop and own == "measured":
-        assert trust == "measured"
-    else:
-        assert trust == lowest_trust([own, *parents])
-    assert (initial_state(trust, "verified") == "quarantined") == (trust in HELD)
-
-
-def test_what_has_no_such_name_has_no_place_in_the_order():
-    nobody: Any = "nobody"
-    with pytest.raises(InvalidInput, match="trust"):
-        lowest_trust(["operator", nobody])
 
 
 # -- the database agrees
@@ -347,9 +308,3 @@ def test_many_at_once_stay_within_the_quota(store):
         assert len(await memory.quarantine.waiting()) == 10
 
     do(scenario())
-
-
-@pytest.mark.parametrize("given", [{"entries": 0}, {"sightings": -1}, {"entries": 1.5}])
-def test_what_is_no_quota(given: Any):
-    with pytest.raises(InvalidInput, match="quota"):
-        Quota(**given)

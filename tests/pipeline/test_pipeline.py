@@ -283,7 +283,7 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
         ran(pipeline, {}, id="r")
     told = str(caught.value)
     assert told.startswith("stage 'second' raised ValueError: ")
-    assert told.endswith("; mend it; what was done before is kept, run again with id='r'")
+    assert told.endswith("; fix it; what was done before is kept, run again with id='r'")
     assert "ghp_" not in told
     assert (caught.value.stage, caught.value.run) == ("second", "r")
     assert isinstance(caught.value.__cause__, Exception)
@@ -297,9 +297,9 @@ def test_without_a_store_nothing_is_said_of_a_resume() -> None:
     def fails(state: Any) -> None:
         raise ValueError("no")
 
-    with pytest.raises(StageFailed, match=r"mend it$"):
+    with pytest.raises(StageFailed, match=r"fix it$"):
         one(fails)
-    with pytest.raises(StageFailed, match=r"mend it$"):
+    with pytest.raises(StageFailed, match=r"fix it$"):
         one(fails, model=ScriptedModel("x"))
 
 

@@ -606,7 +606,7 @@ def test_a_model_that_takes_longer_than_the_stage_may() -> None:
     pipeline = Pipeline("p", store=None, progress=False)
     model = ScriptedModel("x", seconds=60)
     pipeline.stage(name="s", model=model, timeout=0.05)(lambda state: "prompt")
-    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0\.05 s'; mend it$"):
+    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0\.05 s'; fix it$"):
         ran(pipeline)
 
 

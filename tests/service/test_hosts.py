@@ -14,7 +14,7 @@ from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
 from heedful.drive.report import override
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import evaluation_to, goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Goal, Override
 from heedful.pipeline import Pipeline
@@ -109,7 +109,7 @@ class Hosts:
         path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
         body = {
             "task": "task",
-            "goals": list(map(goal_to, self.goals)),
+            "goals": list(map(to_document, self.goals)),
             "policy": policy_to(self.policy),
         }
         await self._asked("PUT", f"{path}{where}", body)
@@ -129,7 +129,7 @@ class Hosts:
         while answer["decision"] == "again":
             text, evaluation = self.made[n]
             n += 1
-            told = {"output": text, "evaluation": evaluation_to(evaluation)}
+            told = {"output": text, "evaluation": to_document(evaluation) if evaluation else None}
             answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             assert answer == same

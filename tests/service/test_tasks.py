@@ -179,10 +179,10 @@ def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
 
 def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
-    from heedful.loop.codec import goal_to, policy_to
+    from heedful.loop.codec import policy_to, to_document
 
     goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
-    head = Head("t", [goal_to(goal)], policy_to(policy))
+    head = Head("t", [to_document(goal)], policy_to(policy))
     run(store.write(SCOPE, loops.claim, "l1", head, ""))
 
     def low(task, **given):

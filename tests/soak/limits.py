@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from heedful.loop.codec import attempt_from, decision_from, policy_from
+from heedful.loop.codec import decision_from, from_document, policy_from
 from heedful.loop.decide import Again, Decision, Done, Verdict, count_echoes, decide, standing_of
-from heedful.loop.record import Loop, Override, Usage
+from heedful.loop.record import Attempt, Loop, Override, Usage
 from heedful.loop.stop import Echo, Stop, counts_scope
 from tests.soak.stepping import EXPECTED, FAILED, lease_seconds
 from tests.soak.stepping import policy as allowed
@@ -118,7 +118,7 @@ class Case:
         self.rules: Sequence[Plain] = json.loads(row["policy"])["rules"]
         self.extra = Usage(**json.loads(row["extra"]))
         self.attempts = rows("attempt", "number")
-        self.records = tuple(attempt_from(json.loads(a["record"])) for a in self.attempts)
+        self.records = tuple(from_document(Attempt, json.loads(a["record"])) for a in self.attempts)
         self.overrides = rows("override", "seq")
         self.pending = rows("step", "key")
         self.seqs = [d["seq"] for d in rows("decision", "seq")]

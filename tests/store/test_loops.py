@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heedful.errors import Conflict, InvalidInput, LeaseLost, NotFound, OverrideRefused, StoreError
 from heedful.lessons.lesson import Example, Exposure, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Done, LiftedStop, consume_overrides, decide
 from heedful.loop.policies import default
 from heedful.loop.record import Loop, Override, Usage
@@ -320,7 +320,7 @@ def test_what_is_read_is_what_was_committed(loop, policy, text):
 
     async def scenario(store: Store) -> None:
         owner = "nobody"
-        head = Head({"task": text}, [goal_to(g) for g in loop.goals], policy_to(policy))
+        head = Head({"task": text}, [to_document(g) for g in loop.goals], policy_to(policy))
         await claim(store, "a", head, owner)
         grown = Loop("a", loop.goals)
         for told in loop.overrides:

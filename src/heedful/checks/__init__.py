@@ -1,13 +1,11 @@
-"""Evaluators ready to use. Each factory returns a check: `check(candidate, context)` -> findings.
+"""Checks ready to use. Each factory returns a check: `check(candidate, context)` -> findings.
 
-A name is imported when it is first used, and the libraries that a check needs (jsonschema,
-pydantic, pyarrow) when the check is made or run: a loop pays only for the checks that it has.
+A check is imported when it is first used, and the libraries that it needs (jsonschema, pydantic,
+pyarrow) when it is made or run. `scripts/stub.py` makes `__init__.pyi` from this table.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 _NAMES = {
     "claims": "Claim Evidence Lexicon ground grounding ungrounded",
@@ -19,47 +17,17 @@ _NAMES = {
     "schema": "json_schema",
     "text": "characters contains equals excludes not_empty regex words",
 }
-_HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = {
+    name: f"heedful.checks.{home}" for home, names in _NAMES.items() for name in names.split()
+}
 
-if TYPE_CHECKING:
-    from heedful.checks.claims import (
-        Claim,
-        Evidence,
-        Lexicon,
-        ground,
-        grounding,
-        ungrounded,
-    )
-    from heedful.checks.claims.insights import insights, precision
-    from heedful.checks.critique import BIASES, ROLES, Role, critic, critics
-    from heedful.checks.loading import known, load
-    from heedful.checks.numbers import (
-        constant,
-        deviation,
-        finite,
-        leakage,
-        predictions,
-        ranges,
-        results,
-        rows,
-        skill,
-        spread,
-    )
-    from heedful.checks.program import python_tests
-    from heedful.checks.schema import json_schema
-    from heedful.checks.text import characters, contains, equals, excludes, not_empty, regex, words
-
-__all__ = ["BIASES", "Claim", "Evidence", "Lexicon", "ROLES", "Role", "characters"]
-__all__ += ["constant", "contains", "critic", "critics", "deviation", "equals", "excludes"]
-__all__ += ["finite", "ground", "grounding", "insights", "json_schema", "known", "leakage", "load"]
-__all__ += ["not_empty", "precision", "predictions", "python_tests", "ranges", "regex", "results"]
-__all__ += ["rows", "skill", "spread", "ungrounded", "words"]
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table is the list
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+        raise AttributeError(f"module 'heedful.checks' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

@@ -139,7 +139,7 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "policy": stored.head.policy,
         "attempts": [
             {
-                **codec.attempt_to(attempt),
+                **codec.to_document(attempt),
                 "candidate": value,
                 "wrong": line.wrong,
                 "decided": line.decided,
@@ -149,14 +149,14 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         ],
         "best": stored.loop.best,
         "verdicts": list(map(codec.verdict_to, stored.verdicts)),
-        "overrides": list(map(codec.override_to, stored.loop.overrides)),
+        "overrides": list(map(codec.to_document, stored.loop.overrides)),
         "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
         "would_change": [
             {"words": str(change), **{name: getattr(change, name) for name in CHANGE}}
             for change in explanation.would_change
         ],
         "otherwise": explanation.otherwise,
-        "usage": codec.sparse(stored.loop.usage),
+        "usage": codec.to_document(stored.loop.usage),
     }
 
 

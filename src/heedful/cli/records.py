@@ -10,7 +10,7 @@ from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Settings, scope_of, settings, stored
 from heedful.cli.tasks import Entry, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
-from heedful.loop.codec import finding_from
+from heedful.loop.codec import from_document
 from heedful.loop.decide import triggers
 from heedful.loop.policies import goal
 from heedful.loop.record import (
@@ -194,7 +194,7 @@ def _parse_attempt(
         for key in ("check", "message"):
             if key not in finding:
                 raise InvalidInput(f"{key} of {about}", None, "given")
-        findings.append(finding_from(finding))
+        findings.append(from_document(Finding, finding))
     scores = value.get("scores", {})
     for name, score in scores.items():
         if not _number(score, -LARGEST):

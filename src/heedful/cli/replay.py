@@ -29,7 +29,7 @@ from heedful.cli.progress import Progress
 from heedful.cli.records import NOT_PASSED, read_records
 from heedful.cli.settings import policy_of, settings
 from heedful.errors import UsageError
-from heedful.loop.codec import attempt_to, policy_to, rule_to
+from heedful.loop.codec import policy_to, rule_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS
 from heedful.loop.policies import policy as parse_policy
@@ -354,6 +354,6 @@ def _reach_document(found: Reach) -> dict[str, Any]:
         "name": found.name,
         "can_fire": found.history is not None,
         "attempts": len(history) or None,
-        "history": [attempt_to(attempt) for attempt in history],
+        "history": [to_document(attempt) for attempt in history],
         "proof": found.proof,
     }

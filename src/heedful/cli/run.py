@@ -49,7 +49,7 @@ from heedful.errors import (
     UserCodeError,
 )
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.feedback import clean
 from heedful.store import loops, shown
@@ -369,7 +369,7 @@ async def _fresh(store: Store, scope: Scope, job: Job) -> str:
     """
     first, name = job.tasks[0], job.given
     policy = first.policy or job.policy
-    goals = [goal_to(goal) for goal in first.goals or policy.goals]
+    goals = [to_document(goal) for goal in first.goals or policy.goals]
     head = Head(first.task, goals, policy_to(policy))
     for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
         if await store.read(scope, loops.newest, 1, f"{free}/"):

@@ -235,7 +235,7 @@ class _LostDatabase(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it, unless it was said within the last minute."""
-        if self._throttle.now("away"):
+        if self._throttle.allows("away"):
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
 
 

@@ -24,7 +24,7 @@ from heedful.drive.journal import (
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import policies
-from heedful.loop.codec import goal_to, policy_to
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import (
     Again,
     Done,
@@ -293,7 +293,7 @@ class Run(Generic[C]):
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
         kind: Kind = "loop" if self._stage is None else "stage"
-        goals = [goal_to(goal) for goal in self._goals]
+        goals = [to_document(goal) for goal in self._goals]
         head = Head(self._task, goals, policy_to(self.policy), None, kind, self._stage)
         stored = await self._journal.open(head)
         self._began = self._began or (stored.created if stored else time.time())

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from heedful.errors import InvalidInput, LeaseLost, StoreError
 from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, outcome_of
-from heedful.loop.codec import attempt_from, decision_from
+from heedful.loop.codec import decision_from, from_document
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
@@ -53,7 +53,9 @@ def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) 
     """Return a stored loop with the attempt and the decision of an entry that was written."""
     loop, decisions = stored.loop, stored.decisions
     if entry.attempt is not None:
-        loop = loop.then(attempt_from(committed.attempt) if committed.attempt else entry.attempt)
+        loop = loop.then(
+            from_document(Attempt, committed.attempt) if committed.attempt else entry.attempt
+        )
     if entry.verdict is not None:
         decision = Decision(len(loop.attempts), entry.verdict, at=committed.at)
         if committed.decision is not None:

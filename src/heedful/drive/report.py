@@ -38,12 +38,10 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import policies
 from heedful.loop.codec import (
-    evaluation_to,
-    goal_to,
     is_complete,
     policy_from,
     policy_to,
-    sparse,
+    to_document,
     verdict_from,
     verdict_to,
 )
@@ -88,8 +86,8 @@ class AttemptReport:
         parts = (
             self.output,
             self.digest,
-            evaluation_to(self.evaluation),
-            sparse(self.usage),
+            self.evaluation and to_document(self.evaluation),
+            to_document(self.usage),
             dict(self.labels),
             self.request,
             self.reported_as,
@@ -151,7 +149,7 @@ async def open_loop(
     plain = policy_to(policy)
     if not is_complete(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
-    plain_goals = [goal_to(goal) for goal in tuple(goals) or policy.goals]
+    plain_goals = [to_document(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
 
 

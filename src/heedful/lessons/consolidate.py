@@ -1,6 +1,8 @@
-"""What two texts that say the same have alike: numbers, negations, names, word for word. Pure.
+"""Consolidation: which lessons say the same and may become one, and which must not.
 
-Many lessons -> fewer, better ones: what says the same, what may not be merged. Pure.
+`propose` compares lessons by their vectors or words. A pair that is near enough is merged, unless a
+veto holds it apart: another kind, trust or scope of meaning. `first_difference` finds differences
+that likeness does not see: numbers, negations, names, and one word in the place of another.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
 
 Difference = Literal["", "digits", "negation", "names", "wording"]
-# Numbers in words, and what negates beside the negations that every text is read for.
+# Numbers in words, and words that negate beside those of `heedful.loop.stop`.
 _NUMBERS = frozenset(
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty"
     " hundred thousand million billion half twice triple thrice third fourth".split()
 )
 _NEGATES = frozenset("avoid unless except hardly seldom rarely".split())
-# Words of which one in the place of the other turns a sentence round.
+# Pairs of words that reverse a sentence when one replaces the other.
 _PAIRS = tuple(
     tuple(pair.split("/"))
     for pair in (
@@ -42,10 +44,10 @@ _PAIRS = tuple(
     ).split()
 )
 _TURNING = frozenset(word for pair in _PAIRS for word in pair)
-# What is read of so many texts is kept, since each is compared with many others.
-KEPT = 8_192
+# How many texts are cached: each is compared with many others.
+CACHED = 8_192
 _WORD = re.compile(r"[^\W_]+(?:['’]t\b)?")
-# Capitalised, but at the beginning of most sentences; a name is whatever else is.
+# Words that are capitalised at the start of sentences; other capitalised words are names.
 _BEGIN = frozenset(
     "a an the i i'm i've i'd i'll in on at to if my it its this that these those then there"
     " when where while instead however moving upon additionally finally therefore by for as we"
@@ -59,60 +61,60 @@ _NAME = re.compile(
     r"|\b([A-Z][\w'’-]*)"
 )
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
-# So many words that stand for so many others are other words, not another turn of phrase. Where
-# words are not spaced, two characters are three words.
+# At most so many words that replace at most so many others change the meaning; more are another
+# turn of phrase. Where words are not spaced, two characters are three words.
 _SPAN = 2
 _DENSE = 6
 _ASSERTS = re.compile(r"\bassert\b|AssertionError")
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def has_assertion(error_type: str, text: str) -> bool:
-    """Whether a text has an assertion in it: what that expects is its name, never merged."""
+    """Return True if a text has an assertion, whose expectation is its name: it is never merged."""
     said = f"{error_type} {text}"
     return bool(_ASSERTS.search(said)) or any(one for _, one in split_assertions(error_type, text))
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def weights_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Its digits and operators, numbers in words behind them; and its negations; each in order."""
+    """Return a text's digits, operators and then numbers in words; and its negations; in order."""
     digits: list[str] = []
     negations: list[str] = []
     for token in decisive_tokens(_HYPHEN.sub(" ", text)):
         negates = token[0].isalpha() and not any(c.isdigit() for c in token)
         (negations if negates else digits).append(token.lower())
-    said = _said(text)
+    said = _lower_words(text)
     digits += [word for word in said if word in _NUMBERS]
     negations += [word for word in said if word in _NEGATES]
     return tuple(digits), tuple(negations)
 
 
 def has_opposites(one: str, other: str) -> bool:
-    """Whether a word of one text stands in the other as its opposite."""
+    """Return True if the other text has the opposite of a word of the first."""
     a, b = _turns(one), _turns(other)
     return any((a[x] > b[x] and b[y] > a[y]) or (b[x] > a[x] and a[y] > b[y]) for x, y in _PAIRS)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def _turns(text: str) -> Counter[str]:
-    return Counter(word for word in _said(text) if word in _TURNING)
+    return Counter(word for word in _lower_words(text) if word in _TURNING)
 
 
 def names_of(text: str) -> frozenset[str]:
-    """Whom and what a text is about: quoted texts, identifiers, capitalised words."""
+    """Return what a text is about: its quoted texts, identifiers and capitalised words."""
     return frozenset(quoted(text)) | frozenset(_names(text))
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def quoted(text: str) -> tuple[str, ...]:
-    """What it quotes, in the order in which that first comes."""
+    """Return what a text quotes, in order of first occurrence."""
     said = ("".join(match).strip(" .,;:!?").lower() for match in _QUOTED.findall(text))
     return tuple(dict.fromkeys(filter(None, said)))
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def _names(text: str) -> tuple[str, ...]:
-    """Identifiers and capitalised words, in the order in which they first come."""
+    """Return identifiers and capitalised words, in order of first occurrence."""
     found = []
     for identifier, name in _NAME.findall(_QUOTED.sub(" ", text)):
         name = name.lower().removesuffix("'s").removesuffix("’s")
@@ -121,14 +123,16 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def first_difference(one: str, other: str) -> Difference:
-    """The first of these in which two texts differ; "" where they may say the same.
+    """Return the first kind of difference between two texts; "" if they may say the same.
 
-    "wording": at one place up to two words stand in for up to two others, and what they mean nobody
-    can tell. More words are a turn of phrase, and words left out are brevity.
+    "wording" means that at one place up to two words replace up to two others: nobody can tell what
+    they mean. More words are a turn of phrase, and words left out are brevity.
 
-    >>> difference("Retry 3 times", "Retry 5 times"), difference("Use metres", "Use feet")
-    ('digits', 'wording')
-    >>> difference("Always quote the id of the order.", "Always quote the order id of it.")
+    >>> first_difference("Retry 3 times", "Retry 5 times")
+    'digits'
+    >>> first_difference("Use metres", "Use feet")
+    'wording'
+    >>> first_difference("Always quote the id of the order.", "Always quote the order id of it.")
     ''
     """
     (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
@@ -138,14 +142,14 @@ def first_difference(one: str, other: str) -> Difference:
         return "negation"
     if not _same_names(one, other):
         return "names"
-    return "wording" if _replaced(one, other) else ""
+    return "wording" if _words_replaced(one, other) else ""
 
 
 def contradicts(one: str, other: str, least: float = 0.9) -> bool:
-    """Whether texts are the same but for negations and opposites, or give other numbers.
+    """Return True if two texts differ only in negations, opposites or numbers.
 
-    They name the same, and the Dice similarity of all other words is at least `least`. A number
-    that only one of them gives is no contradiction.
+    They name the same things, and the Dice similarity of all other words is at least `least`. A
+    number that only one of them gives is not a contradiction.
     """
     a, b = _rest(one), _rest(other)
     if 2 * (a & b).total() < least * (a.total() + b.total()) or names_of(one) != names_of(other):
@@ -156,46 +160,44 @@ def contradicts(one: str, other: str, least: float = 0.9) -> bool:
     return negations != other_negations or has_opposites(one, other)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def _rest(text: str) -> Counter[str]:
     digits, negations = weights_of(text)
     weighed = {*digits, *negations}
-    return Counter(w for w in _said(text) if w not in weighed and w not in _TURNING)
+    return Counter(w for w in _lower_words(text) if w not in weighed and w not in _TURNING)
 
 
 def _same_names(one: str, other: str) -> bool:
-    """Whether both quote the same, and have the same names in the same order.
+    """Return True if both quote the same, and have the same names in the same order.
 
-    A name of one may be written as any word in the other.
+    A name of one may be any word of the other.
     """
     names, others = _names(one), _names(other)
     both = set(names) & set(others)
     return (
         quoted(one) == quoted(other)
         and [name for name in names if name in both] == [name for name in others if name in both]
-        and _stand(names, other)
-        and _stand(others, one)
+        and _has_names(names, other)
+        and _has_names(others, one)
     )
 
 
 def names_only(text: str, others: Sequence[str]) -> bool:
-    """Whether all that a text names and quotes stands in each of the others."""
+    """Return True if each of the others has all that a text names and quotes."""
     names = (*_names(text), *quoted(text))
-    return all(_stand(names, other) for other in others)
+    return all(_has_names(names, other) for other in others)
 
 
-def _stand(names: Sequence[str], text: str) -> bool:
-    there = f" {' '.join(_said(text))} "
-    return all(f" {' '.join(_said(name))} " in there for name in names)
+def _has_names(names: Sequence[str], text: str) -> bool:
+    there = f" {' '.join(_lower_words(text))} "
+    return all(f" {' '.join(_lower_words(name))} " in there for name in names)
 
 
-def _said(text: str) -> list[str]:
+def _lower_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _replaced(one: str, other: str) -> bool:
-    from heedful.lessons.words import words
-
+def _words_replaced(one: str, other: str) -> bool:
     a, b = words(one), words(other)
     most = _SPAN if one.isascii() and other.isascii() else _DENSE
     matched = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
@@ -207,29 +209,30 @@ def _replaced(one: str, other: str) -> bool:
 Mode = Literal["lite", "full"]
 Action = Literal["merge", "generalise", "retire", "contradict"]
 MODES: tuple[Mode, ...] = ("lite", "full")
-# From this cosine of all-MiniLM-L6-v2 on two lessons say the same, where their particulars are
-# alike: of 815 recorded reflections 35 such pairs lie above 0.95, and say the same; of the 10 from
-# 0.90 to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
+# From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
+# 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
+# to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# From here on a model may find what a group has in common, and from so many lessons on.
+# From here on, and for groups of at least this size, a model may find what they have in common.
 ALIKE = 0.85
 ALIKE_WORDS = 0.8
 GROUP = 3
-# The periodic run: what was met in so many seconds, of this importance, and so many of them.
+# A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
+# at least so many of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
-# Retired is proposed for what matters less, was met once, shown never, and is as old (seconds).
+# Retirement is proposed for lessons less important, seen once, never shown, and older (seconds).
 UNIMPORTANT = 0.3
 OLD = 30 * 86_400.0
-# Of what is only told so many are kept, of contradictions before those are left out that a merge
-# mends. Pairs are compared in parts of so many numbers.
-TOLD = 100
+# How many vetoed pairs and contradictions are reported; how many contradictions are collected
+# before those that a merge resolves are dropped; how many numbers are compared at a time.
+REPORTED = 100
 MOST_AGAINST = 1_000
 PART = 2**20
 ROUNDING = 1e-9
-DREAM = "dream"  # the source of what a dream itself wrote
+DREAM = "dream"  # the source of texts that consolidation wrote
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -247,7 +250,7 @@ VETOES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson as a dream sees it; times are in seconds since 1970."""
+    """A lesson as consolidation reads it; times are in seconds since 1970."""
 
     id: int
     kind: str
@@ -272,12 +275,12 @@ class Lesson:
 
     @property
     def name(self) -> str:
-        """Kind and signature, which outlive its row."""
+        """Kind and signature, by which the lesson is still named when its row is gone."""
         return f"{self.kind}/{self.signature}"
 
     @property
     def evidence(self) -> tuple[Any, ...]:
-        """By what the best of several is chosen, the best least: what a dream wrote comes last."""
+        """A sort key with the best lesson first; texts that consolidation wrote come last."""
         return (
             self.source == DREAM,
             not self.pinned,
@@ -294,11 +297,11 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What is to become of lessons, by ids: `members` are superseded by the `survivor`.
+    """A proposed change of lessons, by their ids: the `survivor` supersedes the `members`.
 
-    Of "retire" and "contradict" the members are only told of, to a person. The survivor of
-    "generalise" has the new `text`; it is 0 until it is written. `outcome` is "done", "proposed"
-    (which a dry run ends with), "for a person", or why nothing came of it.
+    "retire" and "contradict" only report their members to a person. The survivor of "generalise"
+    has the new `text`; its id is 0 until it is written. `outcome` is "done", "proposed" (after a
+    dry run), "for a person", or the reason why nothing was done.
     """
 
     action: Action
@@ -311,10 +314,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """All that was found: proposals, how many near pairs each veto kept apart, and some of them.
+    """What consolidation found: proposals, how many near pairs each veto held apart, some of them.
 
-    `vetoed` names pairs of ids with the veto. `groups` may be generalised. `nothing` says why there
-    is nothing to do; "" where there is.
+    `vetoed` lists pairs of ids with their veto. `groups` may be generalised. `nothing` is the
+    reason why there is nothing to do, or "".
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -331,10 +334,10 @@ def propose(
     now: float,
     groups: bool = False,
 ) -> Proposed:
-    """What may be merged, retired, and what contradicts; `groups` that may be generalised, too.
+    """Propose merges and retirements and report contradictions; with `groups`, generalisations.
 
-    `vectors` are of unit length, one a lesson; without them words are compared. The same for any
-    order of the lessons.
+    `vectors` have length 1, one for each lesson; without them words are compared. The order of the
+    lessons does not matter.
     """
     order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
     lessons = [lessons[at] for at in order]
@@ -351,7 +354,7 @@ def propose(
     gone = {id for one in merges for id in one.members}
     against = [one for one in found.against if not gone.intersection(one.members)]
     return Proposed(
-        (*merges, *against[:TOLD], *propose_retirement(lessons, now)),
+        (*merges, *against[:REPORTED], *propose_retirement(lessons, now)),
         dict(sorted(found.vetoes.items())),
         tuple(found.vetoed),
         tuple(_groups(lessons, found.alike, gone | {one.survivor for one in merges})),
@@ -361,7 +364,7 @@ def propose(
 
 @dataclass(slots=True)
 class _Found:
-    """What comes of all near pairs: lessons that may be one, and those that are but alike."""
+    """The near pairs: lessons that may become one, lessons that are only alike, and vetoes."""
 
     groups: bool
     near: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -371,12 +374,12 @@ class _Found:
     against: list[Proposal] = field(default_factory=list)
 
     def judge(self, lessons: Sequence[Lesson], a: int, b: int, same: bool) -> None:
-        """What comes of one pair, which is near enough to say the same, or but alike."""
+        """Sort a pair, which is near enough to say the same or only alike."""
         one, other = lessons[a], lessons[b]
         why = veto(one, other)
         if same and why:
             self.vetoes[why] += 1
-            if len(self.vetoed) < TOLD:
+            if len(self.vetoed) < REPORTED:
                 self.vetoed.append((one.id, other.id, why))
         elif same:
             self.near[a].add(b)
@@ -394,7 +397,7 @@ class _Found:
 
 
 def _fresh(one: Lesson, now: float) -> bool:
-    """Met lately and important; what a dream wrote is no news."""
+    """Return True for lessons seen lately and important, except those that consolidation wrote."""
     return one.source != DREAM and one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK
 
 
@@ -418,7 +421,7 @@ def _none(vetoes: Mapping[str, int]) -> str:
 
 
 def veto(one: Lesson, other: Lesson) -> str:
-    """Why two lessons may not become one, a key of `VETOES`; "" where they may."""
+    """Return why two lessons may not become one, a key of `VETOES`; "" if they may."""
     if one.kind != other.kind:
         return "kind"
     if one.error_type != other.error_type:
@@ -437,7 +440,7 @@ def veto(one: Lesson, other: Lesson) -> str:
 
 
 def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
-    """Pairs of rows with a cosine of at least `ALIKE`, in order: (first, second, cosine)."""
+    """Yield pairs of rows with a cosine of at least `ALIKE`, in order: (first, second, cosine)."""
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
@@ -450,10 +453,10 @@ def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int,
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Pairs with a Dice similarity of their sets of words of at least `ALIKE_WORDS`.
+    """Yield pairs whose sets of words have a Dice similarity of at least `ALIKE_WORDS`.
 
-    Two sets that near share one of the rarest words of each, of which only a prefix is indexed: of
-    n words all but the n·t/(2 − t) commonest and one (Chaudhuri and others, 2006).
+    Two such sets share one of the rarest words of each, so only a prefix of n words is indexed: all
+    but the n·t/(2 − t) commonest, and one more (Chaudhuri and others, 2006).
     """
     said = [frozenset(words(one.text)) for one in lessons]
     counts = Counter(word for those in said for word in those)
@@ -470,7 +473,7 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
 
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
-    """Each best lesson with those near it that are free: all are near the very survivor."""
+    """Merge each best lesson with those near it that are free: all are near the survivor itself."""
     for best, members in _stars(lessons, near, set()):
         others = [at for at in members if not lessons[at].pinned]
         if others:
@@ -490,7 +493,7 @@ def _groups(
 def _stars(
     lessons: Sequence[Lesson], near: Mapping[int, Collection[int]], gone: set[int]
 ) -> Iterator[tuple[int, list[int]]]:
-    """The best lesson by evidence with all that are near it, then the best of the rest."""
+    """Yield the best lesson by evidence with all that are near it, then the best of the rest."""
     for best in sorted(near, key=lambda at: lessons[at].evidence):
         if best in gone:
             continue
@@ -506,7 +509,7 @@ def _contradiction(one: Lesson, other: Lesson, why: str) -> Proposal:
 
 
 def propose_retirement(lessons: Iterable[Lesson], now: float) -> tuple[Proposal, ...]:
-    """One proposal with what may go: of little importance, old, met once and never shown."""
+    """Propose to retire lessons of little importance that are old, seen once and never shown."""
     ids = tuple(
         one.id
         for one in lessons
@@ -528,11 +531,11 @@ def find_regressions(
     before: Mapping[str, Sequence[str]],
     after: Mapping[str, Sequence[str]],
 ) -> dict[int, str]:
-    """Which proposals make recall worse, by their place, each with a query that says so.
+    """Return the proposals that make recall worse, by index, each with a query that shows it.
 
-    `before` and `after` have the names of the lessons that each stored query finds, the best first,
-    five at most, each once. `became` tells by the name of each member its proposal and what takes
-    its place: where a query found the member it must find that, and no further down.
+    `before` and `after` hold the names of the lessons that each stored query finds, best first, at
+    most five, each once. `became` maps the name of each member to its proposal and its survivor: a
+    query that found the member must find the survivor, and no further down.
     """
     found: dict[int, str] = {}
     for query, ranked in before.items():

@@ -1,4 +1,4 @@
-"""What an evaluation from outside teaches: a conflict, an unverified claim, a better answer."""
+"""What another system's evaluation teaches: a conflict, an unverified claim, a better answer."""
 
 from __future__ import annotations
 
@@ -29,32 +29,35 @@ def learn_from_evaluation(
     trust: Trust | None = None,
     source: str = "",
 ) -> Reflection | None:
-    """The lesson of one self-correction; None where there is nothing to learn.
+    """Return the lesson of one self-correction; None if there is nothing to learn.
 
-    Asked in this order: does any result of `verification` have the `status` conflict (its
-    `conflict_reason` is told); any unverified (its `claim_text`); does the critique say CONFLICTS;
-    did the quality rise above `RISE`. Other statuses teach nothing. What is None or empty is told
-    as Unknown. Its example has the query as task, the qualities as scores before and after, the
-    iteration beside them, and no accepted output: it is found, and is no example to follow.
+    The type of the error is the first of: a result of `verification` has the `status` conflict (its
+    `conflict_reason` becomes the text); one is unverified (its `claim_text`); the critique says
+    CONFLICTS; the quality rose by more than `RISE`. Other statuses teach nothing. Missing and empty
+    texts become "Unknown". The example has the query as task, and the qualities and the iteration
+    as scores; without an accepted output it can be found, but is not an example to follow.
 
-    `trust` is that of whoever judged: by default `measured` where the quality rose above `RISE`,
-    but for a factual error, which only the critique tells; else `model`, since a reason may quote
-    a page; what a tool or a document said is quarantined. Only such a rise verifies, and only what
-    an operator or a measurement says. `source` names where it came from, so that it can be revoked.
-    Raises InvalidInput, which names the argument.
+    `trust` is that of the judge. By default it is `measured` if the quality rose by more than
+    `RISE`, except for a factual error, which only the critique states; else it is `model`, because
+    a reason may quote a page. Texts of tools and documents are quarantined. A lesson is verified
+    only by such a rise, and only from an operator or a measurement. `source` names where it came
+    from, so that it can be revoked. Raises InvalidInput, which names the argument.
     """
-    said, asked, during = _texts(critique=critique, query=query, context=context)
-    _iteration(iteration)
+    said, asked = _text("critique", critique), _text("query", query)
+    during = _text("context", context)
+    check_number("iteration", iteration, 0, LARGEST)
+    if not isinstance(iteration, int):
+        raise InvalidInput("iteration", iteration, "an integer")
     if trust not in (None, *ORDER):
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
     before, after = _quality("before", quality_before), _quality("after", quality_after)
     rise = after["quality"] - before["quality"] if before and after else 0.0
     risen = thousandths(rise) > thousandths(RISE)
-    found = _taught(said, _results(verification), rise if risen else None)
-    if found is None:
+    error = _find_error(said, _results(verification), rise if risen else None)
+    if error is None:
         return None
-    error_type, head, told, most = found
-    text = head + (told[:most] or UNKNOWN)
+    error_type, head, detail, most = error
+    text = head + (detail[:most] or UNKNOWN)
     return learn_correction(
         error_type,
         text,
@@ -63,7 +66,7 @@ def learn_from_evaluation(
         after,
         query=asked,
         context=during,
-        evidence=told,
+        evidence=detail,
         trust=trust,
         source=source,
     )
@@ -83,10 +86,10 @@ def learn_correction(
     trust: Trust | None = None,
     source: str = "",
 ) -> Reflection:
-    """The lesson that is told as `text`, of a correction whose `quality` was before and is after.
+    """Return the lesson with this `text` about a correction, with its `quality` before and after.
 
-    `exact` is the signature it is asked for by, that of the text by default. What else is known of
-    it is cut at `LISTED` characters, in its example it is whole.
+    `exact` is the signature by which callers ask for it, by default that of the text. Query and
+    context are cut at `LISTED` characters in `meta`; the example has all of them.
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
@@ -117,7 +120,7 @@ def learn_correction(
 
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Such a lesson under the names that a memory of reflections gave it: plain data."""
+    """Return such a lesson as plain data, under the names of older memories of reflections."""
     return {
         "content": text,
         "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
@@ -127,10 +130,10 @@ def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[st
     }
 
 
-def _taught(
+def _find_error(
     critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
 ) -> tuple[str, str, str, int] | None:
-    """The type of the error, how its text begins, what is told, and how much of it, at most."""
+    """Return the error's type, how its text begins, the detail, and the most characters of that."""
     for status, key, error_type, head, most in (
         ("conflict", "conflict_reason", "conflict", "Detected conflict: ", LONGEST),
         ("unverified", "claim_text", "unverified_claim", "Made unverified claim about: ", 100),
@@ -145,21 +148,11 @@ def _taught(
     return None
 
 
-def _texts(**given: object) -> list[str]:
-    return [_text(field, value) for field, value in given.items()]
-
-
 def _text(field: str, value: object) -> str:
-    """What was given; "" where that is nothing. Without secrets: it is cut later."""
+    """Return a text without secrets, since it is cut later; "" for None and blank texts."""
     if value is not None and not isinstance(value, str):
         raise InvalidInput(field, value, "a text")
     return redact(value) if value and value.strip() else ""
-
-
-def _iteration(value: int) -> None:
-    check_number("iteration", value, 0, LARGEST)
-    if not isinstance(value, int):
-        raise InvalidInput("iteration", value, "an integer")
 
 
 def _quality(when: str, value: float | None) -> dict[str, float]:

@@ -175,7 +175,7 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and isinstance(value, int) and value >= 0
 
 
-def _between(least: float, most: float) -> Allows:
+def _number_in(least: float, most: float) -> Allows:
     return lambda value: _is_number(value) and least <= value <= most
 
 
@@ -183,7 +183,7 @@ def _one_of(*values: str) -> Allowed:
     return lambda value: value in values, f"one of {', '.join(values)}"
 
 
-def _like(pattern: str) -> Allows:
+def _matching(pattern: str) -> Allows:
     compiled = re.compile(pattern)
     return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
@@ -196,7 +196,7 @@ def _or_null(allows: Allows) -> Allows:
     return lambda value: value is None or allows(value)
 
 
-def _made_of(wanted: Mapping[str, Allows]) -> Allows:
+def _object_of(wanted: Mapping[str, Allows]) -> Allows:
     def allows(value: Any) -> bool:
         fit = isinstance(value, dict) and value.keys() == wanted.keys()
         return fit and all(one(value[name]) for name, one in wanted.items())
@@ -218,7 +218,7 @@ def _is_scores(value: Any) -> bool:
 
 def _is_vector(value: Any) -> bool:
     """Return True for as many finite numbers as the end of their space says."""
-    if not _made_of({"space": _is_text, "data": _is_text})(value):
+    if not _object_of({"space": _is_text, "data": _is_text})(value):
         return False
     try:
         data = b64decode(value["data"], validate=True)
@@ -241,25 +241,25 @@ def _is_shallow(value: Any, room: int = DEEPEST) -> bool:
 
 _LESSON = "[^/]{1,200}/[0-9a-f]{16}"
 _DIGEST = "(?:lesson:)?[0-9a-f]{16}"
-_is_example_name = _like(f"{_LESSON}/{_DIGEST}")
-_is_gone = _made_of({"sources": _list_of(_is_text), "parents": _list_of(_is_example_name)})
+_is_example_name = _matching(f"{_LESSON}/{_DIGEST}")
+_is_gone = _object_of({"sources": _list_of(_is_text), "parents": _list_of(_is_example_name)})
 _is_parents = _list_of(lambda value: _is_example_name(value) or _is_gone(value))
-_is_share = _between(0, 1)
+_is_share = _number_in(0, 1)
 _TEXT: Allowed = (_is_text, "text")
 _TEXTS: Allowed = (_list_of(_is_text), "a list of texts")
 _COUNT: Allowed = (_is_count, "a whole number of at least 0")
 _TIME: Allowed = (
-    _between(0, 253_402_300_800),
+    _number_in(0, 253_402_300_800),
     "a time in seconds since 1970, before the year 10000",
 )
 _FLAG: Allowed = (_is_flag, "true or false")
-_NAME: Allowed = (_like(_LESSON), "kind/signature")
+_NAME: Allowed = (_matching(_LESSON), "kind/signature")
 _EXPOSURE: Mapping[str, Allows] = {
     "lesson": _NAME[0],
     "shown": _is_flag,
     "share": lambda value: _is_share(value) and value < 1,
     "together": _is_flag,
-    "examples": _list_of(_like(_DIGEST)),
+    "examples": _list_of(_matching(_DIGEST)),
 }
 _OUTCOME: Mapping[str, Allows] = {
     "right_at_once": _is_flag,
@@ -283,29 +283,29 @@ _VALUES: Mapping[str, Allowed] = {
     **dict.fromkeys("pinned apart author".split(), _FLAG),
     "version": (lambda value: value == VERSION, f"{VERSION}, which this heedful reads"),
     "spaces": (_is_scores, "an object of counts by embedding space"),
-    "kind": (_like("[^/]{1,200}"), "1 to 200 characters without a slash"),
-    "signature": (_like("[0-9a-f]{16}"), "16 hex digits"),
+    "kind": (_matching("[^/]{1,200}"), "1 to 200 characters without a slash"),
+    "signature": (_matching("[0-9a-f]{16}"), "16 hex digits"),
     "state": _one_of(*STATES),
     "trust": _one_of(*ORDER),
     "importance": (_is_share, "a number of 0 to 1"),
-    "useful": (_between(0, 2), "a number of 0 to 2"),
-    "listed": (_made_of(_LISTED), "an object of counts: seen, helped, hurt"),
+    "useful": (_number_in(0, 2), "a number of 0 to 2"),
+    "listed": (_object_of(_LISTED), "an object of counts: seen, helped, hurt"),
     "meta": (_is_data, f"an object at most {DEEPEST} deep"),
     "lesson": _NAME,
-    "digest": (_like(_DIGEST), "16 hex digits, behind lesson: where it is the lesson itself"),
+    "digest": (_matching(_DIGEST), "16 hex digits, behind lesson: where it is the lesson itself"),
     "example": (_is_example, "an object of texts and scores, with task and accepted"),
     "words": (_or_null(_is_text), "text or null"),
     "vector": (_or_null(_is_vector), "null, or base64 of as many numbers as its space names"),
     "told": (
-        lambda value: bool(value) and _list_of(_made_of(_SIGHTING))(value),
+        lambda value: bool(value) and _list_of(_object_of(_SIGHTING))(value),
         f"a list of objects of {', '.join(_SIGHTING)}, one a sighting",
     ),
     "parents": (_is_parents, "a list of kind/signature/digest, or of sources and parents"),
     "exposures": (
-        lambda value: bool(value) and _list_of(_made_of(_EXPOSURE))(value),
+        lambda value: bool(value) and _list_of(_object_of(_EXPOSURE))(value),
         f"a list of objects of {', '.join(_EXPOSURE)}",
     ),
-    "outcome": (_or_null(_made_of(_OUTCOME)), f"null or an object of {', '.join(_OUTCOME)}"),
+    "outcome": (_or_null(_object_of(_OUTCOME)), f"null or an object of {', '.join(_OUTCOME)}"),
     "action": (lambda value: _is_text(value) and value != IMPORT, f"text, but not {IMPORT}"),
     "record": (
         lambda value: _is_data(value) and _or_null(_is_example_name)(value.get("example")),
@@ -314,7 +314,7 @@ _VALUES: Mapping[str, Allowed] = {
     "relation": _one_of(*RELATIONS),
     "parent": _NAME,
     "child": _NAME,
-    "sha256": (_like("[0-9a-f]{64}"), "64 hex digits"),
+    "sha256": (_matching("[0-9a-f]{64}"), "64 hex digits"),
 }
 # The kinds of records and their fields, in the order in which they are written.
 _FIELDS: Mapping[str, Mapping[str, Allowed]] = {

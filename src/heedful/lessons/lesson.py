@@ -1,14 +1,35 @@
-"""TODO"""
+"""The records of memory: what is written down of an error, and what a search brings back.
+
+A `Reflection` is one lesson as it is written, with one `Example`. Its `Signature` names the error:
+lessons with the same pattern are one lesson with several examples. A `Match` is an example that a
+search found. Everything belongs to a `Scope`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-
-pass
+from heedful.lessons.words import Difference, difference
+from heedful.loop.record import thousandths
 from heedful.redact import redact
+
+Trust = Literal["operator", "measured", "model", "tool", "external"]
+State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+KINDS = ("check", "error", "example", "reflection", "strategy")
+# Characters kept of one text of an example: a longer one does not fit into a prompt.
+LONGEST = 4_000
+
+
+def clip(text: str) -> str:
+    """The first `LONGEST` characters of a text without its secrets.
+
+    Secrets are redacted first: half of one would not be recognised.
+    """
+    return redact(text)[:LONGEST]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +49,105 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class Signature:
+    """The name of an error.
+
+    `exact` is the first 16 hex digits of SHA-256 over `type:text`, lower-cased and stripped;
+    `pattern` is the text with its particulars masked; `digest` is the first 16 hex digits of
+    SHA-256 over type and pattern.
+    """
+
+    exact: str
+    pattern: str
+    digest: str
+    error_type: str = field(default="", compare=False)
+
+
+def short_digest(text: str) -> str:
+    """The first 16 hex digits of SHA-256 of a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def digest_of(error_type: str, pattern: str) -> str:
+    """The digest of a pattern, which is the identity of its lesson."""
+    return short_digest(f"{error_type}\0{pattern}")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A task, its rejected output, what was wrong with that, and the accepted output.
+
+    `rejected` and `wrong` are empty where the first try was accepted. `before` and `after` are the
+    scores of the two outputs, `evidence` is what the check rests on, `context` surrounded the task.
+    """
+
+    task: str
+    accepted: str
+    rejected: str = ""
+    wrong: str = ""
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+    evidence: str = ""
+    context: str = ""
+
+    @property
+    def deltas(self) -> dict[str, float]:
+        """After minus before, exact to thousandths, for each score that both outputs have."""
+        both = sorted(self.before.keys() & self.after.keys())
+        return {
+            name: (thousandths(self.after[name]) - thousandths(self.before[name])) / 1000
+            for name in both
+        }
+
+    @property
+    def difference(self) -> Difference | None:
+        """The smallest change from the rejected to the accepted output; None without a rejected."""
+        return difference(self.rejected, self.accepted) if self.rejected else None
+
+    @property
+    def digest(self) -> str:
+        """The digest of task and accepted output, which tells examples of one lesson apart."""
+        return short_digest(f"{self.task}\0{self.accepted}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """A lesson as it is written: its signature, text, trust and state, and one example.
+
+    `kind` is "check" for a finding that was corrected, "example" for an accepted first try, "error"
+    for an error that a caller remembered, "reflection" and "strategy" for lessons of an episode.
+    `sighting` is the exact text of this occurrence. A search also reads `context`. `vector` is the
+    embedding of the example's task, or of the text without an example, in the space `space`.
+    `source` names where the text came from, `parents` are the ids of examples that it derives from,
+    `meta` holds further facts as JSON data.
+    """
+
+    kind: str
+    signature: Signature
+    error_type: str
+    text: str
+    sighting: str
+    loop: str = ""
+    example: Example | None = None
+    state: State = "candidate"
+    trust: Trust = "measured"
+    importance: float = 0.5
+    tags: tuple[str, ...] = ()
+    space: str = ""
+    vector: Sequence[float] | None = None
+    context: str = ""
+    source: str = ""
+    parents: tuple[int, ...] = ()
+    pinned: bool = False
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Remembered:
     """The answer of an upsert: the lesson's id, whether it is new, and how often it was seen.
 
-    `seen` counts this very pattern; what a group of patterns comes to says `seen()`. All is 0 where
-    a new lesson is not kept: memory is full of lessons that are worth more or pinned.
+    `seen` counts this pattern only; `Memory.seen` counts its whole group. All three are 0 if a new
+    lesson was not kept because memory is full of lessons that are pinned or worth more.
     """
 
     id: int
@@ -42,10 +157,10 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which lessons a search may bring; a field that is left alone lets all through.
+    """Which lessons a search may bring; a field left at its default allows all.
 
-    `tags`: the lesson has any of them, or all with `match`. `importance` is the least, 0..1;
-    `since` is the earliest time it was stored, in seconds since 1970. Raises InvalidInput.
+    A lesson needs any of `tags`, or all of them with `match="all"`. `importance` is the minimum,
+    0..1; `since` is the earliest time of storage, in seconds since 1970. Raises InvalidInput.
     """
 
     tags: tuple[str, ...] = ()
@@ -70,20 +185,19 @@ class Filter:
             raise InvalidInput("since", self.since, "a time in seconds since 1970")
 
 
-KINDS = ("check", "error", "example", "reflection", "strategy")
 ANY = Filter()
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An example that a search brought, or a lesson without one: its text is then the task.
+    """An example that a search found, or a lesson without one: then its text stands as the task.
 
-    How near it is: `cosine` of the vectors (-1..1, None where there are none), `keyword`, its BM25
-    as a share of the best (0..1, None where full text did not find it), `coverage`, the share of
-    the words looked for that it has, the rare ones weighing more (0..1), and `overlap`, the cosine
-    of the two word sets (0..1, filled by `rank`). `seen` counts the sightings of its lesson, whose
-    words are `lesson` and whose pattern has the digest `signature`; `at` is when the example was
-    stored, in seconds since 1970; `useful` is the factor that the proof gives its rank.
+    `cosine` is that of the vectors (-1..1, None without vectors); `keyword` is its BM25 as a share
+    of the best (0..1, None if full text did not find it); `coverage` is the share of the query's
+    words that it has, rare words weighing more (0..1); `overlap` is the cosine of the two sets of
+    words (0..1, set by `rank`). `seen` counts the sightings of its lesson, `lesson` is the lesson's
+    text and `signature` the digest of its pattern. `at` is when the example was stored, in seconds
+    since 1970. `useful` is the factor by which proven usefulness changes its rank.
     """
 
     id: int
@@ -107,9 +221,9 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class LessonFilter:
-    """Which lessons to list; a field that is left alone lets all through.
+    """Which lessons a listing shows; a field left at its default allows all.
 
-    Those with an id below `before`, so that the last id of a page asks for the next.
+    Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
     """
 
     kind: str = ""
@@ -121,12 +235,62 @@ class LessonFilter:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a person changes of a lesson: None and False leave it as it is.
+    """What an operator changes of a lesson; None and False leave a field as it is.
 
-    `pinned` keeps it from eviction and pruning, `apart` its pattern from groups, `restored` brings
-    it back where a proof retired it.
+    `pinned` protects the lesson from eviction and pruning, `apart` keeps its pattern out of groups,
+    `restored` brings it back after a proof retired it.
     """
 
     pinned: bool | None = None
     apart: bool | None = None
     restored: bool = False
+
+
+LessonName = str | int
+SHARE = 0.10  # the default probability of withholding a lesson
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
+
+    `signature` is the digest of the lesson's error. `share` is the probability of withholding it, 0
+    if the holdout was off. With `together`, one coin decided over all lessons of the loop.
+    `examples` are the ids of its examples in the prompt.
+    """
+
+    lesson: LessonName
+    loop: str
+    shown: bool
+    signature: str = ""
+    share: float = SHARE
+    together: bool = False
+    examples: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a loop ended or was abandoned: whether its first attempt passed, and its model calls.
+
+    `signatures` are the digests of the errors of its attempts.
+    """
+
+    loop: str
+    right_at_once: bool
+    calls: int
+    signatures: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a store knows of the exposures of one loop.
+
+    `ended` counts the loops of the scope with exposures and an outcome; `number` is this loop's
+    position among them, 0 if it has no outcome. `taught` is true if `remember` wrote its lessons,
+    not its journal.
+    """
+
+    exposures: tuple[Exposure, ...] = ()
+    ended: int = 0
+    number: int = 0
+    taught: bool = False

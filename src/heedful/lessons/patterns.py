@@ -1,12 +1,12 @@
-"""The learned level of signatures: a tree of templates, patterns merged where evidence says so.
+"""Groups of patterns: patterns that differ only in a particular which no mask recognises.
 
-A signature masks what looks like a particular. A user, a state or a service looks like any word;
-that it is one shows only where many patterns differ in nothing else. The tree finds such places as
-IPLoM (Makanju, Zincir-Heywood, Milios, KDD 2009) and Brain (Yu et al., IEEE TSC 2023) do: by error
-type, first word and length, then by the place with the fewest values, until the patterns that are
-left differ only in places that hold many.
+A signature masks what looks like a particular. A user, a state or a service looks like any word; it
+shows as a particular only when many patterns differ in nothing else. `Templates` finds such places
+as IPLoM (Makanju, Zincir-Heywood, Milios, KDD 2009) and Brain (Yu et al., IEEE TSC 2023) do: by
+error type, first word and length, then by the place with the fewest values, until the remaining
+patterns differ only in places that hold many values.
 
-Lessons that mean nearly the same, as suggestions to a person: nothing is merged by it.
+`suggest_merges` lists lessons that mean nearly the same, for a person to judge; it merges nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, digest_of
 
 HOLE = "<*>"
-# From so many values on a place holds a particular. So many words must be left of a template: where
-# masks differ or several places do (then twice as many as places), and where one place does.
+# A place with at least `MANY` values holds a particular. A template must keep at least `WORDS`
+# words if masks or several places differ (and twice as many as places), `LEFT` if one place does.
 MANY = 4
 WORDS = 3
 LEFT = 2
-# What is kept of a scope: so many patterns, none longer (in characters; in tokens, to be compared).
+# Patterns kept for a scope, characters of one, and tokens of one that is compared.
 MOST_PATTERNS = 2_048
 LONGEST = 1_024
 MOST_TOKENS = 64
@@ -39,15 +39,15 @@ _TOKEN = re.compile(
 _WORD = re.compile(r" ?[A-Za-z]+[.!?]?")
 _MASK = re.compile(r"<(?:[A-Z]+|\*)>")
 _DIGITS = re.compile(r"\d+")
-# Never a particular: what is quoted, a number that was not masked, an exception or a name like
-# one, an errno, a negation, an adverb of frequency, punctuation.
+# Never a particular: quoted text, a number that was not masked, an exception or a similar name, an
+# errno, a negation, an adverb of frequency, punctuation.
 _FIXED = re.compile(
     r" ?(?:['\"`].+|\d+\W?|[^\w<]"
     r"|[\w.$]*(?:Error|Exception|Warning|Failure|Fault|Panic|Interrupt|Exit|StopIteration)s?\d*\W?"
     r"|(?:\w+[.$])+[A-Z][A-Za-z]*\W?|E[A-Z]{2,}\d*\W?"
     r"|(?i:not|no|never|now|always|still|already|yet|often|sometimes|seldom|rarely|usually|again))"
 )
-# Nor what stands after a word that says what was expected, whatever of these lies between.
+# Nor what follows a word for an expectation, with any of `_BETWEEN` between the two.
 _WANTED = frozenset(
     (
         *("want", "wants", "wanted", "expect", "expects", "expected", "expecting", "desired"),
@@ -55,8 +55,8 @@ _WANTED = frozenset(
     )
 )
 _BETWEEN = frozenset(":=<([\"'`)") | {"is", "to", "a", "an", "the"}
-# Nor the name of what was raised: after these, after a colon where there is one of the next, and
-# before a colon or at the end where there is one of the last.
+# Nor the name of what was raised: after a word of `_RAISED`, after a colon if a word of `_PANICS`
+# precedes, and before a colon or at the end if a word of `_TRACES` precedes.
 _RAISED = frozenset(("caught", "raise", "raised", "raises", "threw", "throws", "thrown"))
 _PANICS = frozenset(("panic", "panicked", "unwrap", "unwrap()", "caused"))
 _TRACES = _PANICS | {"traceback", "exception"}
@@ -65,7 +65,7 @@ Tokens = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Patterns taken for one: the name of the group, its template, their digests, and why."""
+    """A group of patterns: its name, its template, the digests of its patterns, and the reasons."""
 
     group: str
     template: str
@@ -75,20 +75,20 @@ class Merge:
 
 @dataclass(frozen=True)
 class Branch:
-    """The patterns of one error type that begin alike: digest -> pattern, first learnt first."""
+    """The patterns of one error type with the same first word, by digest, in the order learnt."""
 
     patterns: Mapping[str, str]
     apart: frozenset[str] = frozenset()
 
     def plus(self, one: Signature) -> Branch:
-        """The same with one pattern more; the others are not taken apart again."""
+        """Return the branch with one more pattern; the others are not parsed again."""
         more = replace(self, patterns={**self.patterns, one.digest: one.pattern})
         vars(more)["parsed"] = {**self.parsed, one.digest: _parsed(one.pattern)}
         return more
 
     @cached_property
     def parsed(self) -> Mapping[str, tuple[Tokens, Tokens]]:
-        """Digest -> the tokens of the pattern, as they are and with holes for its masks."""
+        """By digest, the tokens of the pattern as they are, and with holes for its masks."""
         return {digest: _parsed(text) for digest, text in self.patterns.items()}
 
     @cached_property
@@ -107,18 +107,18 @@ class Branch:
 
     @cached_property
     def groups(self) -> Mapping[str, Merge]:
-        """Digest -> its group, for the patterns that are merged."""
+        """By digest, the groups of the patterns that are merged."""
         return {digest: merge for merge in self.merges for digest in merge.members}
 
 
 @dataclass(frozen=True)
 class Templates:
-    """What one scope has learnt about its patterns; a frozen value.
+    """The patterns of one scope and their groups; a frozen value.
 
-    Which patterns are one group depends on what was learnt, not on the order; the order names the
-    group: by the digest that was learnt first. Patterns of another error type, exception, quoted
-    text or unmasked number are never merged, and an assertion with nothing. `most` bounds the
-    patterns kept; when they are reached, new ones are grouped by what is known.
+    The groups depend on which patterns were learnt, not on the order; the order only names a group,
+    by the digest learnt first. Patterns with different error types, exceptions, quoted texts or
+    unmasked numbers are never merged, and assertions are merged with nothing. At most `most`
+    patterns are kept; further ones are grouped by those.
 
     >>> from heedful import signature
     >>> user = [signature("log", f"login failed for {name}") for name in ("ada", "bo", "cy", "di")]
@@ -133,11 +133,11 @@ class Templates:
     most: int = MOST_PATTERNS
 
     def __len__(self) -> int:
-        """How many patterns are kept."""
+        """Count the patterns."""
         return sum(len(branch.patterns) for branch in self.branches.values())
 
     def learn(self, *signatures: Signature) -> Templates:
-        """The same with these patterns, in this order; itself where none of them is new."""
+        """Return the templates with these patterns added, in order; itself if none is new."""
         room = self.most - len(self)
         new: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         for one in signatures:
@@ -153,12 +153,12 @@ class Templates:
         return replace(self, branches={**self.branches, **grown}) if grown else self
 
     def group(self, one: Signature) -> str:
-        """The name of its group: a digest, its own where it stands alone. Learns nothing."""
+        """Return the name of a signature's group, its own digest if it is alone. Learns nothing."""
         merge = self.merge(one)
         return merge.group if merge else one.digest
 
     def merge(self, one: Signature) -> Merge | None:
-        """Its group of several patterns; None where it stands alone. Learns nothing."""
+        """Return a signature's group of several patterns; None if it is alone. Learns nothing."""
         if not is_learnable(one):
             return None
         branch = self._branch(_key(one.error_type, one.pattern))
@@ -166,11 +166,11 @@ class Templates:
         return branch.groups.get(one.digest)
 
     def merges(self) -> tuple[Merge, ...]:
-        """Every group of several patterns, and why they are one."""
+        """List every group of several patterns, with the reasons."""
         return tuple(merge for branch in self.branches.values() for merge in branch.merges)
 
     def unmerge(self, *digests: str) -> Templates:
-        """The same with these patterns kept apart from all others, from now on.
+        """Return the templates with these patterns kept out of all groups from now on.
 
         Raises InvalidInput for a digest that was not learnt.
         """
@@ -187,7 +187,7 @@ class Templates:
         )
 
     def rows(self) -> tuple[tuple[str, str, bool], ...]:
-        """As plain data: error type, pattern and whether it is kept apart, in the order learnt."""
+        """Return plain data in the order learnt: error type, pattern, and if it is kept apart."""
         return tuple(
             (key[0], pattern, digest in branch.apart)
             for key, branch in self.branches.items()
@@ -196,7 +196,7 @@ class Templates:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[str, str, bool]], most: int = MOST_PATTERNS) -> Templates:
-        """Restored from what `rows` gave."""
+        """Restore the templates from the rows."""
         given = [
             (Signature("", text, digest_of(kind, text), kind), out) for kind, text, out in rows
         ]
@@ -216,7 +216,7 @@ def _key(error_type: str, pattern: str) -> tuple[str, str]:
 
 
 def is_learnable(one: Signature) -> bool:
-    """Whether a pattern can be grouped: not too long, and no assertion."""
+    """Return True if a pattern can be grouped: it is not too long and not an assertion."""
     return (
         len(one.pattern) <= LONGEST
         and "<ACTUAL>" not in one.pattern
@@ -227,7 +227,7 @@ def is_learnable(one: Signature) -> bool:
 def _templates(
     parsed: Mapping[str, tuple[Tokens, Tokens]], why: dict[Tokens, list[str]]
 ) -> dict[str, Tokens]:
-    """The template of each pattern, by digest; `why` is told what was merged."""
+    """Return the template of each pattern, by digest, and add the reasons for merges to `why`."""
     by_length: dict[int, dict[Tokens, list[Tokens]]] = defaultdict(lambda: defaultdict(list))
     for those, opened in parsed.values():
         if len(those) <= MOST_TOKENS:
@@ -250,7 +250,7 @@ def _parsed(pattern: str) -> tuple[Tokens, Tokens]:
 
 
 def _tokens(pattern: str) -> Tokens:
-    """With one hole for a list: tokens in a row that hold masks, or differ only in digits."""
+    """Split a pattern, with one hole for a list of masked tokens or of similar numbers."""
     tokens = _TOKEN.findall(pattern)
     kept: list[str] = []
     before = ""
@@ -266,7 +266,7 @@ def _tokens(pattern: str) -> Tokens:
 
 
 def _opened(tokens: Tokens) -> Tokens:
-    """With a hole for every token that holds a mask, if enough words are left to know it by."""
+    """Put a hole in place of every token with a mask, if enough words remain to recognise it by."""
     opened = tuple(_hole(token) if _is_masked(token) else token for token in tokens)
     return opened if _words(opened) >= WORDS else tokens
 
@@ -288,7 +288,7 @@ def _words(tokens: Iterable[str]) -> int:
 def _grown(
     templates: Sequence[Tokens], members: Mapping[Tokens, Sequence[Tokens]]
 ) -> Iterator[tuple[Tokens, Sequence[Tokens], list[str]]]:
-    """Templates that differ only in particulars, as merged: into what, which, why."""
+    """Merge templates that differ only in particulars: yield result, merged and reasons."""
     held = [set(place) for place in zip(*templates, strict=True)]
     vary = [at for at, values in enumerate(held) if len(values) > 1]
     if not vary:
@@ -311,14 +311,14 @@ def _grown(
 
 
 def _fixed(held: set[str], template: Tokens, at: int) -> set[str]:
-    """Those of the values at a place of a template that are never particulars."""
+    """Return the values at a place of a template that are never particulars."""
     if _is_named(template, at):
         return {token for token in held if token.strip() != HOLE}
     return {token for token in held if _FIXED.fullmatch(token)}
 
 
 def _is_named(template: Tokens, at: int) -> bool:
-    """Whether the place says what was expected, or what was raised."""
+    """Return True if the place holds what was expected or what was raised."""
     before = [token.strip().lower() for token in template[:at]]
     if before[-2:] in (["=", "="], ["!", "="]):
         return True
@@ -332,7 +332,7 @@ def _is_named(template: Tokens, at: int) -> bool:
 
 
 def _is_particular(at: int, held: set[str], seen: set[str], fixed: set[str]) -> bool:
-    """Whether a place varies within a template: it is masked elsewhere, or holds many values."""
+    """Return True if a place holds a particular: it is masked elsewhere, or has many values."""
     if HOLE in held or f" {HOLE}" in held:
         return all(token.strip().isdecimal() for token in fixed)
     return at > 0 and not fixed and len(seen) >= MANY
@@ -345,7 +345,7 @@ def _reason(before: str, seen: Iterable[str]) -> str:
 
 
 def _within_words(templates: Iterable[Tokens]) -> dict[Tokens, Tokens]:
-    """Template -> the one that has nothing but holes where it has holes within words."""
+    """Map each template with holes within words to the one with holes in place of the words."""
     alike: dict[Tokens, list[tuple[Tokens, Tokens]]] = defaultdict(list)
     for one in sorted(templates):
         words = tuple("".join(one).split(" "))
@@ -365,7 +365,7 @@ def _coarse(word: str) -> str:
     return HOLE + (word[-1] if word[-1] in ",;:." else "") if HOLE in word else word
 
 
-# From this cosine on two lessons may be one.
+# The cosine from which two lessons may be one.
 ALIKE = 0.85
 _FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
 
@@ -375,10 +375,10 @@ def suggest_merges(
     vectors: Sequence[Sequence[float]],
     known: Iterable[Mapping[str, Any]],
 ) -> list[Mapping[str, Any]]:
-    """Pairs of lessons of one error type, the most alike first, each with its cosine.
+    """List pairs of lessons of one error type that are alike, most alike first, with their cosine.
 
-    `vectors` are of unit length, one a lesson. Left out is what is one group already or was kept
-    apart (`known`, as `patterns` tells it), and what is never merged: assertions.
+    `vectors` have length 1, one for each lesson. Left out are pairs of one group and patterns kept
+    apart (`known`, as the store lists patterns), and assertions, which are never merged.
     """
     import numpy as np
 
@@ -421,10 +421,10 @@ def _may_be_one(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Whether an error is known: true where it is, with its count and its lessons.
+    """The answer of `Memory.seen`: true if the error is known, with its count and lessons.
 
-    With a `group` its pattern was merged with others by evidence: both are then of all of them, the
-    lessons of the very pattern first, then those most often seen, 50 at most.
+    With a `group`, its pattern is one of several: count and lessons are those of the whole group,
+    the lessons of the pattern itself first, then the most often seen, at most 50.
     """
 
     count: int

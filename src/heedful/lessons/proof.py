@@ -1,7 +1,9 @@
-"""A share that was counted, with its 95 % interval. Pure.
+"""Proof: does a lesson help? Recurrence, uplift and calls saved, each with its interval.
 
-A gain under a coin of known probability: its interval, valid at all times at once.
-Exposures and outcomes -> does a lesson help? Recurrence, uplift and calls saved, with intervals.
+Recall withholds a lesson with a known probability. Comparing loops that were shown it with loops
+that were not gives its effect. The intervals hold at all times at once, so anybody may look at any
+time: they come from bets against each possible gain (`Wealth`), and a gain against which a bet has
+won too much is refuted. With many lessons e-BH keeps the share of false conclusions low.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from math import exp, inf, lgamma, log, log1p, pi, sin, sqrt
 from typing import Literal
 
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Exposure, LessonName, Outcome
 
 Z = 1.959963984540054  # the 97.5 % point of the normal distribution
 
@@ -27,18 +30,18 @@ class Estimate:
     high: float
 
     def covers(self, value: float) -> bool:
-        """Whether the interval leaves `value` possible; its ends belong to it."""
+        """Return True if the interval contains `value`; its ends belong to it."""
         return self.low <= value <= self.high
 
 
 def wilson_interval(hits: int, of: int) -> Estimate:
-    """A share with Wilson's score interval.
+    """Return a share with Wilson's score interval.
 
     E. B. Wilson, "Probable inference, the law of succession, and statistical inference", J. Am.
     Stat. Assoc. 22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe,
     "Two-sided confidence intervals for the single proportion", Stat. Med. 17 (1998) 857-872.
 
-    >>> share(81, 263)
+    >>> wilson_interval(81, 263)
     Estimate(value=0.307..., low=0.255..., high=0.366...)
     """
     if not 0 <= hits <= of or of < 1:
@@ -52,8 +55,9 @@ def wilson_interval(hits: int, of: int) -> Estimate:
 
 # (probability of being withheld, shown, outcome 0..1, more is better) -> how often
 Cells = Mapping[tuple[float, bool, float], int]
-# The bets, chosen by the widths that they give: centres m, evenly spread in asin(sqrt(m)), with
-# stakes b, as parts of the largest that no outcome turns into a debt, each with its weight.
+# The bets, chosen by the widths of the intervals they give: centres m, evenly spread in
+# asin(sqrt(m)), and stakes b, as parts of the largest stake that can never lead to debt, each with
+# its weight.
 CENTRES = tuple(sin((2 * n + 1) * pi / 16) ** 2 for n in range(4))
 PARTS = {0.9 / 2**n: 1 / (n + 2) for n in range(8)}
 BETS = tuple((m, part) for m in CENTRES for part in PARTS)
@@ -62,13 +66,13 @@ PRIOR = tuple(log(PARTS[part] / sum(PARTS.values()) / len(CENTRES)) for _, part 
 
 @lru_cache(64)
 def stakes(share: float) -> tuple[float, ...]:
-    """Of each bet the stake b, where lessons are withheld with probability `share`."""
+    """Return the stake b of each bet, for lessons withheld with probability `share`."""
     return tuple(part / max(m / (1 - share), (1 - m) / share) for m, part in BETS)
 
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Of each bet the logarithm of 1 + b h for one outcome."""
+    """Return, for each bet, the logarithm of 1 + b h for one outcome."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BETS, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -76,14 +80,14 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """The logarithms of what the bets have made of their parts, were the gain 0."""
+    """What the bets have won if the true gain is 0, as logarithms."""
 
     logs: tuple[float, ...]
     tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """From counts: the order of the opportunities does not matter."""
+        """Compute the wealth from counts: the order of the opportunities does not matter."""
         logs = list(PRIOR)
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):
@@ -92,7 +96,7 @@ class Wealth:
         return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
 
     def at(self, gain: float) -> tuple[float, float]:
-        """The logarithm of the wealth, were that the gain (-1..1), and its slope; it is convex."""
+        """Return the logarithm of the wealth at a true gain (-1..1), and its slope, which rises."""
         logs, slopes = list(self.logs), [0.0] * len(BETS)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):
@@ -104,7 +108,7 @@ class Wealth:
         return top + log(sum(parts)), slope / sum(parts)
 
     def least(self, level: float) -> float:
-        """The least gain that is not refuted at this level, by Newton's method from below."""
+        """Return the smallest gain not refuted at this level, by Newton's method from below."""
         gain, enough = -1.0, -log(level)
         for _ in range(100):
             worth, slope = self.at(gain)
@@ -115,22 +119,22 @@ class Wealth:
 
 
 def mirror(cells: Cells) -> Cells:
-    """The same with shown and withheld exchanged: its gain is the opposite."""
+    """Exchange shown and withheld, which reverses the sign of the gain."""
     return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
 
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
-    """The ends of the gain, refuted below at the level `low` and above at the level `high`."""
+    """Return the ends of the gain's interval, at the levels `low` below and `high` above it."""
     if not any(cells.values()):
         return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
 def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
-    """The ends of the mean gain of pairs, each of which gained 1, 0 or -1; refuted at the level.
+    """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
 
-    Where both were seen, of the same task, no coin is needed: the difference is the figure h
-    itself, bet on as above. What a pair is expected to gain may depend on those before it.
+    If both of a pair were observed on the same task no coin is needed: the difference itself is the
+    figure h that the bets are about. The expected gain of a pair may depend on earlier pairs.
     """
     return _least(better, same, worse, level), -_least(worse, same, better, level)
 
@@ -143,69 +147,37 @@ def _least(better: int, same: int, worse: int, level: float) -> float:
 
 
 def coin_evidence(share: float, shown: int, withheld: int) -> float:
-    """The logarithm of the evidence that a coin of probability `share` did not make these counts.
+    """Return the logarithm of the evidence that no coin of probability `share` made these counts.
 
-    The likelihood of all other coins, evenly weighed, over that of this one; also valid at all
-    times: M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data", NeurIPS 2022.
+    It is the likelihood of all other coins, evenly weighted, over that of this one, and is valid at
+    all times: M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data", NeurIPS
+    2022.
     """
     other = lgamma(shown + 1) + lgamma(withheld + 1) - lgamma(shown + withheld + 2)
     return other - shown * log1p(-share) - withheld * log(share)
 
 
-Lesson = str | int
 Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data"]
-# What one opportunity came to: (share, shown, right at once, recurred, calls).
+# The result of one opportunity: (share, shown, right at once, recurred, calls).
 Case = tuple[float, bool, bool, bool, int]
-# How often each case was met, by lesson; None: memory as a whole.
-Cases = Mapping[Lesson | None, Mapping[Case, int]]
-SHARE = 0.10
-# Model calls of a loop count up to this; one that was given up counts as so many.
+# How often each case occurred, by lesson; None is memory as a whole.
+Cases = Mapping[LessonName | None, Mapping[Case, int]]
+# Model calls of a loop count up to this; an abandoned loop counts as so many.
 MOST_CALLS = 10
 LEVEL = 0.05
-# An uplift as small as this does not matter.
+# A smaller uplift does not matter.
 MARGIN = 0.1
-# Evidence against the coin from which on a comparison says nothing: by chance once in 1,000.
+# Evidence against the coin from which a comparison is not trusted: by chance once in 1,000.
 UNFAIR = log(1_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
-    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
-
-    `signature` is the digest of the error that the lesson is about. `share` is the probability with
-    which it could be withheld, 0 where the holdout was off. `together`: one coin for the loop.
-    `examples` are the ids of those of its examples that were in the prompt.
-    """
-
-    lesson: Lesson
-    loop: str
-    shown: bool
-    signature: str = ""
-    share: float = SHARE
-    together: bool = False
-    examples: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a loop ended, or was given up: whether its first attempt passed, and its model calls.
-
-    `signatures` are the digests of the errors that its attempts had.
-    """
-
-    loop: str
-    right_at_once: bool
-    calls: int
-    signatures: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
 class Effect:
-    """A mean over the opportunities where shown and where withheld, and how much better the first.
+    """The means of loops that were shown a lesson and that were not, and the gain of showing it.
 
-    The true `gain` lies within `low` and `high`. None where there was no such opportunity; then the
-    interval leaves all possible. Where the share of the holdout was changed, the means are weighed
-    by what each share made likely.
+    The true `gain` lies within `low` and `high`. A mean is None without such loops; then the
+    interval allows everything. If the share of the holdout changed, the means are weighted by the
+    probabilities that each share gave.
     """
 
     shown: float | None
@@ -217,15 +189,15 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A lesson where it was `shown` and where `withheld`: numbers of opportunities, and effects.
+    """One lesson: how many loops it was `shown` to and `withheld` from, and the effects.
 
     `lesson` is None for memory as a whole. `uplift` is about the share of loops that were right at
-    once, `recurrence` about the share in which the lesson's error came again (a gain is fewer),
-    `calls` about the model calls of a loop (a gain is a call saved). `fair` is false where the
+    once, `recurrence` about the share in which the lesson's error recurred (a gain means fewer),
+    `calls` about the model calls of a loop (a gain means calls saved). `fair` is false if the
     numbers contradict the coin: records are lost, or something else decided what was shown.
     """
 
-    lesson: Lesson | None
+    lesson: LessonName | None
     shown: int
     withheld: int
     uplift: Effect
@@ -235,7 +207,7 @@ class Comparison:
     conclusion: Conclusion
 
     def __str__(self) -> str:
-        """In a sentence, shares in percent and the uplift in points."""
+        """Print one sentence, shares in percent and the uplift in points."""
         counts = f"shown {self.shown}, withheld {self.withheld}"
         one = self.uplift
         if one.shown is None or one.withheld is None or one.gain is None:
@@ -250,33 +222,33 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Memory as a whole, each lesson (ordered by name), and the number of loops without outcome."""
+    """Memory as a whole, each lesson (ordered by name), and how many loops have no outcome."""
 
     pooled: Comparison
     lessons: tuple[Comparison, ...]
     pending: int
 
     @property
-    def retire(self) -> tuple[Lesson, ...]:
-        """The lessons whose harm is proven."""
+    def retire(self) -> tuple[LessonName, ...]:
+        """The lessons that are proven to hurt."""
         hurting = (one.lesson for one in self.lessons if one.conclusion == "hurts")
         return tuple(lesson for lesson in hurting if lesson is not None)
 
 
 def is_due(outcomes: int) -> bool:
-    """Whether to look after so many outcomes: after every 20th, and ever more seldom from 512 on.
+    """Return True if proof is due after so many outcomes: every 20th, and less often from 512 on.
 
-    Then a look comes whenever there are a sixteenth to an eighth more, so that all looks together
-    read each outcome 16 times at most; the intervals allow for any number of looks.
+    From then on it is due after a sixteenth to an eighth more outcomes, so that all proofs together
+    read each outcome at most 16 times. The intervals allow any number of looks.
     """
     return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
 
 
 def usefulness(one: Comparison) -> float:
-    """A factor for ranking, 0.5..1.5: 1 plus half of the uplift that is proven, 1 where none is.
+    """Return a factor for ranking, 0.5..1.5: 1 plus half of the proven uplift.
 
-    Proven is the end of the interval that is nearer to 0. So it begins at 1 and grows with the
-    evidence, and what chance does to a mean moves no lesson.
+    The proven uplift is the end of the interval that is nearer to 0. So the factor begins at 1 and
+    moves with the evidence, never with chance in a mean.
     """
     if one.conclusion == "helps":
         return 1 + one.uplift.low / 2
@@ -291,19 +263,19 @@ def proof(
     margin: float = MARGIN,
     most_calls: int = MOST_CALLS,
 ) -> Proof:
-    """What the exposures of one scope prove; hand over all of them, in any order.
+    """Return what the exposures of one scope prove; pass all of them, in any order.
 
     Every interval holds at all times at once with a probability of at least 1 - `alpha`. A lesson
-    helps or hurts where its interval of uplift lies wholly above or below 0. With many lessons
-    these intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate
-    control with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, the
-    share that does not is expected to be at most `alpha` / 2 whenever one looks, however lessons
-    depend on one another; of those said to help likewise. "no difference shown": the interval lies
-    within `margin` of 0. All else is "insufficient data".
+    helps or hurts if its interval of uplift is wholly above or below 0. With many lessons these
+    intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control
+    with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, an expected
+    share of at most `alpha` / 2 does not, at whatever time one looks and however lessons depend on
+    each other; the same holds for those said to help. "no difference shown" means that the interval
+    is within `margin` of 0. Everything else is "insufficient data".
 
     Calls count up to `most_calls` a loop; without a bound no interval would hold. A loop without
-    outcome is left out, so one that was given up needs an outcome, too. Exposures from while the
-    holdout was off count only where there are no others. Raises InvalidInput.
+    outcome is left out, so an abandoned loop needs an outcome too. Exposures from times when the
+    holdout was off count only if there are no others. Raises InvalidInput.
     """
     cases, pending = _joined(exposures, outcomes)
     return prove_cases(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
@@ -317,7 +289,7 @@ def prove_cases(
     margin: float = MARGIN,
     most_calls: int = MOST_CALLS,
 ) -> Proof:
-    """The same as `proof` says, from how often each case was met. Raises InvalidInput."""
+    """Return the proof from how often each case occurred; see `proof`. Raises InvalidInput."""
     if not 0 < alpha < 1:
         raise InvalidInput("alpha", alpha, "a probability above 0 and below 1")
     if not 0 <= margin <= 1:
@@ -332,7 +304,7 @@ def prove_cases(
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
-    """What `concluded` says of those lessons that help or hurt; the others cost little."""
+    """Compare only the lessons that help or hurt, which costs less than `prove_cases`."""
     tables, most = _tables(cases, MOST_CALLS), LEVEL / 2
     low, high = _levels(tables, most)
     enough = {True: -log(low) - 1e-6, False: -log(high) - 1e-6}
@@ -342,7 +314,7 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
 
 
 def _tables(cases: Cases, most_calls: int) -> list[_Table]:
-    """Of every lesson, ordered by name."""
+    """Return the table of every lesson, ordered by name."""
     names = sorted(
         (name for name in cases if name is not None),
         key=lambda name: (str(name), isinstance(name, str)),
@@ -351,7 +323,7 @@ def _tables(cases: Cases, most_calls: int) -> list[_Table]:
 
 
 def _levels(tables: Sequence[_Table], alpha: float) -> tuple[float, float]:
-    """The levels of e-BH at which a lesson helps, and at which it hurts."""
+    """Return the levels of e-BH at which a lesson helps and at which it hurts."""
     tested = [one for one in tables if one.gain is not None]
     low, high = (
         _level([one.evidence(better) for one in tested], alpha) for better in (True, False)
@@ -361,17 +333,17 @@ def _levels(tables: Sequence[_Table], alpha: float) -> tuple[float, float]:
 
 def _joined(
     exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
-) -> tuple[dict[Lesson | None, Counter[Case]], int]:
-    """How often each case was met, by lesson, None for memory as a whole; loops without outcome."""
+) -> tuple[dict[LessonName | None, Counter[Case]], int]:
+    """Count each case by lesson (None is memory as a whole), and the loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
         if (known := ended.setdefault(outcome.loop, outcome)) is not outcome and known != outcome:
             raise InvalidInput("outcome", outcome, f"the only one of its loop, which had {known}")
-    offered: defaultdict[str, dict[Lesson, Exposure]] = defaultdict(dict)
+    offered: defaultdict[str, dict[LessonName, Exposure]] = defaultdict(dict)
     for one in exposures:
         if (first := offered[one.loop].setdefault(one.lesson, one)) is not one and first != one:
             raise InvalidInput("exposure", one, f"the only one of its kind, but there is {first}")
-    cases: defaultdict[Lesson | None, Counter[Case]] = defaultdict(Counter)
+    cases: defaultdict[LessonName | None, Counter[Case]] = defaultdict(Counter)
     for loop, lessons in offered.items():
         if loop in ended:
             for lesson, case in _cases(list(lessons.values()), ended[loop]):
@@ -379,8 +351,8 @@ def _joined(
     return dict(cases), sum(loop not in ended for loop in offered)
 
 
-def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson | None, Case]]:
-    """What one loop tells: of the lessons that had coins of their own, and of one coin for all."""
+def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
+    """Yield the cases of one loop: of lessons with their own coins, or of memory as a whole."""
     alone, together = len(ranked) == 1, any(one.together for one in ranked)
     if together and len({(one.together, one.shown, one.share) for one in ranked}) > 1:
         raise InvalidInput("exposures", ranked, "alike in a loop where one coin decides over all")
@@ -399,7 +371,7 @@ def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[Lesson 
 
 
 def _level(evidence: Sequence[float], alpha: float) -> float:
-    """The level of e-BH, from the logarithms of the evidence against no effect of each lesson."""
+    """Return the level of e-BH, from the logarithm of each lesson's evidence against no effect."""
     of = max(len(evidence), 1)
     ranked = enumerate(sorted(evidence, reverse=True), 1)
     found = max((n for n, one in ranked if one >= log(of / (alpha * n))), default=1)
@@ -408,17 +380,17 @@ def _level(evidence: Sequence[float], alpha: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The cases of one lesson: of each measure, how often which value was met."""
+    """The cases of one lesson: for each measure, how often each value occurred."""
 
-    lesson: Lesson | None
+    lesson: LessonName | None
     right: Cells
     again: Cells
     calls: Cells
     most: int
 
     @classmethod
-    def of(cls, lesson: Lesson | None, cases: Mapping[Case, int], most: int) -> _Table:
-        """From the cases that a coin decided, where there are any; calls in parts of `most`."""
+    def of(cls, lesson: LessonName | None, cases: Mapping[Case, int], most: int) -> _Table:
+        """Take the cases that a coin decided, if there are any; calls are in parts of `most`."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         right: Counter[tuple[float, bool, float]] = Counter()
         again, calls = right.copy(), right.copy()
@@ -430,7 +402,7 @@ class _Table:
 
     @property
     def tossed(self) -> dict[float, tuple[int, int]]:
-        """Of each share, how often it was shown and how often withheld."""
+        """For each share, how often the lesson was shown and how often withheld."""
         counts: dict[float, tuple[int, int]] = {}
         for (share, shown, _), n in self.right.items():
             a, b = counts.get(share, (0, 0))
@@ -439,22 +411,22 @@ class _Table:
 
     @property
     def fair(self) -> bool:
-        """Whether the numbers are such as the coin makes."""
+        """True if the coin could have made the numbers."""
         return sum(coin_evidence(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
 
     @property
     def gain(self) -> float | None:
-        """The estimated uplift; None where there is nothing to compare, or not fairly."""
+        """The estimated uplift; None if there is no fair comparison."""
         return _difference(self.right) if self.fair else None
 
     def evidence(self, better: bool) -> float:
-        """The logarithm of the evidence that to be shown is better, or worse, than not to be."""
+        """Return the logarithm of the evidence that showing the lesson is better, or worse."""
         if not self.gain or (self.gain > 0) != better:
             return -inf
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float, alpha: float, margin: float) -> Comparison:
-        """The comparison; `low` and `high` are the levels of the ends of the uplift."""
+        """Return the comparison; `low` and `high` are the levels of the ends of the uplift."""
         uplift = _effect(self.right, low, high)
         return Comparison(
             self.lesson,
@@ -471,7 +443,7 @@ class _Table:
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """The effect with an interval that holds its estimate, in units; `fewer` is better."""
+    """Return an effect whose interval contains its estimate; with `fewer`, less is better."""
     better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
@@ -489,7 +461,7 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, shown: bool) -> float | None:
-    """The mean value of one kind, each weighed by one over the probability of its kind."""
+    """Return the mean value of one kind, each weighted by one over the probability of its kind."""
     part = sorted(
         ((1 - share) if shown else share, value, n)
         for (share, kind, value), n in cells.items()
@@ -497,7 +469,7 @@ def _mean(cells: Cells, shown: bool) -> float | None:
     )
     if not part:
         return None
-    weights = [n * (part[0][0] / p) for p, _, n in part]  # exact where the share never changed
+    weights = [n * (part[0][0] / p) for p, _, n in part]  # exact if the share never changed
     return sum(w * value for w, (_, value, _) in zip(weights, part, strict=True)) / sum(weights)
 
 
@@ -508,18 +480,3 @@ def _conclusion(uplift: Effect, margin: float) -> Conclusion:
         return "hurts"
     small = -margin < uplift.low and uplift.high < margin
     return "no difference shown" if small else "insufficient data"
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What a store knows of the exposures of one loop.
-
-    `ended` is how many loops with exposures have come to an outcome in the scope, `number` the
-    how-many-th of them this loop was, 0 where it has none. `taught`: what it teaches was written by
-    `remember`, without its journal.
-    """
-
-    exposures: tuple[Exposure, ...] = ()
-    ended: int = 0
-    number: int = 0
-    taught: bool = False

@@ -1,6 +1,8 @@
-"""Rank what a search found, and render it as data: chat turns, or delimited text.
+"""Which lessons a loop sees: rank what a search found, choose for a prompt, and print it as data.
 
-What memory has to say to one loop, what a coin withholds of it, and what the loop came to.
+`rank` keeps what is related to a task, best first. `choose` keeps what fits into a prompt, and a
+coin withholds some of it, so that proof can compare loops with and without a lesson. A `Briefing`
+is the result for one loop: worked examples as chat turns, or text between delimiters.
 """
 
 from __future__ import annotations
@@ -9,121 +11,143 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from math import exp2, sqrt
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import ANY, SHARE, Exposure, Filter, LessonName, Match, Outcome
+from heedful.lessons.signature import signature
+from heedful.lessons.words import words
 from heedful.loop.record import Loop, check_integer
-from heedful.models.contract import Message
+from heedful.models.contract import Message, tokens
 from heedful.sanitize import sanitize
 
 SHOWN = 3
 UNVERIFIED = 1
 BUDGET = 600  # tokens: about 2,300 characters of English
-# What recall takes as related: a cosine of all-MiniLM-L6-v2, or a share of the query's words, the
-# rare ones weighing more. Of 86 questions that lessons exist for, and 28 that none exist for,
-# 0.42 or 0.30 finds 91 % and takes 1 wrongly, 0.30 of the words alone 83 % and none. Of 200
-# questions about other things 8 % share 0.30 of their words with some one of 370 lessons.
+# From here on recall takes an example as related: a cosine of all-MiniLM-L6-v2, or a share of the
+# query's words, rare words weighing more. Of 86 questions with a lesson and 28 without, 0.42 or
+# 0.30 finds 91 % and takes 1 wrongly; 0.30 of the words alone finds 83 % and takes none wrongly. Of
+# 200 questions about other things, 8 % share 0.30 of their words with one of 370 lessons.
 COSINE = 0.42
 COVERAGE = 0.30
-# What goes into a prompt is nearer: a wrong example is worse than none. By vectors, or where there
-# are none by the cosine of the two sets of words. Measured on the tasks of examples/house_rules, by
-# vectors: the nearest task of the same family lies at 0.57 or above, of another family above 0.45
-# for 1.7 %, and none of 100 questions about other things came nearer than 0.37. By words: at 0.60
-# or above, above 0.40 for 0.01 %, and 1 of 400 questions came as near.
+# A prompt takes only what is nearer, because a wrong example is worse than none: by vectors, or
+# without vectors by the cosine of the two sets of words. Measured on the tasks of
+# examples/house_rules. By vectors: the nearest task of the same family is at 0.57 or above, 1.7 %
+# of the tasks of other families are above 0.45, and none of 100 questions about other things is
+# above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of 400 questions.
 PROMPT_COSINE = 0.45
 PROMPT_WORDS = 0.40
-# How much importance and age may move a lesson: 5 % either way, and 5 % down. On 782 questions
-# about conversations recall@5 (0.639) falls to 0.629 where chance makes importance 0 or 1, at twice
-# the strength to 0.606; where sessions are as old as their dates say to 0.637, at four times the
-# strength to 0.621. Where the two say nothing they cost little; among near equals they decide.
+# How much importance and age move a lesson: 5 % either way, and 5 % down. On 782 questions about
+# conversations recall@5 (0.639) falls to 0.629 with random importance 0 or 1 (0.606 at twice the
+# strength), and to 0.637 with the real ages of the sessions (0.621 at four times the strength).
+# They cost little where they say nothing, and decide between near equals.
 IMPORTANCE = 0.10
 RECENCY = 0.05
-# What a reflector writes of traces, and from which importance on it is recalled without being asked
-# for; a prompt has so many strategies.
+# The kinds that a reflector makes of traces, the importance from which recall brings them without
+# being asked, and how many strategies a prompt takes.
 PRODUCTS = ("reflection", "strategy")
 RECALLED = 0.6
 STRATEGIES = 1
-HALF_LIFE = 90  # days; whole ones count, so that what is asked twice is answered alike
+HALF_LIFE = 90  # days; only whole days count, so that the same question gets the same answer
 DAY = 86_400.0
+# The first loops of a scope see everything: their users try memory out, and so few loops prove
+# nothing. The coin depends on earlier loops only, so it stays fair.
+FIRST = 20
+# The share of loops in which one coin decides over all lessons.
+POOLED = 0.25
 RULE = "a rule drawn from an earlier run"
+MISTAKE = "what went wrong before, and what mended it"
 _WORD = re.compile(r"\w+")
 
 
 def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> list[Match]:
-    """The related finds, best first, at most `limit`; unrelated is nothing.
+    """Return the related matches, best first, at most `limit`; none if nothing is related.
 
-    Those without a vector come with their `overlap`. Ranked by `relevance` times `worth` at `now`,
-    in seconds since 1970 (0: age does not count). Where that is equal verified ones come first, so
-    that an answer that was accepted again at once stays verified; then the more often seen, the
-    newer.
+    The order is by `relevance` times `worth` at `now`, in seconds since 1970 (at 0, age does not
+    count). Among equals verified lessons come first, so that an accepted answer which is accepted
+    again stays verified; then those seen more often; then newer ones. Matches without a vector get
+    their `overlap`.
     """
-    from heedful.lessons.words import (
-        words,  # costs 0.3 MB, which a loop without memory does not need
-    )
-
     asked = frozenset(words(task))
     measured = [
-        replace(one, overlap=_overlap(asked, frozenset(words(one.example.task))))
-        if one.cosine is None
-        else one
-        for one in found
+        replace(match, overlap=_overlap(asked, frozenset(words(match.example.task))))
+        if match.cosine is None
+        else match
+        for match in found
     ]
-    related = [one for one in measured if _related(one)]
-    related.sort(key=lambda one: _order(relevance(one), one, now))
-    kept: dict[tuple[str, str], Match] = {}
-    for one in related:
-        kept.setdefault((one.example.task, one.example.accepted or one.lesson), one)
-    return list(kept.values())[:limit]
+    related = [match for match in measured if _is_related(match)]
+    related.sort(key=lambda match: _order(relevance(match), match, now))
+    distinct: dict[tuple[str, str], Match] = {}
+    for match in related:
+        distinct.setdefault((match.example.task, match.example.accepted or match.lesson), match)
+    return list(distinct.values())[:limit]
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
-    """What is brought without being asked for: of what a reflector made only what matters.
-
-    Asked for it is by its kind, by an importance, or by tags.
-    """
+    """Drop unimportant lessons of a reflector, unless kind, importance or tags were asked for."""
     if only.kind or only.importance or only.tags:
         return list(found)
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
-def relevance(one: Match) -> float:
-    """How well a find fits the query, 0..1: two measures that err differently, together.
+def keep_usable(found: Sequence[Match], task: str, examples: bool | None) -> Sequence[Match]:
+    """Keep the matches that a loop with or without worked examples can use.
 
-    The mean of coverage and cosine; without a vector the coverage times the BM25 share, which is at
-    most the coverage, so that a find without a vector does not outdo those with one.
+    With `examples` all are kept. Without, those that have no accepted output, and of lessons from
+    checks only those of this very task: what corrected one stage is no advice to another. None
+    keeps these and all worked examples.
     """
-    if one.cosine is None:
-        return one.coverage * (one.keyword or 0.0)
-    return (one.coverage + max(0.0, one.cosine)) / 2
+    if examples:
+        return found
+    advice = {
+        one.id
+        for one in found
+        if (one.kind != "check" or one.example.task == task) and not one.example.accepted
+    }
+    worked = examples is None
+    return [one for one in found if one.id in advice or (worked and one.example.accepted)]
 
 
-def worth(one: Match, now: float = 0.0) -> float:
-    """What relevance is multiplied with: proven usefulness, importance and recency together.
+def relevance(match: Match) -> float:
+    """Return how well a match fits the query, 0..1: two measures with different errors combined.
 
-    1 for a new lesson of importance 0.5 that has proven nothing. Importance makes it 0.95 to 1.05,
-    age at most 5 % less, half of that after 90 days; what is stored after `now` is new.
+    It is the mean of coverage and cosine. Without a vector it is the coverage times the BM25 share,
+    at most the coverage, so that such a match does not outrank those with a vector.
     """
-    faded = 1 - exp2(-(max(0.0, now - one.at) // DAY) / HALF_LIFE)
-    return one.useful * (1 + IMPORTANCE * (one.importance - 0.5)) * (1 - RECENCY * faded)
+    if match.cosine is None:
+        return match.coverage * (match.keyword or 0.0)
+    return (match.coverage + max(0.0, match.cosine)) / 2
 
 
-def _related(one: Match) -> bool:
-    means = one.cosine is not None and one.cosine >= COSINE
-    return means or one.coverage >= COVERAGE or _near(one) is not None
+def worth(match: Match, now: float = 0.0) -> float:
+    """Return the factor for relevance: proven usefulness, importance and recency combined.
+
+    It is 1 for a new lesson of importance 0.5 that has proven nothing. Importance changes it by up
+    to 5 % either way; age lowers it by up to 5 %, half of that after 90 days.
+    """
+    faded = 1 - exp2(-(max(0.0, now - match.at) // DAY) / HALF_LIFE)
+    return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
 
 
-def _near(one: Match) -> float | None:
-    """How near a find is to the task of a prompt; None where it is not near enough."""
-    near, least = one.cosine, PROMPT_COSINE
+def _is_related(match: Match) -> bool:
+    similar = match.cosine is not None and match.cosine >= COSINE
+    return similar or match.coverage >= COVERAGE or _nearness(match) is not None
+
+
+def _nearness(match: Match) -> float | None:
+    """Return how near a match is to the task of a prompt; None if it is not near enough."""
+    near, least = match.cosine, PROMPT_COSINE
     if near is None:
-        near, least = one.overlap, PROMPT_WORDS
+        near, least = match.overlap, PROMPT_WORDS
     return near if near >= least else None
 
 
-def _order(fit: float, one: Match, now: float) -> tuple[float, bool, int, int]:
-    return -round(fit * worth(one, now), 6), not one.verified, -one.seen, -one.id
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    return len(a & b) / sqrt(len(a) * len(b)) if a and b else 0.0
+
+
+def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]:
+    return -round(fit * worth(match, now), 6), not match.verified, -match.seen, -match.id
 
 
 def choose(
@@ -136,43 +160,41 @@ def choose(
     advice: bool = False,
     seed: int = 0,
 ) -> list[Match]:
-    """What goes into a prompt: the nearest `most` of them, at most `unverified` not verified.
+    """Choose what goes into a prompt: the nearest `most`, at most `unverified` not verified.
 
-    Nearest by likeness of the tasks times `worth`. What is only related is left out, and so is a
-    lesson without an accepted output, but for `advice`, which is the text form with that `seed`.
-    Nothing is cut: an example with which what is sent would have more than `budget` tokens, as
-    `tokens` estimates them, is left out whole. Raises InvalidInput.
+    The nearest are those with the highest likeness of tasks times `worth`. What is only related is
+    left out, and so are lessons without an accepted output, unless `advice` asks for the text form
+    (with that `seed`). An example that would exceed `budget` tokens, as `tokens` estimates them, is
+    left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
-    scored = [(_near(one), one) for one in ranked if advice or one.example.accepted]
+    scored = [(_nearness(one), one) for one in ranked if advice or one.example.accepted]
     near = [(score, one) for score, one in scored if score is not None]
     near.sort(key=lambda pair: _order(pair[0], pair[1], now))
     chosen: list[Match] = []
     for _, one in near:
         if len(chosen) == most:
             break
-        spare = one.verified or sum(not c.verified for c in chosen) < unverified
-        if spare and _length([*chosen, one], advice, seed) <= budget:
+        allowed = one.verified or sum(not c.verified for c in chosen) < unverified
+        if allowed and _length([*chosen, one], advice, seed) <= budget:
             chosen.append(one)
     return chosen
 
 
 def choose_for_loop(ranked: Sequence[Match], now: float, examples: bool | None) -> list[Match]:
-    """What a loop is shown before its task: worked examples, and the nearest strategy.
+    """Choose what a loop sees before its task: worked examples, and the nearest strategy.
 
     Without `examples` lessons that have no accepted output, with None both; never a reflection,
-    which says what went wrong elsewhere. As `choose` bounds it, all together.
+    which says what went wrong elsewhere. The bounds are those of `choose`.
     """
     rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
     rest = [one for one in ranked if one.kind not in PRODUCTS]
-    told = [one for one in rest if one.example.accepted or not examples] + rules
-    return choose(told, now=now, advice=bool(rules) or not examples)
+    usable = [one for one in rest if one.example.accepted or not examples] + rules
+    return choose(usable, now=now, advice=bool(rules) or not examples)
 
 
 def _length(chosen: Sequence[Match], advice: bool, seed: int) -> int:
-    """The tokens of what is sent: of the turns, or of the whole text."""
-    from heedful.models.contract import tokens
-
+    """Count the tokens of the turns, or of the whole text."""
     turns = as_messages(chosen)
     if advice:
         return tokens(as_text(turns, seed, chosen))
@@ -180,32 +202,35 @@ def _length(chosen: Sequence[Match], advice: bool, seed: int) -> int:
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
-    """Worked examples as chat turns, the most related last, next to the task.
+    """Return worked examples as chat turns, the most related last, next to the task.
 
-    The text of a turn is the task or its accepted output alone; where it comes from is `source`.
+    The content of a turn is the task or its accepted output alone; `source` says where it is from.
     """
     turns: list[Message] = []
-    for one in reversed(chosen):
-        if one.example.accepted:
-            task, accepted = map(sanitize, _told(one))
+    for match in reversed(chosen):
+        if match.example.accepted:
+            task, accepted = map(sanitize, _contents(match))
             turns += [
-                Message("user", task, provenance(one)),
-                Message("assistant", accepted, provenance(one)),
+                Message("user", task, provenance(match)),
+                Message("assistant", accepted, provenance(match)),
             ]
     return tuple(turns)
 
 
 def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = ()) -> str:
-    """The same turns as text between delimiters that differ from call to call; "" for none.
+    """Return the turns as text between delimiters that differ from call to call; "" for nothing.
 
-    Each example says where it comes from. Of `advice` the lessons without an accepted output are
-    told before them: what went wrong, and what mended it.
+    Each example says where it is from. The lessons of `advice` without an accepted output come
+    first: what went wrong, and what corrected it.
     """
-    kind = "what went wrong before, and what mended it"
     parts = [
-        (RULE if one.kind == "strategy" else kind, provenance(one), sanitize("\n".join(_told(one))))
-        for one in reversed(advice)
-        if not one.example.accepted
+        (
+            RULE if match.kind == "strategy" else MISTAKE,
+            provenance(match),
+            sanitize("\n".join(_contents(match))),
+        )
+        for match in reversed(advice)
+        if not match.example.accepted
     ]
     lessons = "lessons from and " if parts else ""
     for turn in turns:
@@ -222,49 +247,38 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
     return "\n".join([*lines, f"--- end {mark}"])
 
 
-def provenance(one: Match) -> str:
-    """Where an example comes from, in one line: its lesson, whether verified, how often seen."""
-    about = " ".join(_WORD.findall(one.error_type))[:60]
-    origin = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
-    origin |= dict.fromkeys(PRODUCTS, "drawn from a run")
-    state = "verified" if one.verified else "not verified"
-    said = origin.get(one.kind, f"remembered as {about}")
-    times = "once" if one.seen == 1 else f"{one.seen} times"
-    return f"lesson {one.reflection}, {state}, seen {times}, {said}"
+def provenance(match: Match) -> str:
+    """Say in one line where an example is from: its lesson, whether verified, how often seen."""
+    about = " ".join(_WORD.findall(match.error_type))[:60]
+    origins = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
+    origins |= dict.fromkeys(PRODUCTS, "drawn from a run")
+    origin = origins.get(match.kind, f"remembered as {about}")
+    state = "verified" if match.verified else "not verified"
+    times = "once" if match.seen == 1 else f"{match.seen} times"
+    return f"lesson {match.reflection}, {state}, seen {times}, {origin}"
 
 
-def _told(one: Match) -> tuple[str, ...]:
-    """What is shown of it: task and accepted output; or what was wrong, and the lesson."""
-    if one.example.accepted:
-        return one.example.task, one.example.accepted
-    lesson = one.lesson or one.example.task
-    return (lesson,) if one.example.wrong in ("", lesson) else (one.example.wrong, lesson)
+def _contents(match: Match) -> tuple[str, ...]:
+    """Return task and accepted output, or what was wrong and the lesson."""
+    if match.example.accepted:
+        return match.example.task, match.example.accepted
+    lesson = match.lesson or match.example.task
+    return (lesson,) if match.example.wrong in ("", lesson) else (match.example.wrong, lesson)
 
 
-def _mark(seed: int, said: str) -> str:
-    """Eight characters that the text does not have, whoever wrote it."""
-    digest = hashlib.sha256(f"{seed}\0{said}".encode("utf-8", "surrogatepass")).hexdigest()
-    return next((digest[n : n + 8] for n in range(57) if digest[n : n + 8] not in said), digest)
-
-
-def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
-    return len(a & b) / sqrt(len(a) * len(b)) if a and b else 0.0
-
-
-# The first loops of a scope are shown everything: whoever tries memory sees what it does, and of so
-# few loops nothing can be concluded. The coin depends on what was before, and so stays fair.
-FIRST = 20
-# In one loop of four, one coin decides over all lessons together.
-TOGETHER = 0.25
+def _mark(seed: int, text: str) -> str:
+    """Return eight characters that do not occur in the text."""
+    digest = hashlib.sha256(f"{seed}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
+    return next((digest[n : n + 8] for n in range(57) if digest[n : n + 8] not in text), digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory has to say to one task: chat turns, and the ids of the examples in them.
+    """What memory shows to one loop: chat turns, and the ids of the examples in them.
 
-    `exposures` are what the loop is shown of each lesson, or spared. `vector` is where the task
-    lies in the embedding space named `space`. `advice` are the lessons in it without an accepted
-    output: what was wrong, and what mended it; `found` are these and the examples, best first.
+    `exposures` record which lessons the loop sees and which are withheld. `vector` is the embedding
+    of the task in the space `space`. `advice` are the shown lessons without an accepted output;
+    `found` are these and the examples, best first.
     """
 
     examples: tuple[Message, ...] = ()
@@ -283,19 +297,19 @@ class Briefing:
         space: str,
         vector: Sequence[float] | None,
     ) -> Briefing:
-        """What of the chosen the exposures do not withhold."""
-        shown = {id for one in exposures for id in one.examples}
-        told = [one for one in chosen if one.id in shown]
-        advice = tuple(one for one in told if not one.example.accepted)
-        ids = tuple(one.id for one in told)
-        turns = as_messages(told)
-        return cls(turns, ids, tuple(exposures), space, vector, advice, tuple(told))
+        """Return the briefing with those of the chosen that the exposures do not withhold."""
+        ids = {id for exposure in exposures for id in exposure.examples}
+        shown = tuple(match for match in chosen if match.id in ids)
+        advice = tuple(match for match in shown if not match.example.accepted)
+        shown_ids = tuple(match.id for match in shown)
+        return cls(as_messages(shown), shown_ids, tuple(exposures), space, vector, advice, shown)
 
     @property
     def worked(self) -> Briefing:
-        """The same for a prompt that has room for worked examples alone: without strategies.
+        """The same without strategies, for a prompt that takes worked examples only.
 
-        Whether a coin would have shown them or not: so what is left is compared fairly.
+        Strategies are left out whether the coin showed or withheld them, so the comparison of the
+        rest stays fair.
         """
         found = tuple(one for one in self.found if one.example.accepted)
         left = (one for one in self.exposures if not str(one.lesson).startswith("strategy/"))
@@ -304,22 +318,25 @@ class Briefing:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Whether this loop tests memory as a whole: one coin for all of its lessons."""
-    return _chance("together", seed, loop_id) < TOGETHER
+    """Return True if one coin decides over all lessons of this loop, which tests memory as a whole.
+
+    That is so in one loop of four.
+    """
+    return _chance("together", seed, loop_id) < POOLED
 
 
 def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: float = SHARE) -> bool:
-    """Whether a lesson that recall ranked into the prompt of a loop is to be left out of it.
+    """Return True, with probability `share`, if a lesson is left out of the prompt of a loop.
 
-    A pure function, so a resumed loop gets the same answer; true with probability `share` (at least
-    0, which is off, and below 1), independent between loops. What is randomised decides what can be
-    said. In three loops of four every lesson has a coin of its own: the rest of the prompt is alike
-    with and without it, so the difference is what this lesson adds to the others, which are there
-    or not as their own coins fell. Of three lessons that say the same each would seem useless so;
-    therefore in one loop of four a single coin decides over all of them, and its difference is the
-    effect of memory as a whole. A loop with one lesson tells both. The place of a lesson that is
-    withheld stays empty. What is estimated is the effect of the coin: of the intention to show.
-    Raises InvalidInput.
+    A pure function, so a resumed loop gets the same answer; independent between loops. `share` is
+    at least 0, which switches withholding off, and below 1.
+
+    What is randomised decides what can be concluded. In three loops of four each lesson has its own
+    coin: the rest of the prompt is alike with and without the lesson, so the difference is what the
+    lesson adds to the others. By that alone, three lessons that say the same would each seem
+    useless. So in one loop of four a single coin decides over all lessons, and the difference is
+    the effect of memory as a whole. A loop with one lesson counts for both. A withheld lesson is
+    not replaced. The estimate is the effect of the intention to show. Raises InvalidInput.
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")
@@ -328,51 +345,34 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
 
 
 def _chance(*names: str | int) -> float:
-    """Uniform in 0..1, decided by the names."""
-    digest = sha256(ascii(tuple(map(str, names))).encode()).digest()
+    """Return a number in 0..1, uniformly distributed over the names."""
+    digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
-
-
-def keep_usable(found: Sequence[Match], task: str, examples: bool | None) -> Sequence[Match]:
-    """Without `examples` only what was learnt from the very task, and what somebody remembered.
-
-    What mended one stage is no advice to another, however alike their names; and none of it has an
-    accepted output, which would not be shown. None: that, and what has one.
-    """
-    if examples:
-        return found
-    bare = [one for one in found if one.kind != "check" or one.example.task == task]
-    fit = {one.id for one in bare if not one.example.accepted}
-    return [one for one in found if one.id in fit or (examples is None and one.example.accepted)]
 
 
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
 ) -> tuple[Exposure, ...]:
-    """One exposure a lesson, of however many examples, each withheld with probability `share`."""
+    """Return one exposure for each lesson with its examples, withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
-    for one in chosen:
-        examples.setdefault(f"{one.kind}/{one.signature}", []).append(one.id)
-    whole = share > 0 and is_pooled(seed, loop)
-    made = []
+    for match in chosen:
+        examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
+    pooled = share > 0 and is_pooled(seed, loop)
+    exposures = []
     for lesson, ids in examples.items():
         shown = not is_withheld(seed, loop, lesson, share)
         digest = lesson.partition("/")[2]
-        made.append(
-            Exposure(lesson, loop, shown, digest, share, whole, tuple(ids) if shown else ())
-        )
-    return tuple(made)
+        seen = tuple(ids) if shown else ()
+        exposures.append(Exposure(lesson, loop, shown, digest, share, pooled, seen))
+    return tuple(exposures)
 
 
 def outcome_of(loop: Loop) -> Outcome:
-    """What a loop that has ended came to; its errors are named as its lessons would be."""
-    from heedful.lessons.signature import signature  # whose patterns a store has no need of
-
+    """Return how a loop ended; its errors are named as lessons about them would be."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
-    wrong = {(found.check, found.key) for one in judged for found in one.errors}
-    wrong |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}
-    digests = frozenset(signature(*one).digest for one in wrong)
+    errors = {(found.check, found.key) for one in judged for found in one.errors}
+    errors |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}
+    digests = frozenset(signature(*error).digest for error in errors)
     first = loop.attempts[0].evaluation if loop.attempts else None
-    return Outcome(
-        loop.id, first is not None and first.passes(loop.goals), loop.usage.calls, digests
-    )
+    passed = first is not None and first.passes(loop.goals)
+    return Outcome(loop.id, passed, loop.usage.calls, digests)

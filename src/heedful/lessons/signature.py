@@ -1,20 +1,98 @@
-"""What an assertion asserts: its expression and the expected value, not the actual one.
+"""Signatures: the name of an error, which is its text with the particulars masked.
 
-Particulars of an error text -> masks: numbers, ids, paths, hosts, times, addresses, SQL values.
-Error text -> pattern -> signature: the name of an error, its particulars masked.
+Two occurrences of one error differ in numbers, ids, paths, hosts, times, addresses and SQL values;
+these are masked, so both have one pattern. An assertion is named by its expression and the expected
+value: only the actual value is masked there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+
+from heedful.lessons.lesson import Signature, digest_of, short_digest
+
+# A longer text is read at its two ends, which is where errors are named.
+MOST = 4_096
+DEEPEST = 64
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+def signature(error_type: str, text: str) -> Signature:
+    """Return the signature of an error; the same text always gives the same signature.
+
+    Measured numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion
+    keeps its expression and the expected value; the actual value is masked. In JSON neither the
+    order of keys nor that of failed assertions counts.
+
+    >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
+    False
+    >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
+    'after <N> at <HOST>'
+    """
+    pattern = " ".join(_pattern(error_type, text).split())
+    return Signature(
+        short_digest(f"{error_type}:{text.lower().strip()}"),
+        pattern,
+        digest_of(error_type, pattern),
+        error_type,
+    )
+
+
+def _pattern(error_type: str, text: str) -> str:
+    text = text.strip()
+    if len(text) > MOST:
+        return _masked(error_type, f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}")
+    if text[:1] in ("[", "{") and text[-1:] in ("]", "}") and _depth(text) <= DEEPEST:
+        try:
+            return _payload(error_type, json.loads(text))
+        except ValueError:
+            return _masked(error_type, text)
+    return _masked(error_type, text)
+
+
+def _masked(error_type: str, text: str) -> str:
+    return "".join(
+        piece if asserted else mask_particulars(piece)
+        for piece, asserted in split_assertions(error_type, text)
+    )
+
+
+def _payload(error_type: str, value: object, name: str = "") -> str:
+    match value:
+        case dict():
+            fields = sorted(value.items())
+            parts = [
+                f"{mask_particulars(key)}: {_payload(error_type, part, key)}"
+                for key, part in fields
+            ]
+            return f"{{{', '.join(parts)}}}"
+        case list():
+            distinct = {repr(part): part for part in value}.values()
+            parts = [_payload(error_type, part, name) for part in distinct]
+            failures = all("assert " in part for part in parts)
+            return f"[{', '.join(sorted(set(parts)) if failures else dict.fromkeys(parts))}]"
+        case _ if names_identity(name):
+            return "<ID>"
+        case str() if not value.isdecimal():
+            return _masked(error_type, value)
+    return mask_particulars(
+        f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+    ).removeprefix(f"{mask_particulars(name)}: ")
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
 
 MOST_VALUES = 20
 MOST_STATEMENT = 8_192
-# A text without one of these is not searched any further.
+# A text without one of these words has no assertion.
 _ABOUT = ("assert", "expect", "want", "differ")
 _VALUE = (
     r"(?:[+-]?\d[\w.]*|'[^'\n]{0,100}'|\"[^\"\n]{0,100}\"|`[^`\n]{0,100}`|<[^<>\n]{1,100}>"
@@ -27,7 +105,7 @@ _STATEMENT = re.compile(
     r"(?:'[^'\n]{0,400}'|\"[^\"\n]{0,400}\"|[^\n#])*)(?:#[^\n]*)?",
     re.MULTILINE,
 )
-# What pytest adds: which expression had a value that the assertion shows, and how the two differ.
+# What pytest adds: the expressions whose values an assertion shows, and how the values differ.
 _WHERE = re.compile(
     r"^[ \t]*(?:E[ \t]+)?\+[ \t]+(?:where|and)[ \t]+([^\n]{1,400}?) = ([^\n]+)\n?", re.MULTILINE
 )
@@ -64,7 +142,7 @@ _HEADS = re.compile(
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """The text in pieces, each with whether it is asserted, and so kept as it stands."""
+    """Split the text in pieces, each with True if it is asserted and so must not be masked."""
     words = f"{error_type} {text}".lower()
     if not any(word in words for word in _ABOUT):
         yield text, False
@@ -81,7 +159,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """The statement with the expressions, not the values that they had."""
+    """Return the statement with expressions in place of the values that they had."""
     if not values and (both := _BOTH_VALUES.fullmatch(statement)):
         return f"assert <ACTUAL>{both['rest']}"
     for value, expression in values:
@@ -91,9 +169,9 @@ def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def _compared(text: str) -> Iterator[tuple[str, bool]]:
-    """In prose, a comparison: the actual value is masked, the expected one asserted."""
+    """Find comparisons in prose: the actual value is masked, the expected value is asserted."""
     if _MINUS.search(text) and _PLUS.search(text):
-        text = _undiffed(text)
+        text = _expected_lines(text)
     for actual in _ACTUAL:
         text = actual.sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0
@@ -105,8 +183,8 @@ def _compared(text: str) -> Iterator[tuple[str, bool]]:
     yield text[end:], False
 
 
-def _undiffed(text: str) -> str:
-    """Of a difference only what was expected: in unittest what has a plus, elsewhere a minus."""
+def _expected_lines(text: str) -> str:
+    """Keep only the expected lines of a diff: plus in unittest, minus elsewhere."""
     keep, drop = "-+" if _MINUS_IS_EXPECTED.search(text) else "+-"
     text = re.sub(rf"^[?{drop}][ \t][^\n]*\n?", "", _HEADS.sub("", text), flags=re.MULTILINE)
     return re.sub(rf"^[{keep}][ \t]", "expected: ", text, flags=re.MULTILINE)
@@ -121,14 +199,14 @@ _TOP = (
     r"(?:com|net|org|edu|gov|info|biz|eu|dev|cloud|local|internal|localdomain"
     r"|(?:com?|net|org|edu|ac|gov)\.[a-z]{2})"
 )
-# What ends the name of a file, not of a host, before a number: `x.py:12`.
+# Endings of the name of a file, not of a host, before a number: `x.py:12`.
 _SOURCE = (
     r"(?:py|[cm]?jsx?|[cm]?tsx?|vue|java|kt|go|rs|rb|php|[ch]|cc|cpp|hh|hpp|cs|mm?|ml|hs|exs?|erl|pl"
     r"|sh|lua|sql|conf|cfg|ini|ya?ml|json|xml|html|css|txt|log|md|csv)"
 )
 _HEX = "[0-9a-fA-F]"
 _KINDS = {
-    # The value of a key that says who or which one.
+    # The value of a key that names who or which, such as user= or id=.
     "OWN": (
         r"(?:[a-z0-9]+_)*(?:r?user|r?host|client|peer|session|email|ip|(?:uu)?id)(?:_?name)?="
         r"[\"']?[^\s,;&'\"()\[\]{}]+[\"']?"
@@ -160,15 +238,15 @@ _KINDS = {
     ),
     "WORD": r"\w*\d\w*|[a-f]{8,}\b|[A-F]{8,}\b",
 }
-# The first kind that matches counts. Tried only at the start of a word that is not all letters, so
-# most places of a text are passed in one step. No branch can look at the same characters from an
-# unbounded number of places: the time is linear.
+# The first kind that matches counts. It is tried only at the start of a word that is not all
+# letters, so most of a text is passed in one step. The time is linear: no branch can look at the
+# same characters from an unbounded number of places.
 _PARTICULAR = re.compile(
     r"(?<![\w.])(?=[\w<>~≤≥+./-])"
     r"(?!(?!(?:[a-f]{8}|[A-F]{8}))[A-Za-z_]++(?:[\s,;)\]}'\"]|$))"
     rf"(?:{'|'.join(f'(?P<{kind}>{pattern})' for kind, pattern in _KINDS.items())})"
 )
-# In a word, between underscores: hexadecimal, or digits and letters in turn.
+# Part of a word between underscores: hexadecimal, or digits and letters in turn.
 _SEGMENT = re.compile(
     r"(?<![A-Za-z0-9])(?:h(?=[0-9a-f]{16}(?!\w)))?(?:"
     r"(?=[a-fA-F]*[0-9])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{6,}|[a-f]{8,}|[A-F]{8,}"
@@ -176,7 +254,7 @@ _SEGMENT = re.compile(
 )
 _LONG = re.compile(r"\d{5}")
 _DIGITS = re.compile(r"\d+")
-# What stands before a number that names an error.
+# Characters between a number that names an error and the word before it.
 _LINKS = " :=[\"'"
 _BEFORE = 24
 _ENDS = (
@@ -205,7 +283,7 @@ _DATE = re.compile(
 
 
 def mask_particulars(text: str) -> str:
-    """The text with a mask, as `<N>`, in the place of every particular; linear in its length."""
+    """Replace every particular by a mask such as `<N>`, in time linear in the text's length."""
     if "^" in text:
         text = _CARETS.sub("", text)
     if " minutes" in text:
@@ -221,7 +299,7 @@ def mask_particulars(text: str) -> str:
 
 
 def names_identity(name: str) -> bool:
-    """Whether the value of this key says who or which one, whatever it looks like."""
+    """Return True if the value of this key names who or which, whatever it looks like."""
     found = _PARTICULAR.match(f"{name}=x")
     return found is not None and found.lastgroup == "OWN"
 
@@ -229,7 +307,7 @@ def names_identity(name: str) -> bool:
 def _mask(found: re.Match[str]) -> str:
     kind, given = found.lastgroup, found[0]
     if kind == "N":
-        return given if _names_an_error(found) else "<N>"
+        return given if _is_error_code(found) else "<N>"
     if kind == "OWN":
         return f"{given.partition('=')[0]}=<ID>"
     if kind != "WORD":
@@ -238,110 +316,10 @@ def _mask(found: re.Match[str]) -> str:
     return _DIGITS.sub("<N>", word) if _LONG.search(word) else word
 
 
-def _names_an_error(found: re.Match[str]) -> bool:
+def _is_error_code(found: re.Match[str]) -> bool:
     given, start, text = found[0].lstrip("+-"), found.start(), found.string
     if text[start - 1 : start] not in _LINKS or not given.isdecimal() or not given.strip("0"):
         return False
     before = text[max(0, start - _BEFORE) : start].rstrip(_LINKS).lower()
     code = _CODE.search(before) if before.endswith(_ENDS) else None
     return code is not None and (not code["status"] or (len(given) == 3 and given >= "400"))
-
-
-# A longer text is read at its two ends: what names an error stands there.
-MOST = 4_096
-DEEPEST = 64
-_BRACKET = re.compile(r"[\[\]{}]")
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """The name of an error.
-
-    `exact` is the first 16 hex digits of SHA-256 over `type:text`, lower-cased and stripped;
-    `pattern` the text with its particulars masked; `digest` the first 16 hex digits of SHA-256 over
-    type and pattern.
-    """
-
-    exact: str
-    pattern: str
-    digest: str
-    error_type: str = field(default="", compare=False)
-
-
-def signature(error_type: str, text: str) -> Signature:
-    """The signature of an error; the same text gives the same one, always.
-
-    Measured numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion
-    is kept with its expression and the expected value; the value that there was instead is masked.
-    In JSON neither the order of keys nor that of failed assertions counts.
-
-    >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
-    False
-    >>> signature("Timeout", "after 12.5 s at 10.0.0.7").pattern
-    'after <N> at <HOST>'
-    """
-    pattern = " ".join(_pattern(error_type, text).split())
-    return Signature(
-        _digest(f"{error_type}:{text.lower().strip()}"),
-        pattern,
-        digest_of(error_type, pattern),
-        error_type,
-    )
-
-
-def digest_of(error_type: str, pattern: str) -> str:
-    """The digest of a pattern."""
-    return _digest(f"{error_type}\0{pattern}")
-
-
-def _pattern(error_type: str, text: str) -> str:
-    text = text.strip()
-    if len(text) > MOST:
-        return _masked(error_type, f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}")
-    if text[:1] in ("[", "{") and text[-1:] in ("]", "}") and _depth(text) <= DEEPEST:
-        try:
-            return _payload(error_type, json.loads(text))
-        except ValueError:
-            return _masked(error_type, text)
-    return _masked(error_type, text)
-
-
-def _masked(error_type: str, text: str) -> str:
-    return "".join(
-        piece if asserted else mask_particulars(piece)
-        for piece, asserted in split_assertions(error_type, text)
-    )
-
-
-def _payload(error_type: str, value: object, name: str = "") -> str:
-    match value:
-        case dict():
-            items = sorted(value.items())
-            shown = [
-                f"{mask_particulars(key)}: {_payload(error_type, one, key)}" for key, one in items
-            ]
-            return f"{{{', '.join(shown)}}}"
-        case list():
-            once = {repr(one): one for one in value}.values()  # a thousand zeros are masked once
-            shown = [_payload(error_type, one, name) for one in once]
-            failures = all("assert " in one for one in shown)
-            return f"[{', '.join(sorted(set(shown)) if failures else dict.fromkeys(shown))}]"
-        case _ if names_identity(name):
-            return "<ID>"
-        case str() if not value.isdecimal():
-            return _masked(error_type, value)
-    return mask_particulars(
-        f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
-    ).removeprefix(f"{mask_particulars(name)}: ")
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for bracket in _BRACKET.findall(text):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,6 +1,11 @@
-"""Trust: where a text came from, what it begins as, and what may raise it. Pure.
+"""Trust: where a text came from, in which state it starts, and what may raise its trust.
 
-What memory is given, looked at: an error names the argument, its value and what is allowed.
+Code stamps trust by the origin of a text, never by what the text says. A text derived from others
+has the lowest trust of its sources. Only an operator or a measured outcome raises trust. Texts of
+tools and from outside are quarantined until somebody releases them.
+
+The second half checks what a caller hands to memory: an InvalidInput names the argument, its value
+and what is allowed.
 """
 
 from __future__ import annotations
@@ -11,26 +16,25 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example, Reflection, State, Trust
-from heedful.redact import redact
+from heedful.lessons.lesson import Example, Reflection, State, Trust, clip
+from heedful.loop.record import LARGEST_INTEGER, check_integer, check_share
 
 Action = Literal["release", "reject"]
-# From a person who answers for it, an outcome of an own loop, a model, a tool, or from outside:
-# documents, end users, imports. Each is trusted more than the next.
+# Each is trusted more than the next. An operator answers for the text, "measured" is an outcome of
+# an own loop, "external" is a document, an end user or an import.
 ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 RAISING = frozenset(ORDER[:2])
 HELD = frozenset(ORDER[3:])
-# What is kept of what is held back: characters of each text and each tag, and how many tags.
-LONGEST = 4_000
+# What quarantine keeps of a lesson's tags: characters of each, and how many.
 LONGEST_TAG = 200
 TAGS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one source that is held back may have in a scope; each number is at least 1.
+    """How much one quarantined source may have in a scope: each limit is at least 1.
 
-    So many `entries` wait in quarantine, and so many `sightings` are stored with their text.
+    `entries` limits what waits in quarantine, `sightings` how many are stored with their text.
     """
 
     entries: int = 1_000
@@ -44,7 +48,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One time that an error was seen: its exact text, where from, `at` in seconds since 1970."""
+    """One occurrence of an error: its exact text, its source, `at` in seconds since 1970."""
 
     text: str
     source: str
@@ -55,9 +59,9 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where an example comes from: every source that it rests on, and ids it derives from.
+    """Where an example comes from: all its sources, the ids of its parents and of its children.
 
-    `children` derive from it. `sightings` are the newest of its lesson, `rulings` those on it.
+    `sightings` are the newest of its lesson, `rulings` the decisions of operators on it.
     """
 
     sources: tuple[str, ...] = ()
@@ -94,7 +98,7 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """What a revocation removes: rows of each, and lessons that nothing is left of."""
+    """What a revocation removes: the numbers of rows, and of lessons left without examples."""
 
     examples: int = 0
     lessons: int = 0
@@ -103,104 +107,110 @@ class RevocationResult:
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
-    """The least of them, which is the trust of what derives from all. Raises InvalidInput.
+    """Return the lowest of some trusts, which a text derived from all has. Raises InvalidInput.
 
-    >>> lowest(["operator", "tool", "model"])
+    >>> lowest_trust(["operator", "tool", "model"])
     'tool'
     """
-    return max(trusts, key=_place)
+    trusts = tuple(trusts)
+    for trust in trusts:
+        if trust not in ORDER:
+            raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    return max(trusts, key=ORDER.index)
 
 
 def derive_trust(own: Trust, parents: Iterable[Trust], loop: str = "") -> Trust:
-    """The trust of a text with that trust of its own, made from `parents`.
+    """Return the trust of a text with trust `own` that derives from texts of trust `parents`.
 
-    What a `loop` measured keeps it whatever was in its prompt: its own outcome has raised it.
+    A text that a `loop` measured stays measured whatever its prompt contained: the outcome raised
+    it.
     """
     return own if loop and own == "measured" else lowest_trust((own, *parents))
 
 
 def initial_state(trust: Trust, state: State = "candidate") -> State:
-    """The state a text of that trust is written in, `state` where nothing holds it back."""
+    """Return the state in which a text is written: quarantined, or `state` if it is trusted."""
     return "quarantined" if trust in HELD else state
 
 
 def raises_trust(new: Trust, known: Trust) -> bool:
-    """Whether a sighting of trust `new` raises what is known with trust `known`.
+    """Return True if a sighting of trust `new` raises a lesson of trust `known`.
 
-    Only an operator or a measured outcome does, and only what neither of them said before: then
-    the text, its trust, its state and its sources are those of the new sighting.
+    Only an operator or a measured outcome does, and only where neither of them was the source
+    before. The lesson then takes the text, trust, state and sources of the new sighting.
     """
     return new in RAISING and known not in RAISING
 
 
 def clip_reflection(one: Reflection) -> Reflection:
-    """The reflection with the first `LONGEST` characters of every text, and of its tags the first.
-
-    Without secrets first: half of one is not recognised.
-    """
+    """Return the reflection with every text and tag clipped, and only the first `TAGS` tags."""
     example = one.example
     if example is not None:
-        told = {part.name: getattr(example, part.name) for part in fields(example)}
-        short: dict[str, Any] = {n: kept(text) for n, text in told.items() if isinstance(text, str)}
-        example = replace(example, **short)
-    tags = tuple(kept(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
-    kind, context = kept(one.error_type), kept(one.context)
+        values = {part.name: getattr(example, part.name) for part in fields(example)}
+        texts: dict[str, Any] = {n: clip(v) for n, v in values.items() if isinstance(v, str)}
+        example = replace(example, **texts)
+    tags = tuple(clip(tag)[:LONGEST_TAG] for tag in one.tags[:TAGS])
+    kind, context = clip(one.error_type), clip(one.context)
     return replace(one, example=example, tags=tags, error_type=kind, context=context)
 
 
-def kept(text: str) -> str:
-    """What is kept of a text that is held back."""
-    return redact(text)[:LONGEST]
-
-
-def _place(trust: Trust) -> int:
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    return ORDER.index(trust)
-
-
-LARGEST = 2**63 - 1  # the largest integer that a store holds
 LONGEST_SOURCE = 500  # characters
-
-
-def integer(field: str, value: object, least: int = 1, other: str = "") -> None:
-    """Raises InvalidInput where `value` is no integer of at least `least` that a store holds."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-        allowed = f"an integer of at least {least} and below 2**63{other}"
-        raise InvalidInput(field, value, allowed)
+_TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
 
 
 def check_id(id: object) -> None:
-    """Raises InvalidInput for what is no id that a store could hold."""
-    if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST:
+    """Raise InvalidInput unless a store could hold this id."""
+    if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST_INTEGER:
         raise InvalidInput("id", id, "an id, an integer below 2**63")
 
 
-def fraction(field: str, value: object) -> None:
-    """Raises InvalidInput where `value` is no number in 0..1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidInput(field, value, "a number of 0 to 1")
-
-
-def check_texts(**given: object) -> None:
-    """Raises InvalidInput for what is no text."""
-    for name, value in given.items():
+def check_texts(**arguments: object) -> None:
+    """Raise InvalidInput unless every argument is a text."""
+    for name, value in arguments.items():
         if not isinstance(value, str):
             raise InvalidInput(name, value, "a text")
 
 
+def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
+    """Raise InvalidInput unless `values` is a sequence of that kind; a text is not one."""
+    text = isinstance(values, str | bytes)
+    if text or not isinstance(values, Sequence) or not all(isinstance(v, kind) for v in values):
+        raise InvalidInput(field, values, allowed)
+
+
+def check_source(source: str) -> str:
+    """Return the name of a source. Raises InvalidInput."""
+    if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
+        allowed = f"a name of at most {LONGEST_SOURCE} characters"
+        raise InvalidInput("source", source, allowed)
+    return source
+
+
+def check_actor(by: object, why: object) -> None:
+    """Raise InvalidInput unless somebody answers for a decision."""
+    if not isinstance(by, str) or not by.strip():
+        raise InvalidInput("by", by, "the name of who decides")
+    check_texts(why=why)
+
+
+def check_digests(digests: Sequence[object]) -> None:
+    """Raise InvalidInput unless there is a digest, and all are texts."""
+    if not digests or not all(isinstance(digest, str) for digest in digests):
+        raise InvalidInput("digests", digests, "signatures of lessons, at least one")
+
+
 def check_bounds(holdout: object, max_entries: object, quota: object) -> None:
-    """Raises InvalidInput for what no memory can be bound by."""
+    """Raise InvalidInput for bounds that no memory can have."""
     if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
         raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
     if max_entries is not None:
-        integer("max_entries", max_entries, 1, ", or None")
+        check_integer("max_entries", max_entries, 1, ", or None")
     if quota is not None and not isinstance(quota, Quota):
         raise InvalidInput("quota", quota, "a Quota, or None")
 
 
 def check_prune(unused_for: object, keep: object, by: object) -> None:
-    """Raises InvalidInput where nothing says what to prune, or nobody answers for it."""
+    """Raise InvalidInput unless it is said what to prune, and who answers for it."""
     check_actor(by, "")
     if unused_for is None and keep is None:
         raise InvalidInput("prune", None, "given unused_for, keep, or both")
@@ -209,38 +219,7 @@ def check_prune(unused_for: object, keep: object, by: object) -> None:
     ):
         raise InvalidInput("unused_for", unused_for, "a number of seconds above 0")
     if keep is not None:
-        integer("keep", keep, 0)
-
-
-def check_digests(digests: Sequence[object]) -> None:
-    """Raises InvalidInput where there is none, or one that is no text."""
-    if not digests or not all(isinstance(one, str) for one in digests):
-        raise InvalidInput("digests", digests, "signatures of lessons, at least one")
-
-
-def check_actor(by: object, why: object) -> None:
-    """Raises InvalidInput where nobody answers for it."""
-    if not isinstance(by, str) or not by.strip():
-        raise InvalidInput("by", by, "the name of who decides")
-    check_texts(why=why)
-
-
-def check_source(source: str) -> str:
-    """The name of a source. Raises InvalidInput."""
-    if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
-        allowed = f"a name of at most {LONGEST_SOURCE} characters"
-        raise InvalidInput("source", source, allowed)
-    return source
-
-
-def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raises InvalidInput where `values` is no sequence of that kind; a text is none."""
-    if (
-        not isinstance(values, Sequence)
-        or isinstance(values, str | bytes)
-        or not all(isinstance(one, kind) for one in values)
-    ):
-        raise InvalidInput(field, values, allowed)
+        check_integer("keep", keep, 0)
 
 
 def check_memory(
@@ -252,31 +231,30 @@ def check_memory(
     parents: object,
     pinned: object,
 ) -> None:
-    """Raises InvalidInput for what cannot be remembered."""
+    """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
     if not text.strip():
         raise InvalidInput("text", text, "the text of an error")
     if trust not in ORDER:
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    fraction("importance", importance)
+    check_share("importance", importance)
     check_sequence("tags", tags, str, "a sequence of tags, each a text")
     check_sequence("derived_from", parents, int, "ids of examples of this scope")
     if not isinstance(pinned, bool) or (pinned and trust != "operator"):
-        raise InvalidInput("pinned", pinned, "False but for an operator")
+        raise InvalidInput("pinned", pinned, "False unless trust is operator")
     if example is not None:
-        _example(example)
+        _check_example(example)
 
 
-def _example(one: Example) -> None:
-    told = ("task", "accepted", "rejected", "wrong", "evidence", "context")
+def _check_example(example: Example) -> None:
     try:
-        given = {f"example.{name}": getattr(one, name) for name in told}
-        scores = {"before": one.before, "after": one.after}
+        values = {f"example.{name}": getattr(example, name) for name in _TEXTS}
+        scores = {"before": example.before, "after": example.after}
     except AttributeError:
-        raise InvalidInput("example", one, "an Example, or None") from None
-    check_texts(**given)
-    for when, those in scores.items():
-        if not isinstance(those, Mapping):
-            raise InvalidInput(f"example.{when}", those, "a mapping of scores")
-        for name, value in those.items():
+        raise InvalidInput("example", example, "an Example, or None") from None
+    check_texts(**values)
+    for when, named in scores.items():
+        if not isinstance(named, Mapping):
+            raise InvalidInput(f"example.{when}", named, "a mapping of scores")
+        for name, value in named.items():
             if not isinstance(value, int | float) or not isfinite(value):
                 raise InvalidInput(f"example.{when}[{name!r}]", value, "a finite number")

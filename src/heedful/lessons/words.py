@@ -1,6 +1,9 @@
-"""The words of a text as memory compares them, in any script; and how rare and how shared. Pure.
+"""Texts as memory compares them, in any script: their words, and what changed between two texts.
 
-The smallest change of tokens that makes one text out of another.
+`words` gives the stems by which texts are found and ranked, `weights` and `coverage` say how much
+of a query a text has. `difference` is the smallest change that makes one text out of another.
+
+The large patterns are compiled when they are first used: opening a store needs none of them.
 """
 
 from __future__ import annotations
@@ -9,94 +12,92 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 from math import log
 
 from heedful.errors import InvalidInput
 
-# What is read of one text, in characters, and what is kept of it, in words.
+# How much of one text is read, in characters, and how many of its words are kept.
 LONGEST = 20_000
 MOST = 2_000
-# On 782 questions to recorded conversations recall@5 falls by 0.03 where these words are kept, by
-# 0.04 without an embedder; without stems by 0.02 and 0.05. Porter's stems bring as much as these.
+# Measured on 782 questions to recorded conversations: recall@5 falls by 0.03 if these words are
+# kept (by 0.04 without an embedder), and by 0.02 (0.05) without stems. Porter's stems do no better.
 _STOP = frozenset(
     "a an the of to in on at for and or is are was were be been do does did has have had what when"
     " where who whom which why how with by from as that this it its his her their he she they i you"
     " we my your our me him them so not".split()
 )
-# Scripts written without spaces (and Korean, where particles stick to words): two at a time.
+# Scripts written without spaces, and Korean, where particles are attached to words: their
+# characters are taken in pairs.
 DENSE = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
-# Indian vowel signs are part of a word, though no letters.
+# Indian vowel signs are part of a word, though not letters.
 SIGNS = "\u0900-\u0963\u0966-\u0dff"
-_PART = re.compile(rf"(?P<dense>[{DENSE}]+)|(?P<word>(?:[^\W_{DENSE}]|[{SIGNS}])+)|[^\w\s]")
-_WORD = re.compile(r"[^\W_]+")
-_HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_MARK = re.compile("[\u0300-\u036f\u0640\u064b-\u065f\u0670]")
+_PART = rf"(?P<dense>[{DENSE}]+)|(?P<word>(?:[^\W_{DENSE}]|[{SIGNS}])+)|[^\w\s]"
+_WORD = r"[^\W_]+"
+_HAN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_ACCENT = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order, as lower-case stems: 2,000 of 20,000 characters at most.
+    """Return the words of a text in order, as lower-case stems: at most 2,000 of 20,000 characters.
 
-    Accents and common English words are left out. Where words are not spaced, each pair of
-    neighbours is a word, and so is each Han character. A symbol such as an emoji is one.
+    Accents and common English words are left out; a text of common words only keeps them. Where
+    words are not spaced, each pair of neighbours is a word, and so is each Han character. A symbol
+    such as an emoji is a word.
 
     >>> words("She weighed the parcels"), words("重量"), words("Café 🚀")
     (['weigh', 'parcel'], ['重', '重量', '量'], ['caf', '🚀'])
     """
     text = text[:LONGEST].lower()
     if text.isascii():
-        return _told(_WORD.findall(text))
-    return _told(list(_parts(_plain(text))))
+        parts = _compiled(_WORD).findall(text)
+    else:
+        decomposed = unicodedata.normalize("NFKD", text).casefold()
+        bare = _compiled(_ACCENT).sub("", decomposed)
+        parts = list(_split(unicodedata.normalize("NFC", bare)))
+    return ([_stem(word) for word in parts if word not in _STOP] or parts)[:MOST]
 
 
 def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
-    """Term -> its weight, the greater the rarer: `seen_in` is in how many of the `of` texts it is.
+    """Return the weight of each term, larger for rarer terms.
 
-    ln(1 + (of + 1) / (seen_in + 1)): in a small memory a word that is new does not outweigh all.
+    `seen_in` says how many of the `of` texts have the term. The weight is
+    ln(1 + (of + 1) / (seen_in + 1)), so that in a small memory a new word does not outweigh all.
     """
     return {term: log(1 + (of + 1) / (count + 1)) for term, count in seen_in.items()}
 
 
-def coverage(weights: Mapping[str, float], said: Collection[str]) -> float:
-    """The share of the weight of the terms, 0..1, that is among the words `said`."""
-    whole = sum(weights.values())
-    return sum(weight for term, weight in weights.items() if term in said) / whole if whole else 0.0
+def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
+    """Return the share of the terms' weight, 0..1, that is among the words `present`."""
+    total = sum(weights.values())
+    covered = sum(weight for term, weight in weights.items() if term in present)
+    return covered / total if total else 0.0
 
 
-def _told(found: list[str]) -> list[str]:
-    """What tells one text from another; of a text of common words only, all of them."""
-    return ([_stem(word) for word in found if word not in _STOP] or found)[:MOST]
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
-def _plain(text: str) -> str:
-    """One form of what can be written in several, without accents."""
-    parted = unicodedata.normalize("NFKD", text).casefold()
-    return unicodedata.normalize("NFC", _MARK.sub("", parted))
-
-
-def _parts(text: str) -> Iterator[str]:
-    for part in _PART.finditer(text):
-        said = part[0]
+def _split(text: str) -> Iterator[str]:
+    for part in _compiled(_PART).finditer(text):
+        run = part[0]
         if part["dense"]:
-            yield from _pairs(said)
-        elif part["word"] or unicodedata.category(said) == "So":
-            yield said
-
-
-def _pairs(said: str) -> Iterator[str]:
-    """Of characters without spaces between them: each Han one, and each with its neighbour."""
-    for n, one in enumerate(said):
-        if len(said) == 1 or _HAN.match(one):
-            yield one
-        if n + 1 < len(said):
-            yield said[n : n + 2]
+            for n, character in enumerate(run):
+                if len(run) == 1 or _compiled(_HAN).match(character):
+                    yield character
+                if n + 1 < len(run):
+                    yield run[n : n + 2]
+        elif part["word"] or unicodedata.category(run) == "So":
+            yield run
 
 
 def _stem(word: str) -> str:
-    """An English word without its commonest endings; any other as it is."""
+    """Remove the commonest endings of an English word; any other word is returned unchanged."""
     if len(word) < 4 or not word.isascii():
         return word
     word = _singular(word)
@@ -119,30 +120,31 @@ def _singular(word: str) -> str:
     return word[:-1] if word[-1] == "s" and word[-2] not in "us" else word
 
 
-# Pairs of tokens that are compared, two texts of 4,000 characters at most: 3 ms, 2 MB.
+# How many pairs of tokens are compared: those of two texts of 4,000 characters, in 3 ms and 2 MB.
 WORK = 16_000_000
-# What is shown: characters of one side of a line, and lines.
+# How much of a difference is printed: characters of one side of a line, and lines.
 WIDEST = 100
 LINES = 5
-# Marks, joiners and the like, which are written on the character before them.
+# Marks, joiners and the like, which belong to the character before them.
 _MARKS = (
     "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u200c\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
 )
-_TOKEN = re.compile(
+_TOKEN = (
     rf"\d+(?:[.,]\d+)*|(?:[^\W\d_{DENSE}]|[{SIGNS}])(?:[^\W\d_{DENSE}]|[{SIGNS}{_MARKS}])*"
     rf"|[^\S\n]+|\n|.[{_MARKS}]*(?:(?<=\u200d).[{_MARKS}]*)*"
 )
-# The rest of a word, and one more of the same line.
-_BEFORE = re.compile(r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z")
-_AFTER = re.compile(r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?")
+# The rest of a word, and one more word of the same line.
+_BEFORE = r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z"
+_AFTER = r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One place: at which character of the rejected text, what was removed and what was added.
+    """One change: at which character of the rejected text, what was removed and what was added.
 
-    `before` and `after` are a word or so of what both texts have around it, on the same line.
+    `before` and `after` are about a word of the surrounding text, which both texts have on the same
+    line.
     """
 
     at: int
@@ -153,34 +155,34 @@ class Edit:
 
     @property
     def end(self) -> int:
-        """The character of the rejected text behind it."""
+        """The index of the first character of the rejected text after the removed part."""
         return self.at + len(self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The edits that make the accepted text out of the rejected one, in order.
+    """The edits, in order, that make the accepted text out of the rejected one.
 
-    `minimal`: no edits remove and add fewer tokens. It is false where that was too much work; then
-    one edit replaces all that is between the common beginning and the common end.
+    With `minimal`, no other edits remove and add fewer tokens. It is false for texts too long to
+    compare: then one edit replaces all between the common beginning and the common end.
     """
 
     edits: tuple[Edit, ...] = ()
     minimal: bool = True
 
     def applied(self, rejected: str) -> str:
-        """The accepted text. Raises InvalidInput where it is not a difference of `rejected`."""
+        """Return the accepted text. Raises InvalidInput if `rejected` is another text."""
         parts, end = [], 0
-        for one in self.edits:
-            if rejected[one.at : one.end] != one.removed:
-                allowed = f"a text that has {one.removed!r} at character {one.at}"
+        for edit in self.edits:
+            if rejected[edit.at : edit.end] != edit.removed:
+                allowed = f"a text that has {edit.removed!r} at character {edit.at}"
                 raise InvalidInput("rejected", rejected, allowed)
-            parts += [rejected[end : one.at], one.added]
-            end = one.end
+            parts += [rejected[end : edit.at], edit.added]
+            end = edit.end
         return "".join([*parts, rejected[end:]])
 
     def __str__(self) -> str:
-        """A line for each place, edits close to one another in one; the first `LINES` of them.
+        """Print one line for each place, neighbouring edits together; at most `LINES` lines.
 
         >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
         is 12 km -> is 12.0 km
@@ -188,20 +190,20 @@ class Difference:
         """
         lines: list[tuple[str, str]] = []
         end = -1
-        for one in self.edits:
-            was, now = f"{one.removed}{one.after}", f"{one.added}{one.after}"
-            if one.at == end:  # what is between them was said with the one before
+        for edit in self.edits:
+            was, now = f"{edit.removed}{edit.after}", f"{edit.added}{edit.after}"
+            if edit.at == end:  # the edit before has printed the text between the two
                 lines[-1] = (lines[-1][0] + was, lines[-1][1] + now)
             else:
-                lines.append((one.before + was, one.before + now))
-            end = one.end + len(one.after)
-        told = [f"{_shown(was)} -> {_shown(now)}" for was, now in lines]
-        more = [f"and {len(told) - LINES} more"] if len(told) > LINES else []
-        return "\n".join([*told[:LINES], *more])
+                lines.append((edit.before + was, edit.before + now))
+            end = edit.end + len(edit.after)
+        printed = [f"{_one_line(was)} -> {_one_line(now)}" for was, now in lines]
+        more = [f"and {len(printed) - LINES} more"] if len(printed) > LINES else []
+        return "\n".join([*printed[:LINES], *more])
 
 
 def difference(rejected: str, accepted: str) -> Difference:
-    """What was changed, in words, numbers, spaces and other characters, in any script.
+    """Find what was changed, in words, numbers, spaces and other characters, in any script.
 
     The tokens that stay are a longest common subsequence, found with one bit a token (M. Crochemore
     et al., "A fast and practical bit-vector algorithm for the longest common subsequence problem",
@@ -215,70 +217,70 @@ def difference(rejected: str, accepted: str) -> Difference:
     return Difference(tuple(_edits(a, b, places)), minimal)
 
 
-def changes(a: Sequence[str], b: Sequence[str]) -> tuple[list[tuple[int, int, int, int]], bool]:
-    """The places (i, k, j, m) where b[j:m] stands for a[i:k], in order; and whether it is minimal.
+def split_text(text: str) -> list[str]:
+    """Split a text into tokens that make the text again when joined."""
+    return _compiled(_TOKEN).findall(text)
 
-    Where it was too much work one place holds all between the common beginning and the common end.
+
+def changes(a: Sequence[str], b: Sequence[str]) -> tuple[list[tuple[int, int, int, int]], bool]:
+    """Return the places (i, k, j, m) where b[j:m] replaces a[i:k], in order, and if it is minimal.
+
+    For sequences too long to compare, one place holds all between the common beginning and end.
     """
     first = _common(a, b)
     last = _common(a[first:][::-1], b[first:][::-1])
     end = len(a) - last
-    one, other = a[first:end], b[first : len(b) - last]
-    minimal = len(one) * len(other) <= WORK
-    kept = [(first + i, first + j) for i, j in (_kept(one, other) if minimal else ())]
-    kept = [(first - 1, first - 1), *kept, (end, len(b) - last)]
-    gaps = ((i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(kept))
+    middle, other = a[first:end], b[first : len(b) - last]
+    minimal = len(middle) * len(other) <= WORK
+    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if minimal else ())]
+    same = [(first - 1, first - 1), *same, (end, len(b) - last)]
+    gaps = ((i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(same))
     return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)], minimal
 
 
-def split_text(text: str) -> list[str]:
-    """The text in pieces: joined they are the text again."""
-    return _TOKEN.findall(text)
-
-
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many tokens are the same from the beginning."""
+    """Count the tokens that are the same from the beginning."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-def _kept(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """The places, in both, of a longest common subsequence."""
+def _subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the places, in both, of a longest common subsequence."""
     where: dict[str, int] = {}
     for n, token in enumerate(a):
         where[token] = where.get(token, 0) | 1 << n
-    # Bit i of row j is 0 where token i makes the longest one of a[: i + 1] and b[:j] longer.
+    # Bit i of row j is 0 if token i makes the longest subsequence of a[: i + 1] and b[:j] longer.
     row = full = (1 << len(a)) - 1
     rows = [row]
     for token in b:
         same = row & where.get(token, 0)
         row = (row + same | row - same) & full
         rows.append(row)
-    kept, i, j = [], len(a), len(b)
+    places, i, j = [], len(a), len(b)
     while i and j:
         if a[i - 1] == b[j - 1]:
             i, j = i - 1, j - 1
-            kept.append((i, j))
+            places.append((i, j))
         elif rows[j] >> i - 1 & 1:
             i -= 1
         else:
             j -= 1
-    return kept[::-1]
+    return places[::-1]
 
 
 def _edits(
     a: Sequence[str], b: Sequence[str], places: Sequence[tuple[int, int, int, int]]
 ) -> Iterator[Edit]:
-    """One for each place, with a word or so around it."""
+    """Yield one edit for each place, with about a word of the text around it."""
     at, text = list(accumulate(map(len, a), initial=0)), "".join(a)
     edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(text)]
     for n, (i, k, j, m) in enumerate(places):
-        before = _BEFORE.search(text[max(edges[2 * n], at[i] - 60) : at[i]])
-        after = _AFTER.match(text[at[k] : edges[2 * n + 3]])
-        around = [found[0] if found else "" for found in (before, after)]
+        before = _compiled(_BEFORE).search(text[max(edges[2 * n], at[i] - 60) : at[i]])
+        after = _compiled(_AFTER).match(text[at[k] : edges[2 * n + 3]])
+        around = [match[0] if match else "" for match in (before, after)]
         yield Edit(at[i], text[at[i] : at[k]], "".join(b[j:m]), *around)
 
 
-def _shown(text: str) -> str:
+def _one_line(text: str) -> str:
     text = text.replace("\n", "\\n") or "(nothing)"
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

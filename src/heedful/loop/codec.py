@@ -1,10 +1,17 @@
-"""Records of a loop <-> plain JSON data, exact in both directions."""
+"""Records of a loop as plain JSON data, exact in both directions.
+
+`to_document` and `from_document` follow the fields of the dataclasses. A document leaves out fields
+with their default value, but for those in `_WRITTEN`. Verdicts, rules and policies add a name that
+says what they are. Code of the user's own (a rule, a measure of improvement) is named, not stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import MISSING, asdict, fields, is_dataclass
+from functools import cache, partial
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from heedful.errors import InvalidInput
 from heedful.loop.decide import (
@@ -17,17 +24,7 @@ from heedful.loop.decide import (
     Trigger,
     Verdict,
 )
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Override,
-    Usage,
-)
+from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import (
     All,
     Budget,
@@ -42,164 +39,142 @@ from heedful.loop.stop import (
     rule_name,
 )
 
+T = TypeVar("T")
 Plain = dict[str, Any]
 RULES: Mapping[str, Callable[..., StopRule]] = {
     rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
 }
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+# Fields that are written even with their default value; of other records those without a default
+# value, and those whose default is made by a factory.
+_WRITTEN: Mapping[type, frozenset[str]] = {
+    Attempt: frozenset(("number", "candidate", "evaluation", "usage", "repeats")),
+    Evaluation: frozenset(("findings", "scores")),
+    **{
+        kind: frozenset(field.name for field in fields(kind))
+        for kind in (Goal, Override, Trigger, Again, Done)
+    },
+}
 
 
-def sparse(record: Any) -> Plain:
-    """The fields of a flat dataclass that differ from their defaults, by name."""
-    blank = {f.name: f.default for f in fields(record)}
-    values = {f.name: getattr(record, f.name) for f in fields(record)}
-    return {k: v for k, v in values.items() if v != blank[k]}
+def to_document(record: Any) -> Plain:
+    """Return a record, and the records in it, as JSON data."""
+    if isinstance(record, LiftedStop):
+        return {**to_document(record.stop), "by": record.by, "override": record.override}
+    document = {}
+    for name, default in _defaults(type(record)):
+        value = getattr(record, name)
+        if default is MISSING or value != default:
+            document[name] = value if type(value) in _SCALARS else _plain(value)
+    return document
 
 
-def finding_to(finding: Finding) -> Plain:
-    """A finding as JSON data."""
-    plain = sparse(finding)
-    if finding.span is not None:
-        plain["span"] = list(finding.span)
-    return plain
+def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
+    """Return the record of that kind; the inverse of `to_document`."""
+    values = dict(plain)
+    for name, read in _readers(kind).items():
+        if name in values:
+            values[name] = read(values[name])
+    return kind(**values)
 
 
-def finding_from(plain: Mapping[str, Any]) -> Finding:
-    """The inverse of `finding_to`."""
-    span = plain.get("span")
-    return Finding(**{**plain, "span": tuple(span) if span else None})
-
-
-def evaluation_to(evaluation: Evaluation | None) -> Plain | None:
-    """An evaluation as JSON data, None where the attempt was not evaluated."""
-    if evaluation is None:
-        return None
-    findings = [finding_to(f) for f in evaluation.findings]
-    plain: Plain = {"findings": findings, "scores": dict(evaluation.scores)}
-    if evaluation.usage != Usage():
-        plain["usage"] = sparse(evaluation.usage)
-    extra = {"preference": evaluation.preference or None, "met": evaluation.met}
-    return plain | {name: value for name, value in extra.items() if value is not None}
-
-
-def evaluation_from(plain: Mapping[str, Any] | None) -> Evaluation | None:
-    """The inverse of `evaluation_to`."""
-    if plain is None:
-        return None
-    findings = tuple(map(finding_from, plain["findings"]))
-    usage, preference = Usage(**plain.get("usage", {})), plain.get("preference", 0.0)
-    return Evaluation(findings, dict(plain["scores"]), usage, preference, plain.get("met"))
-
-
-def attempt_to(attempt: Attempt) -> Plain:
-    """An attempt as JSON data, with its candidate's digest and text."""
-    return {
-        "number": attempt.number,
-        "candidate": sparse(attempt.candidate) | {"digest": attempt.candidate.digest},
-        "evaluation": evaluation_to(attempt.evaluation),
-        "usage": sparse(attempt.usage),
-        "repeats": attempt.repeats,
-        **({"labels": dict(attempt.labels)} if attempt.labels else {}),
-        **({"greedy": True} if attempt.greedy else {}),
-        **({"report": attempt.report} if attempt.report else {}),
-        **({"reported_as": attempt.reported_as} if attempt.reported_as else {}),
-        **({"judged_by": list(attempt.judged_by)} if attempt.judged_by else {}),
-        **({} if attempt.vouched else {"vouched": False}),
-    }
-
-
-def attempt_from(plain: Mapping[str, Any]) -> Attempt:
-    """The inverse of `attempt_to`."""
-    return Attempt(
-        plain["number"],
-        Candidate(**plain["candidate"]),
-        evaluation_from(plain["evaluation"]),
-        Usage(**plain["usage"]),
-        plain["repeats"],
-        plain.get("labels", {}),
-        plain.get("greedy", False),
-        plain.get("report", ""),
-        plain.get("reported_as", ""),
-        tuple(plain.get("judged_by", ())),
-        plain.get("vouched", True),
+def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return each field with the default value that is left out; MISSING where none is."""
+    written = _WRITTEN.get(kind)
+    if written is None:
+        return tuple((field.name, field.default) for field in fields(kind))
+    return tuple(
+        (field.name, MISSING if field.name in written else _default(field))
+        for field in fields(kind)
     )
 
 
-def goal_to(goal: Goal) -> Plain:
-    """A goal as JSON data."""
-    return asdict(goal)
+_defaults: Callable[[type], tuple[tuple[str, Any], ...]] = cache(_find_defaults)
 
 
-def goal_from(plain: Mapping[str, Any]) -> Goal:
-    """The inverse of `goal_to`."""
-    return Goal(**plain)
+def _default(field: Any) -> Any:
+    return field.default_factory() if field.default is MISSING else field.default
 
 
-def override_to(override: Override) -> Plain:
-    """An override as JSON data."""
-    return asdict(override)
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_document(value)
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _find_readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+    """Return a function for each field whose value is not stored as it is."""
+    hints = get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    return {name: reader for name, reader in readers.items() if reader is not _same}
+
+
+_readers: Callable[[type], Mapping[str, Callable[[Any], Any]]] = cache(_find_readers)
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    arguments = [each for each in get_args(hint) if each not in (type(None), ...)]
+    if hint is LiftedStop:
+        return _lifted_stop
+    if isinstance(hint, type) and is_dataclass(hint):
+        return partial(from_document, hint)
+    if get_origin(hint) is tuple:
+        each = _reader(arguments[0])
+        return lambda values: tuple(map(each, values))
+    if get_origin(hint) in (Union, UnionType) and len(arguments) == 1:
+        read = _reader(arguments[0])
+        return read if read is _same else lambda value: None if value is None else read(value)
+    return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _lifted_stop(plain: Mapping[str, Any]) -> LiftedStop:
+    return LiftedStop(Stop(plain["rule"], plain["detail"]), plain["by"], plain["override"])
 
 
 def verdict_to(verdict: Verdict) -> Plain:
-    """A verdict as JSON data; `verdict` is "again" or "done"."""
-    lifted = [
-        {"rule": one.stop.rule, "detail": one.stop.detail, "by": one.by, "override": one.override}
-        for one in verdict.lifted
-    ]
-    if isinstance(verdict, Again):
-        reasons = [asdict(r) for r in verdict.reasons]
-        return {
-            "verdict": "again",
-            "reasons": reasons,
-            "feedback": verdict.feedback,
-            "lifted": lifted,
-        }
-    return {
-        "verdict": "done",
-        "best": verdict.best,
-        "passed": verdict.passed,
-        "stopped_by": [asdict(s) for s in verdict.stopped_by],
-        "lifted": lifted,
-    }
+    """Return a verdict as JSON data; `verdict` is "again" or "done"."""
+    return {"verdict": "again" if isinstance(verdict, Again) else "done", **to_document(verdict)}
 
 
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
-    """The inverse of `verdict_to`."""
-    lifted = tuple(
-        LiftedStop(Stop(one["rule"], one["detail"]), one["by"], one["override"])
-        for one in plain["lifted"]
-    )
-    if plain["verdict"] == "again":
-        reasons = tuple(Trigger(**r) for r in plain["reasons"])
-        return Again(reasons, plain["feedback"], lifted)
-    stops = tuple(Stop(**s) for s in plain["stopped_by"])
-    return Done(plain["best"], plain["passed"], stops, lifted)
+    """Return the verdict; the inverse of `verdict_to`. Further fields are passed over."""
+    kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
+    names = {field.name for field in fields(kind)}
+    return from_document(kind, {name: plain[name] for name in names & plain.keys()})
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
-    """A verdict, how worn the loop was then and when that was, as JSON data."""
+    """Return a verdict with the loop's standing and the time of the decision, as JSON data."""
     when = {"decided": decided} if decided else {}
-    return verdict_to(verdict) | (sparse(standing) if standing is not None else {}) | when
+    return verdict_to(verdict) | (to_document(standing) if standing is not None else {}) | when
 
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
-    """The inverse of `decision_to`, with what stands beside it in a store."""
-    worn = (plain.get("fatigue", 0.0), plain.get("change", 0.0), plain.get("echoes", {}))
-    return Decision(attempt, verdict_from(plain), Standing(*worn), at, plain.get("decided", at))
+    """Return the decision; the inverse of `decision_to`, with the columns stored beside it."""
+    fatigue, change = plain.get("fatigue", 0.0), plain.get("change", 0.0)
+    standing = Standing(fatigue, change, plain.get("echoes", {}))
+    return Decision(attempt, verdict_from(plain), standing, at, plain.get("decided", at))
 
 
 def rule_to(rule: StopRule) -> Plain:
-    """A shipped rule with its settings; of a rule of the user's only the name."""
+    """Return a shipped rule with its settings; of a rule of the user's own only the name."""
     if isinstance(rule, All):
-        return {"rule": "all", "rules": [rule_to(r) for r in rule.rules]}
+        return {"rule": "all", "rules": [rule_to(member) for member in rule.rules]}
     name = rule_name(rule)
-    if type(rule) is RULES.get(name):  # not one of the user's own of that name
+    if type(rule) is RULES.get(name):  # a rule of the user's own may have the same name
         return {"rule": name, **asdict(rule)}
     return {"rule": name, "custom": True}
 
 
 def rule_from(plain: Mapping[str, Any]) -> StopRule:
-    """The shipped rule that `plain` describes. Raises InvalidInput naming the rule or field."""
-    settings = {k: v for k, v in plain.items() if k != "rule"}
+    """Return the shipped rule that `plain` describes. Raises InvalidInput naming rule or field."""
+    settings = {name: value for name, value in plain.items() if name != "rule"}
     name = plain.get("rule", "")
     if name == "all":
         return All(*map(rule_from, _rules(settings)))
@@ -212,42 +187,41 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
 
 
 def policy_to(policy: Policy) -> Plain:
-    """A policy as JSON data; rules of the user's are named, not kept."""
+    """Return a policy as JSON data; rules of the user's own are named, not stored."""
     better = policy.improvement if type(policy.improvement) is Improvement else None
     plain: Plain = {
         "name": policy.name,
-        "rules": [rule_to(r) for r in policy.rules],
+        "rules": [rule_to(rule) for rule in policy.rules],
         "min_gain": better.min_gain if better else None,
         "unscored": policy.unscored,
     }
     if better and better.against != "best":
         plain["against"] = better.against
-    return plain | ({"goals": list(map(goal_to, policy.goals))} if policy.goals else {})
+    return plain | ({"goals": list(map(to_document, policy.goals))} if policy.goals else {})
 
 
 def policy_from(plain: Mapping[str, Any]) -> Policy:
-    """The policy that `plain` describes, without rules that are the user's own code."""
+    """Return the policy that `plain` describes, without rules that are the user's own code."""
     rules = _rules(plain)
-    known = [rule for rule in rules if not _own(rule)]
-    none_left = (_silent,) if rules else ()
+    shipped = tuple(rule_from(rule) for rule in rules if not _has_own_code(rule))
     return Policy(
-        tuple(map(rule_from, known)) or none_left,
+        shipped or ((_silent,) if rules else ()),
         improvement_from(plain),
         plain.get("unscored", "stop"),
         plain.get("name", ""),
-        tuple(map(goal_from, plain.get("goals", ()))),
+        tuple(from_document(Goal, goal) for goal in plain.get("goals", ())),
     )
 
 
 def improvement_from(plain: Mapping[str, Any]) -> Improvement:
-    """What counts as improvement under the policy that `plain` describes."""
+    """Return what counts as improvement under the policy that `plain` describes."""
     gain, against = plain.get("min_gain"), plain.get("against", "best")
     return Improvement(against=against) if gain is None else Improvement(gain, against)
 
 
 def is_complete(plain: Mapping[str, Any]) -> bool:
-    """Whether `policy_from` gives all of the policy: nothing of it is code of the user's own."""
-    return plain.get("min_gain") is not None and not any(map(_own, _rules(plain)))
+    """Return True if `policy_from` gives the whole policy: no part of it is the user's own code."""
+    return plain.get("min_gain") is not None and not any(map(_has_own_code, _rules(plain)))
 
 
 def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -257,10 +231,9 @@ def _rules(plain: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return rules
 
 
-def _own(plain: Mapping[str, Any]) -> bool:
-    """Whether code of the user's own is in the rule."""
-    return bool(plain.get("custom")) or any(map(_own, plain.get("rules", ())))
+def _has_own_code(plain: Mapping[str, Any]) -> bool:
+    return bool(plain.get("custom")) or any(map(_has_own_code, plain.get("rules", ())))
 
 
 def _silent(loop: Loop) -> None:
-    """Stands where all rules were the user's own: what they said is in the stored verdict."""
+    """Stand in for rules that were all the user's own; the stored verdicts say what they said."""

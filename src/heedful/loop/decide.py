@@ -1,4 +1,8 @@
-"""Whether to go on: one pure function over a loop and a policy."""
+"""Decide whether a loop goes on: one pure function of a loop and a policy.
+
+Beside it: what an override changes, why a recorded decision fell as it did, and how close a loop is
+to its limits (`Standing`).
+"""
 
 from __future__ import annotations
 
@@ -25,10 +29,10 @@ from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRul
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When a loop stops, what counts as improvement, and what to do where a score is missing.
+    """When a loop stops, what counts as improvement, and what to do without a score.
 
     `rules` is a tuple of stop rules, any one of which ends the loop. `unscored` is "stop" or
-    "again". `goals` are those of a loop that is given none.
+    "again". `goals` are the default for loops without goals.
     """
 
     rules: tuple[StopRule, ...]
@@ -51,9 +55,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """One reason to try again: the check or score that is not satisfied, its words, and a code.
+    """One reason to try again: the check or score that is not satisfied, and a sentence about it.
 
-    The code, `reason`, is for programs: `alignment_threshold_not_met`, `words_failed`.
+    `reason` is a code for programs, such as `alignment_threshold_not_met` or `words_failed`.
     """
 
     code: str
@@ -63,7 +67,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class LiftedStop:
-    """A rule that spoke and was overridden: by whom, and which of the loop's overrides (from 0)."""
+    """A rule that was overridden: by whom, and by which of the loop's overrides (from 0)."""
 
     stop: Stop
     by: str
@@ -72,7 +76,7 @@ class LiftedStop:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Make another attempt, with this feedback. `lifted` overrides are consumed by this verdict."""
+    """Make another attempt, with this feedback; the verdict consumes the overrides of `lifted`."""
 
     reasons: tuple[Trigger, ...] = ()
     feedback: str = ""
@@ -81,7 +85,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The loop has ended; `best` is None only where nothing was evaluated."""
+    """The loop has ended; `best` is None only if nothing was evaluated."""
 
     best: int | None
     passed: bool
@@ -93,10 +97,10 @@ Verdict = Again | Done
 
 
 def decide(loop: Loop, policy: Policy) -> Verdict:
-    """Whether `loop` goes on under `policy`. Deterministic, no clock, no store.
+    """Decide whether `loop` goes on under `policy`; deterministic, without a clock or a store.
 
-    Passing is decided first; then every rule is asked, overrides lift what they may, and what is
-    left stops the loop, in the order of `heedful.loop.stop.PRECEDENCE`.
+    Passing is decided first. Then every rule is asked, overrides lift the rules they may lift, and
+    the remaining rules stop the loop, in the order of `heedful.loop.stop.PRECEDENCE`.
     """
     last = loop.attempts[-1] if loop.attempts else None
     evaluation = last.evaluation if last else None
@@ -116,10 +120,10 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
 
 
 def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
-    """Whether an override may be given, after this verdict, at a time in seconds since 1970.
+    """Raise OverrideRefused unless an override is allowed after this verdict.
 
-    Raises OverrideRefused for a rule that cannot be lifted or that the policy does not have,
-    without an actor, for no decision at all, expired, or on a loop that passed.
+    Refused are rules that cannot be lifted or that the policy does not have, overrides without an
+    actor, for no decision or expired at `at` (in seconds since 1970), and loops that passed.
     """
     names = _liftable(policy.rules)
     if override.rule not in names:
@@ -147,9 +151,9 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
 def apply_override(
     loop: Loop, policy: Policy, verdict: Verdict, override: Override
 ) -> tuple[Loop, Verdict]:
-    """The loop with one more override, and its verdict: a loop that has stopped is decided anew.
+    """Return the loop with one more override and its verdict; a stopped loop is decided again.
 
-    Raises OverrideRefused as `admit` does.
+    Raises OverrideRefused, as `check_override` does.
     """
     check_override(override, verdict, policy, loop.at)
     loop = replace(loop, overrides=(*loop.overrides, override))
@@ -160,7 +164,7 @@ def apply_override(
 
 
 def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
-    """The loop after the verdict has consumed its overrides; only one that goes on consumes."""
+    """Return the loop after its verdict; a verdict to go on consumes the overrides it used."""
     if not (isinstance(verdict, Again) and verdict.lifted):
         return loop
     used = {one.override for one in verdict.lifted}
@@ -172,7 +176,7 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
-    """Every error, then every goal that is unmet or unscored, goals as declared."""
+    """List every error, then every goal that is unmet or unscored, in declared order."""
     found = [
         Trigger(f.check, clean(f.message, 200), f"{f.check}_failed") for f in evaluation.errors
     ]
@@ -199,7 +203,7 @@ Spoken = tuple[Stop, frozenset[str]]
 
 
 def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[Spoken]:
-    """What stops the loop, with the names under which it can be lifted, in order of precedence."""
+    """List what stops the loop, in order of precedence, with the names that can lift each."""
     spoken: list[Spoken] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -221,12 +225,12 @@ def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[S
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
-    """The names under which rules, or members of them, can be lifted."""
+    """Return the names under which rules, or their members, can be lifted."""
     return LIFTABLE & {rule_name(part) for part in flat(rules)}
 
 
 def _place(rule: str) -> int:
-    """Where a rule stands; one made of several stands where the last that is named there does."""
+    """Return the place of a rule in the precedence; of a rule made of several, the last place."""
     places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
     return max(places, default=len(PRECEDENCE))
 
@@ -241,10 +245,10 @@ def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[LiftedStop]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How worn a loop was at a decision.
+    """How close a loop was to its limits at a decision.
 
-    `fatigue` is the level (0..1) and `change` what the last attempt added to it; `echoes` counts,
-    for each finding of the last attempt, the attempts that had it.
+    `fatigue` is the level (0..1), `change` what the last attempt added to it. `echoes` counts, for
+    each finding of the last attempt, the attempts that had it.
     """
 
     fatigue: float = 0.0
@@ -254,9 +258,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A verdict as it was recorded, after how many attempts.
+    """A recorded verdict, and after how many attempts it was made.
 
-    `at` is when it was recorded and `decided` when it was made, in seconds since 1970.
+    `decided` is when it was made and `at` when it was recorded, in seconds since 1970.
     """
 
     attempt: int
@@ -268,11 +272,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Why one decision fell as it did.
+    """The reasons for one decision.
 
-    `reason` is a code: the first trigger's where the loop goes on, the rule's name where it stops,
-    "passed" where it passed. `spoke` holds every rule that spoke, `lifted` those of them that were
-    overridden. `rerun` is 0 for the first try. `labels` are those of the attempt.
+    `reason` is a code: that of the first trigger if the loop goes on, the rule's name if it stops,
+    or "passed". `spoke` holds every rule that asked to stop, `lifted` those that were overridden.
+    `rerun` is 0 for the first try. `labels` are those of the attempt.
     """
 
     loop: str
@@ -289,17 +293,17 @@ class Reasoning:
 
     @property
     def rerun(self) -> int:
-        """How many attempts there were after the first try."""
+        """How many attempts followed the first try."""
         return max(0, self.attempt - 1)
 
 
 def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
-    """The newest verdict; of a loop about which nothing was decided, that it goes on."""
+    """Return the newest verdict; a loop without decisions goes on."""
     return decisions[-1].verdict if decisions else Again()
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:
-    """How worn the loop is under the policy's own fatigue and echo, or the shipped ones."""
+    """Measure how close the loop is to the fatigue and echo of the policy, or the default ones."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
     rules = list(flat(policy.rules))
@@ -312,10 +316,10 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
 
 
 def count_echoes(loop: Loop) -> dict[str, int]:
-    """Finding key -> in how many attempts of the loop it echoes.
+    """Count the attempts in which each finding key echoes.
 
-    Counted since the last improvement, a persistent finding since the start: what was mended does
-    not echo. Notes do not count.
+    Attempts count since the last improvement, for persistent findings since the start. Notes do not
+    count.
     """
     since = max((n for n, better in enumerate(loop.improved) if better), default=0)
     counts: dict[str, int] = {}
@@ -328,7 +332,7 @@ def count_echoes(loop: Loop) -> dict[str, int]:
 
 
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
-    """What the echo of the policy counted in the loops before, as its decisions say."""
+    """Return what the policy's echo counted in earlier loops, according to its decisions."""
     rules = (rule for rule in flat(policy.rules) if isinstance(rule, Echo))
     echo = next(rules, Echo())
     if echo.across == "loop":
@@ -343,7 +347,7 @@ def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> 
 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:
-    """What the recorded decisions of a loop rested on, oldest first."""
+    """Return the reasons for the recorded decisions of a loop, oldest first."""
     return tuple(_reasoning(loop, decision) for decision in decisions)
 
 

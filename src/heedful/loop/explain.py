@@ -1,6 +1,7 @@
-"""What would have changed a verdict: the smallest move of a threshold or score that turns it.
+"""Explain a loop: why it went on, why it stopped, and what would have changed the last verdict.
 
-A loop -> the words a person reads: why again, why stopped, and what would have changed it.
+What would have changed it is the smallest change of one threshold or score that turns the verdict,
+found by deciding again with other values.
 """
 
 from __future__ import annotations
@@ -23,16 +24,15 @@ from heedful.loop.record import (
 )
 from heedful.loop.stop import All, StopRule, rule_name
 
-FARTHEST = 1 << 24  # steps of a threshold that are looked at in either direction
+FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One threshold or score that, moved by as little as that, alone turns the verdict.
+    """The smallest change of one threshold or score that turns the verdict.
 
-    `outcome` is what it would have been: again, passed or stopped. `loop` and `policy` are those
-    with the change made.
+    `outcome` is the other verdict: again, passed or stopped. `loop` and `policy` have the change.
     """
 
     what: str
@@ -44,16 +44,17 @@ class Change:
 
     @property
     def size(self) -> float:
-        """How large the change is, as a share of what it was."""
+        """The size of the change as a share of the old value."""
         return abs(self.to - self.was) / max(abs(self.was), 0.001)
 
     def __str__(self) -> str:
-        return f"{self.what} {format_score(self.to)} instead of {format_score(self.was)}: {self.outcome}"
+        to, was = format_score(self.to), format_score(self.was)
+        return f"{self.what} {to} instead of {was}: {self.outcome}"
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """Something that can be set: its name, what it is, its smallest step, the case it makes."""
+    """A value that can change: its name, what it is now, its smallest step, the case it makes."""
 
     what: str
     now: float
@@ -61,20 +62,20 @@ class Knob:
     make: Callable[[Any], Case]
 
     def at(self, steps: int) -> tuple[Any, Case] | None:
-        """The value that many steps away, and the case with it; None where it is not allowed."""
+        """Return the value that many steps away and the case with it; None if it is not allowed."""
         whole = isinstance(self.now, int)
         value = self.now + steps if whole else round(self.now + steps * self.step, 3)
         try:
             return value, self.make(value)
-        except ValueError:  # InvalidInput, or a rule of the user's own that cannot be made so
+        except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
             return None
 
 
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
-    """The smallest changes that turn `verdict`, one a threshold, score and direction.
+    """List the smallest changes that turn `verdict`: one for each threshold, score and direction.
 
-    The smallest relative to what is there comes first. Nothing where `policy` does not give that
-    verdict: it is not all that decided.
+    The smallest relative change comes first. The list is empty if `policy` does not give that
+    verdict, because then something else decided too.
     """
     was = _kind(verdict)
     if not gives(loop, policy, verdict):
@@ -91,7 +92,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
 
 def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
-    """The score that alone lets the loop pass, where less of it already turns the verdict."""
+    """Yield the score that alone lets the loop pass, where a smaller change turns the verdict."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
         case = _scored(loop, policy, goal.score)(goal.threshold)
@@ -101,7 +102,7 @@ def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
 
 
 def _smallest(knob: Knob, direction: int, was: str) -> Change | None:
-    """The first value in that direction that turns the verdict; a lone one may be passed over."""
+    """Find the first value in that direction that turns the verdict; a lone one may be missed."""
 
     def turned(steps: int) -> bool | None:
         made = knob.at(direction * steps)
@@ -221,7 +222,7 @@ def _inside(rule: All, place: int, made: Callable[[Any], StopRule]) -> Callable[
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One attempt in words: its number, what was wrong with it, and what was decided."""
+    """One attempt: its number, what was wrong with it, and what was decided."""
 
     attempt: int
     wrong: tuple[str, ...]
@@ -233,8 +234,7 @@ class Explanation:
     """Why a loop went on and why it stopped; `str()` is the text, the fields are the facts.
 
     `would_change` lists the smallest change of each threshold and score that alone turns the last
-    verdict, the smallest of all first; where there is none for a loop that was stopped, `otherwise`
-    says why.
+    verdict, the smallest first. If there is none for a stopped loop, `otherwise` says why.
     """
 
     lines: tuple[Line, ...]
@@ -244,7 +244,7 @@ class Explanation:
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """What would have changed it, in words; nothing where the loop passed."""
+        """What would have changed the verdict, in words; empty if the loop passed."""
         passed = isinstance(self.verdict, Done) and self.verdict.passed
         words = () if passed else (*map(str, self.would_change), self.otherwise)
         return tuple(clean(one, 200) for one in words if one)
@@ -256,13 +256,13 @@ class Explanation:
 def explain(
     loop: Loop, policy: Policy, recorded: Mapping[int, Verdict] | None = None
 ) -> Explanation:
-    """The same answer for the same loop and policy, always.
+    """Explain a loop; the same loop and policy always give the same explanation.
 
-    `recorded` has the last verdict after each attempt (by its number) that was stored: it is told
-    as it is, though it fell under another policy, or under rules that are code.
+    `recorded` holds the stored verdict after each attempt, by its number. It is shown as it is,
+    even if another policy, or rules that are code, gave it.
     """
     loop = replace(loop, improves=policy.improvement)
-    verdicts = {**_decided_anew(loop, policy), **(recorded or {})}
+    verdicts = {**_decide_again(loop, policy), **(recorded or {})}
     verdict = verdicts[len(loop.attempts)]
     lines = tuple(_line(one, loop.goals, verdicts[one.number]) for one in loop.attempts)
     found = changes(loop, policy, verdict)
@@ -270,11 +270,11 @@ def explain(
     return Explanation(lines, verdict, found, why)
 
 
-def _decided_anew(loop: Loop, policy: Policy) -> dict[int, Verdict]:
-    """The verdict after each attempt, as it fell then, or of a loop without attempts.
+def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
+    """Decide again after each attempt, as it was decided then; or once, without attempts.
 
-    Before what was cut later was spent, and with the overrides that were used, wherever they lifted
-    a rule first. So is the last one where it used one.
+    Usage outside the attempts is left out, and overrides count as used where they first lifted a
+    rule. That holds for the last attempt, too, if its verdict used an override.
     """
     used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
     past = replace(loop, overrides=used, extra=Usage(), cancelled="")

@@ -1,4 +1,4 @@
-"""Findings and unmet goals -> the words that the next attempt reads, bounded in length."""
+"""The feedback that the next attempt reads: findings and unmet goals, bounded in length."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ HEAD = "The last answer was not accepted:"
 def feedback(
     evaluation: Evaluation, goals: tuple[Goal, ...] = (), head: str = HEAD, tail: str = ""
 ) -> str:
-    """One line a finding (what is wrong, how to mend it), one a goal; at most `MOST` characters.
+    """Return one line for each finding and unmet goal; at most `MOST` characters in all.
 
-    Between `head` and `tail`: errors, the most severe first, then unmet goals, then warnings, no
-    notes. What two checks say alike is said once. What does not fit is counted, never cut in half;
-    control characters go.
+    A line says what is wrong and how to fix it. Between `head` and `tail` stand the errors, most
+    severe first, then unmet goals, then warnings, but no notes. Equal lines are printed once. Lines
+    that do not fit are counted, never cut; control characters are removed.
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
     lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
@@ -47,7 +47,7 @@ def _goal(goal: Goal, score: float) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """One line without control or format characters, shortened in the middle to `most`."""
+    """Return one line without control and format characters, cut in the middle to `most`."""
     if len(text) <= most and text.isprintable() and "  " not in text:
         return text.strip()
     if len(text) > 4 * most:
@@ -62,6 +62,6 @@ def clean(text: str, most: int) -> str:
 
 
 def _visible(char: str) -> bool:
-    import unicodedata  # seldom needed, and 0.1 MB
+    import unicodedata  # rarely needed, and takes 0.1 MB
 
     return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")

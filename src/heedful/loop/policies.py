@@ -1,6 +1,6 @@
-"""The shipped policies. A preset is a value: take it, or `dataclasses.replace` parts of it.
+"""The shipped policies, and policies as people write them: a preset with some changes.
 
-A policy as people write it: a preset, and what of it is changed.
+A preset is a value: use it as it is, or change parts with `dataclasses.replace` or `policy`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from heedful.loop.stop import (
     rule_name,
 )
 
-# Both come out of replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table and
-# what each rule is for. A candidate that was seen before is hopeless where nothing was ever met;
-# where something was, it is seldom mended: there the second repeat stops.
+# Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
+# and the purpose of each rule. A repeated candidate is hopeless if nothing was ever met. If
+# something was, a later attempt rarely passes, so the second repeat stops.
 default: Policy = Policy(
     (MaxAttempts(4), Repeat(2), All(Repeat(1, near=False), NothingMet())), name="default"
 )
 thorough: Policy = Policy((MaxAttempts(5), Repeat(2, near=False)), name="thorough")
-# The limits that orchestrators with reflection guardrails are used to (docs/reference.md).
+# The limits of orchestrators with reflection guardrails (docs/reference.md).
 orchestrator: Policy = Policy(
     (MaxAttempts(4), Fatigue(0.5), Echo(3, across="scope")),
     improvement=Improvement(against="previous"),
@@ -50,7 +50,7 @@ PRESETS = {policy.name: policy for policy in (default, thorough, orchestrator, r
 
 
 def preset(name: str) -> Policy:
-    """The shipped policy of that name. Raises UnknownName."""
+    """Return the shipped policy of that name. Raises UnknownName."""
     if name not in PRESETS:
         raise UnknownName("policy", name, sorted(PRESETS))
     return PRESETS[name]
@@ -61,12 +61,13 @@ _GOAL = re.compile(r"(?P<score>\S.*?)\s*(?P<sign>>=|<=|≥|≤)\s*(?P<threshold>
 
 
 def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
-    """The policy that is meant by a text, an object or a Policy.
+    """Return the policy that a text, an object or a Policy describes.
 
-    A text is a preset, then changes: `thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1,
-    quality >= 0.8`. An object has `preset` (default: "default"), any of rules, min_gain, against,
-    unscored, goals and name, and the name of a rule for its fields, or false to leave it out.
-    Raises UnknownName, and InvalidInput that names the field and what is allowed.
+    A text names a preset and then changes: `thorough, attempts.limit=6, fatigue, -repeat,
+    min_gain=0.1, quality >= 0.8`. An object may have `preset` (by default "default"), rules,
+    min_gain, against, unscored, goals and name, and the name of a rule with its fields, or with
+    false to leave it out. Raises UnknownName, and InvalidInput, which names the field and what is
+    allowed.
 
     >>> policy("default, attempts.limit=6").rules[0]
     MaxAttempts(limit=6)
@@ -83,7 +84,7 @@ def policy(value: str | Mapping[str, Any] | Policy) -> Policy:
 
 
 def goal(value: Any) -> Goal:
-    """A goal as people write it: `alignment >= 0.75`, or an object with the fields of Goal.
+    """Return the goal of a text such as `alignment >= 0.75`, or of an object with Goal's fields.
 
     >>> goal("drift <= 0.25")
     Goal(score='drift', threshold=0.25, direction='at_most')
@@ -127,7 +128,7 @@ def _written(text: str) -> Policy:
 
 
 def _compares(part: str) -> bool:
-    """Whether it is meant as a goal, written well or not."""
+    """Return True if the part is meant as a goal, well written or not."""
     return bool(set("<>≤≥") & set(part.partition("=")[0]))
 
 
@@ -161,7 +162,7 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
 
 
 def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
-    """The goals of the base, but those whose score is given anew, and the given ones."""
+    """Return the new goals and those goals of the base that they do not replace."""
     if not isinstance(value, list | tuple):
         raise InvalidInput("goals", value, 'a list such as ["alignment >= 0.75"]')
     given = [goal(one) for one in value]
@@ -174,7 +175,7 @@ def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
 
 
 def _rules(rules: tuple[Any, ...], name: str, value: Any) -> tuple[Any, ...]:
-    """The rules with the one of that name changed, added (true, fields) or left out (false)."""
+    """Change, add (true or fields) or leave out (false) the rule of that name."""
     there = [rule for rule in rules if rule_name(rule) == name]
     others = tuple(rule for rule in rules if rule_name(rule) != name)
     if value is False and there:

@@ -1,10 +1,10 @@
-"""Can each rule of a policy ever change what is decided? A history that shows it, or why not.
+"""Can each rule of a policy ever change a decision? A history that shows it, or the reason why not.
 
-Histories are tried shortest first. An attempt of one improves or not, brings a candidate seen
-before, nearly or exactly, or a fresh one, old findings, new ones or none, slight or grave, spends
-what a budget allows or nothing, and may lack an evaluation where the policy goes on without. What a
-rule does not look at is left as it keeps the other rules silent: improving, fresh, without findings
-and free. Of histories that look alike to every shipped rule only the shortest is followed.
+Histories are tried shortest first. Each attempt of a history improves or not; has a fresh candidate
+or repeats one, nearly or exactly; has old, new or no findings, mild or severe; spends a whole
+budget or nothing; and may lack an evaluation if the policy goes on without one. What a rule does
+not read is chosen so that the other rules do not stop: improving, fresh, without findings and free.
+Of histories that look the same to every shipped rule only the shortest is continued.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from heedful.loop.stop import (
 SHIPPED = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, NothingMet)
 LONGEST = 100  # attempts of a history
 MOST = 20_000  # histories tried for one rule
-# Findings: one that comes for the first time, one that an improvement resets, one that it does not.
+# Keys of findings: a new one, one that an improvement resets, a persistent one.
 NEW, OLD, KEPT = "new", "old", "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whether a rule can change a decision: the shortest history in which it does, or the proof.
+    """The shortest history in which a rule changes a decision, or the proof that there is none.
 
-    Without a `history`, `proof` says why there is none. Both are empty where the search ended
-    without an answer: at its bounds, or at code of the user's own.
+    Without a `history`, `proof` says why there is none. Both are empty if the search ended without
+    an answer, at its bounds or at code of the user's own.
     """
 
     rule: StopRule
@@ -77,7 +77,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One attempt of a history. `seen`: near or same as the first; `found`: the keys it brings."""
+    """One attempt of a history: `seen` is "near" or "same" as the first, `found` are its keys."""
 
     improves: bool
     seen: str = ""
@@ -89,13 +89,13 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The attempts of a loop, and in how many attempts of others `KEPT` was found."""
+    """The attempts of a loop, and in how many attempts of other loops `KEPT` was found."""
 
     echoes: int
     symbols: tuple[Symbol, ...] = ()
 
     def and_then(self, alphabet: Sequence[Symbol]) -> Iterator[History]:
-        """The histories with one more attempt; all that is spent is spent at once."""
+        """Yield the histories with one more attempt; a budget is spent in one attempt."""
         spent = any(symbol.spends is not NOTHING for symbol in self.symbols)
         for symbol in alphabet:
             if symbol.spends is NOTHING or not spent:
@@ -103,7 +103,7 @@ class History:
 
 
 def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
-    """For each rule, in order, whether it can ever change a decision; `most` tries for each."""
+    """Say for each rule, in order, if it can ever change a decision; `most` tries for each."""
     return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
 
 
@@ -147,12 +147,12 @@ def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
 
 
 def _own(parts: Sequence[StopRule]) -> bool:
-    """Whether one is code of the user's own, such as a shipped rule with another `__call__`."""
+    """Return True for code of the user's own, such as a shipped rule with another `__call__`."""
     return any(type(part) not in SHIPPED for part in parts)
 
 
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
-    """The attempts that matter to the parts of a rule; to one of the user's own, all."""
+    """List the attempts that matter to the parts of a rule; for the user's own code, all."""
     own = _own(parts)
     flat = [part for part in parts if isinstance(part, Plateau)]
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
@@ -170,7 +170,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 
 def _found(policy: Policy, parts: Sequence[StopRule], own: bool) -> list[tuple[str, ...]]:
-    """What an attempt may find: nothing, what nobody saw before, what was there before."""
+    """List what an attempt may find: nothing, new findings, old findings."""
     novel = own or any(isinstance(p, Plateau) and p.novelty for p in flat(policy.rules))
     floor = own or any(isinstance(p, Plateau) and p.floor is not None for p in parts)
     echo = own or any(isinstance(p, Echo) for p in parts)
@@ -179,7 +179,7 @@ def _found(policy: Policy, parts: Sequence[StopRule], own: bool) -> list[tuple[s
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """Nothing, and for each choice of one limit a budget what reaches just these."""
+    """List usages: nothing, and for each choice of one limit a budget what just reaches it."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = [part for part in parts if isinstance(part, Budget)]
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
@@ -191,11 +191,11 @@ def _spending(parts: Sequence[StopRule]) -> list[Usage]:
 
 
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
-    """The history as a loop that the policy can be asked about: no attempt of it passes."""
+    """Return the history as a loop in which no attempt passes."""
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if any(isinstance(part, NothingMet) for part in parts) else 0.5
     gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
-    # One error more than the best had would keep an attempt from improving, whatever its score.
+    # An error more than the best has would keep an attempt from improving, whatever its score.
     level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
     for number, symbol in enumerate(history.symbols, 1):
@@ -214,13 +214,13 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
 
 
 def _missing(goal: Goal, by: int) -> float:
-    """A score that misses the goal by so many thousandths."""
+    """Return a score that misses the goal by so many thousandths."""
     score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
     return max(-LARGEST, min(LARGEST, score / 1000))
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """What the shipped rules see of a history; its length only as far as the rule looks at it."""
+    """Return what the shipped rules see of a history; its length only as far as they read it."""
     every = tuple(flat(policy.rules))
     longest = max([LONGEST * _own(parts), *(p.limit for p in parts if isinstance(p, MaxAttempts))])
     most = 1 + max(

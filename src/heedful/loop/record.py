@@ -1,6 +1,7 @@
-"""Numbers as a loop compares, shows and accepts them, and attributes worked out once.
+"""The records of a loop: goals, findings, evaluations, attempts, overrides, and their sums.
 
-What happened in a loop: frozen values, folded from history, never changed in place.
+All are frozen. What follows from a loop's history (which attempt is best, which improved, what all
+cost) is computed from the attempts, never stored. Scores are compared in integer thousandths.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from typing import Any, Generic, Literal, TypeVar
 from heedful.errors import InvalidInput
 
 T = TypeVar("T")
-LARGEST = 1e12  # of a score or threshold: up to here a float still tells thousandths apart
+# The largest score or threshold: up to here floats that differ by a thousandth are different.
+LARGEST = 1e12
+LARGEST_INTEGER = 2**63 - 1  # that a database holds
 
 
 class lazy(Generic[T]):  # noqa: N801 - used as a decorator
-    """An attribute worked out when it is first read. functools' own takes a lock before 3.12."""
+    """An attribute computed when it is first read; functools' own takes a lock before 3.12."""
 
     def __init__(self, function: Callable[[Any], T]) -> None:
         self._function = function
@@ -32,7 +35,7 @@ class lazy(Generic[T]):  # noqa: N801 - used as a decorator
 
 
 def thousandths(value: float) -> int:
-    """A score, threshold or gain as whole thousandths: the only unit in which they are compared.
+    """Return a score, threshold or gain in whole thousandths, the unit in which all are compared.
 
     >>> thousandths(0.1 + 0.2) == thousandths(0.3)
     True
@@ -41,25 +44,39 @@ def thousandths(value: float) -> int:
 
 
 def format_score(value: float) -> str:
-    """A score or threshold in words, as exactly as it is compared.
+    """Print a score or threshold as exactly as it is compared.
 
-    >>> shown(0.7499), shown(1234567.8)
+    >>> format_score(0.7499), format_score(1234567.8)
     ('0.75', '1234567.8')
     """
     return f"{round(value * 1000) / 1000:.15g}"
 
 
 def check_number(field: str, value: object, low: float, high: float) -> None:
-    """Raises InvalidInput where `value` is no number in `low`..`high`; true and false are none."""
+    """Raise InvalidInput unless `value` is a number in `low`..`high`; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidInput(field, value, f"a number in {low:g}..{high:g}")
 
 
+def check_share(field: str, value: object) -> None:
+    """Raise InvalidInput unless `value` is a number in 0..1."""
+    check_number(field, value, 0, 1)
+
+
+def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:
+    """Raise InvalidInput unless `value` is an integer of at least `least` that a database holds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
+        raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
+    if value > LARGEST_INTEGER:
+        allowed = f"an integer of at least {least} and below 2**63{alternative}"
+        raise InvalidInput(field, value, allowed)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What something cost; every field is ≥ 0 and they add up with `+`.
+    """What some work cost: every field is at least 0, and usages add up with `+`.
 
-    `seconds` is wall time spent waiting for the work, `cost` is in the provider's currency.
+    `seconds` is wall time spent waiting, `cost` is in the provider's currency.
     """
 
     calls: int = 0
@@ -84,7 +101,7 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def lasting(self, seconds: float) -> Usage:
-        """The same with other wall time, in seconds."""
+        """Return the same usage with another wall time, in seconds."""
         return Usage(self.calls, self.prompt_tokens, self.completion_tokens, self.cost, seconds)
 
     def __add__(self, other: Usage) -> Usage:
@@ -109,12 +126,12 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a candidate: which check says so, what, and how to mend it.
+    """One thing that is wrong with a candidate: which check found it, what it is, how to fix it.
 
-    `level` error asks for another attempt; warning and note only report. `severity` lies in 0..1.
-    `key` names the complaint across attempts; by default the check's name and the exact message.
-    A `persistent` finding is counted by Echo across improvements. `span` is the half-open range of
-    characters of the candidate that is to blame, where the check can tell.
+    Level "error" asks for another attempt; "warning" and "note" only report. `severity` is in 0..1.
+    `key` identifies the finding across attempts, by default by the check's name and the message.
+    `Echo` counts a `persistent` finding across improvements. `span` is the half-open range of the
+    candidate's characters that is to blame, if the check knows it.
     """
 
     check: str
@@ -137,7 +154,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A score with a threshold; exactly at the threshold it is met.
+    """A score with a threshold; a score exactly at the threshold meets the goal.
 
     >>> Goal("alignment", 0.75).met(0.75), Goal("drift", 0.25, "at_most").met(0.251)
     (True, False)
@@ -153,12 +170,12 @@ class Goal:
             raise InvalidInput("direction", self.direction, "at_least or at_most")
 
     def margin(self, value: float) -> int:
-        """How far `value` is on the good side of the threshold, in thousandths; below 0: unmet."""
+        """Return how far `value` is on the good side of the threshold, in thousandths."""
         distance = thousandths(value) - thousandths(self.threshold)
         return distance if self.direction == "at_least" else -distance
 
     def met(self, value: float) -> bool:
-        """Whether `value` reaches the threshold."""
+        """Return True if `value` reaches the threshold."""
         return self.margin(value) >= 0
 
     def __str__(self) -> str:
@@ -167,8 +184,8 @@ class Goal:
 
 
 def check_goals(goals: tuple[Goal, ...]) -> None:
-    """Raises InvalidInput where one is no Goal, or where no score can meet two of them at once."""
-    if not all(isinstance(one, Goal) for one in goals):
+    """Raise InvalidInput unless all are goals and one score can meet any two of them at once."""
+    if not all(isinstance(goal, Goal) for goal in goals):
         raise InvalidInput("goals", goals, "made of Goal")
     for low in goals:
         for high in goals:
@@ -181,11 +198,11 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The findings and scores of one candidate. A score that is not there is unscored, never 0.
+    """The findings and scores of one candidate. A missing score is unscored, never 0.
 
-    `usage` is what judging it cost, where a model was asked. `preference` chooses among several
-    candidates of one attempt that are equal in errors and goals; critics set it, larger is better.
-    `met` is the share (0..1) of what was asked, tests or checks, that is met; None: unknown.
+    `usage` is what a model that judged cost. `preference` decides between candidates of one attempt
+    that are equal in errors and goals; critics set it, larger is better. `met` is the share (0..1)
+    of the tests or checks that passed, None if unknown.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -203,7 +220,9 @@ class Evaluation:
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
-            if not isinstance(value, int | float):  # numpy's, say: the records hold plain ones
+            if not isinstance(
+                value, int | float
+            ):  # numpy's, for example: records hold plain numbers
                 plain = {key: float(score) for key, score in self.scores.items()}
                 object.__setattr__(self, "scores", plain)
                 break
@@ -215,38 +234,38 @@ class Evaluation:
 
     @lazy
     def keys(self) -> frozenset[str]:
-        """The keys of all findings that are more than a note."""
+        """The keys of all errors and warnings."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
     @property
     def worst(self) -> float:
-        """The highest severity among errors and warnings; 0.0 where there is none."""
+        """The highest severity of the errors and warnings; 0.0 without any."""
         return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
 
     def unmet(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
-        """The goals, in their order, that a score misses; unscored goals are not among them."""
+        """List the goals, in order, that a score misses; unscored goals are not among them."""
         scores = self.scores
         return tuple(g for g in goals if g.score in scores and not g.met(scores[g.score]))
 
     def unscored(self, goals: tuple[Goal, ...]) -> tuple[Goal, ...]:
-        """The goals for which there is no score."""
+        """List the goals that have no score."""
         return tuple(g for g in goals if g.score not in self.scores)
 
     def passes(self, goals: tuple[Goal, ...]) -> bool:
-        """No finding of level error, and every goal is scored and met."""
+        """Return True if there is no error and every goal is scored and met."""
         return not self.errors and not self.unscored(goals) and not self.unmet(goals)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What an attempt produced, as the core sees it: a digest and, where there is one, a text."""
+    """What an attempt produced, as the core sees it: its digest and, if it has one, its text."""
 
     digest: str
     text: str | None = None
 
     @classmethod
     def of(cls, value: Any) -> Candidate:
-        """The candidate for text or JSON data; anything else is told apart by its `repr`.
+        """Return the candidate for text or JSON data; of other values the `repr` is taken.
 
         The digest is the first 16 hex digits of SHA-256 over the text, or over canonical JSON.
         """
@@ -264,13 +283,14 @@ def _canonical(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One numbered try, from 1. `repeats` is an earlier attempt with nearly the same candidate.
+    """One try, numbered from 1.
 
-    The host finds it once. `labels` name who took part. `greedy`: it was sampled without chance,
-    which gives the rejected answer again. `report` names the report from outside that it is of, and
-    `reported_as` is the name that this report gave to the attempt. `judged_by` names the checks and
-    critics of its evaluation, "report" where that came with the report; it is not `vouched` where
-    the one who sent it is not believed as a measurement.
+    `repeats` is the number of an earlier attempt with nearly the same candidate; the host finds it
+    once. `labels` name who took part. A `greedy` attempt was sampled without chance, so the same
+    prompt gives the same answer. `report` is the id under which an outside host reported it, and
+    `reported_as` the name that this report gave to the attempt. `judged_by` names the checks and
+    critics of its evaluation, "report" if the evaluation came with the report. It is `vouched`
+    unless the sender's word does not count as a measurement.
     """
 
     number: int
@@ -288,10 +308,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A record that lets a loop go on past one rule, for a number of decisions or until a time.
+    """Permission for a loop to go on past one rule, for some decisions or until a time.
 
-    `used` counts the decisions that consumed it. Only a decision in which the rule really spoke
-    consumes one. `until` is in seconds since 1970; None: it does not expire.
+    `used` counts the decisions that consumed it; only a decision that the rule would have stopped
+    consumes it. `until` is in seconds since 1970; None never expires.
     """
 
     rule: str
@@ -302,18 +322,18 @@ class Override:
     until: float | None = None
 
     def lifts(self, at: float) -> bool:
-        """Whether it can still lift a rule, at a time in seconds since 1970."""
+        """Return True if it can still lift a rule, at a time in seconds since 1970."""
         return self.used < self.decisions and (self.until is None or at < self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Improvement:
-    """What counts as better: than the best so far, or than the attempt before.
+    """What counts as an improvement, over the best attempt so far or over the previous attempt.
 
-    Against the best: fewer errors; or as many errors and one goal gains at least `min_gain` while
-    none loses more than that. Against the previous: any goal gains as much, whatever the others do
-    (a score that was missing counts as 0 where more is better, else as 1); without goals, fewer
-    errors. `min_gain` is in score units, at least 0.001.
+    Against "best": fewer errors; or equally many, and one goal gains at least `min_gain` while no
+    goal loses more than that. Against "previous": any goal gains that much, whatever the others do
+    (a missing score counts as 0 if more is better, else as 1); without goals, fewer errors.
+    `min_gain` is in score units, at least 0.001.
     """
 
     min_gain: float = 0.05
@@ -325,7 +345,7 @@ class Improvement:
             raise InvalidInput("against", self.against, "best or previous")
 
     def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-        """Whether `new` improves on `best`, which is the attempt before it where that is asked."""
+        """Return True if `new` improves on `best`, the best or the previous evaluation."""
         previous = self.against == "previous" and goals != ()
         if not previous and len(new.errors) != len(best.errors):
             return len(new.errors) < len(best.errors)
@@ -351,13 +371,13 @@ UNSCORED = -(10**18)  # a margin in thousandths, worse than any score has
 
 @dataclass(frozen=True)
 class Loop:
-    """One task under self-correction: its goals, attempts and overrides. Linear.
+    """One task under self-correction: its goals, attempts and overrides, in one line.
 
-    `extra` was spent outside the attempts, by calls that were cut or failed.
-    `cancelled` says by whom or why it was cancelled. `echoes` holds counts of finding keys from a
-    window of earlier loops of the scope, loaded by the host for `Echo(across="scope")`.
-    `improves` is what counts as improvement; `decide` sets it from the policy. `at` is when the
-    host asks, in seconds since 1970: overrides that expired before do not count.
+    `extra` was spent outside the attempts, by calls that failed or were cut off. `cancelled` says
+    who cancelled the loop or why. `echoes` counts finding keys in a window of earlier loops of the
+    scope; the host loads it for `Echo(across="scope")`. `improves` decides what counts as an
+    improvement; `decide` sets it from the policy. `at` is the time of the question, in seconds
+    since 1970: overrides that expired before it do not count.
     """
 
     id: str
@@ -376,19 +396,20 @@ class Loop:
             raise InvalidInput("attempt numbers", numbers, "1, 2, 3 … without gaps")
 
     def then(self, attempt: Attempt) -> Loop:
-        """The loop with one more attempt."""
-        made, given = (*self.attempts, attempt), (self.overrides, self.extra, self.cancelled)
-        return Loop(self.id, self.goals, made, *given, self.echoes, self.improves, self.at)
+        """Return the loop with one more attempt."""
+        # Not `replace`, which takes three times as long.
+        attempts, rest = (*self.attempts, attempt), (self.overrides, self.extra, self.cancelled)
+        return Loop(self.id, self.goals, attempts, *rest, self.echoes, self.improves, self.at)
 
     def upto(self, end: int) -> Loop:
-        """The loop as it was after its first `end` attempts; what was worked out is kept."""
+        """Return the loop as it was after `end` attempts; computed attributes are kept."""
         part = replace(self, attempts=self.attempts[:end])
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 
     @lazy
     def usage(self) -> Usage:
-        """What all attempts cost together, and what was spent outside them."""
+        """What all attempts cost together, plus what was spent outside them."""
         calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
         for part in (self.extra, *(attempt.usage for attempt in self.attempts)):
             calls += part.calls
@@ -400,9 +421,9 @@ class Loop:
 
     @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
-        """For each attempt what sorts best first, None where it was not evaluated.
+        """For each attempt a key that sorts the best first, None if it was not evaluated.
 
-        Errors, goals missed, worst margin (thousandths, negated), number.
+        The key is: errors, goals missed, worst margin (in thousandths, negated), number.
         """
         return tuple(
             None if a.evaluation is None else self.rank(a.number, a.evaluation)
@@ -410,7 +431,7 @@ class Loop:
         )
 
     def rank(self, number: int, evaluation: Evaluation) -> Rank:
-        """Where an evaluation stands under the goals of this loop; the smallest is the best."""
+        """Return the sort key of an evaluation under this loop's goals; the smallest is best."""
         errors, scores = len(evaluation.errors), evaluation.scores
         missed, worst = 0, 0
         for place, (score, limit, sign) in enumerate(self._limits):
@@ -422,7 +443,7 @@ class Loop:
 
     @lazy
     def _limits(self) -> tuple[tuple[str, int, int], ...]:
-        """Each goal as its score's name, its threshold in thousandths, and which side is good."""
+        """Each goal as its score, its threshold in thousandths, and the sign of the good side."""
         return tuple(
             (g.score, thousandths(g.threshold), 1 if g.direction == "at_least" else -1)
             for g in self.goals
@@ -430,7 +451,7 @@ class Loop:
 
     @lazy
     def repeats(self) -> int:
-        """How many attempts brought a candidate seen before in the loop, the same or nearly."""
+        """How many attempts had a candidate that the loop had before, exactly or nearly."""
         seen: set[str] = set()
         count = 0
         for attempt in self.attempts:
@@ -440,12 +461,12 @@ class Loop:
 
     @lazy
     def best(self) -> int | None:
-        """The number of the best evaluated attempt; None where nothing was evaluated."""
+        """The number of the best evaluated attempt; None if nothing was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
     @lazy
     def improved(self) -> tuple[bool, ...]:
-        """For each attempt, whether it improved on those before it; the first one did."""
+        """For each attempt, True if it improved on those before it, as the first does."""
         answers: list[bool] = []
         best: Evaluation | None = None
         lead: Rank | None = None

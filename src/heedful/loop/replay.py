@@ -1,6 +1,7 @@
-"""What another policy would have done with recorded loops, as far as the record can tell.
+"""Replay recorded loops under other policies, and choose the policy that would have cost least.
 
-Policies tried on one half of recorded loops and reported on the other. Pure.
+`replay` decides again over the recorded attempts. `tune` tries a grid of policies on one half of
+the loops and reports the best on the other half.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from heedful.loop.policies import policy
 from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
 from heedful.loop.stop import Budget
 
-LESS = 0.999  # the most that an attempt is worth that does not pass
+LESS = 0.999  # the most that an attempt which does not pass is worth
 
 
 @dataclass(frozen=True)
 class RecordedLoop:
-    """A recorded loop and, where it is known, how good each of its attempts really was (0..1).
+    """A recorded loop and, if known, the true quality of each of its attempts (0..1).
 
-    Where it is not known, an attempt that passes is worth 1, any other the share that it met and
-    less than 1: what all checks accept may still miss a goal.
+    If it is not known, an attempt that passes is worth 1, and any other the share that it met, but
+    less than 1, because what all checks accept may still miss a goal.
     """
 
     loop: Loop
@@ -38,7 +39,7 @@ class RecordedLoop:
             check_number("quality", value, 0, 1)
 
     def worth(self, attempt: int | None) -> float:
-        """The quality of an attempt, counted from 1; None: 0."""
+        """Return the quality of an attempt, counted from 1; 0 for None."""
         if attempt is None:
             return 0.0
         if self.quality:
@@ -51,7 +52,7 @@ class RecordedLoop:
 
     @property
     def oracle(self) -> int:
-        """How many attempts one needs who knows the first attempt of quality 1; 1 without one."""
+        """The number of the first attempt of quality 1; 1 without one."""
         numbers = range(1, len(self.loop.attempts) + 1)
         return next((n for n in numbers if self.worth(n) == 1), 1)
 
@@ -60,7 +61,7 @@ class RecordedLoop:
 class ReplayResult:
     """What a policy does with one recorded loop: the attempts it makes, the one it keeps.
 
-    Not `exact`: the record cannot tell, mostly as it ends where the policy would have gone on.
+    It is not `exact` if the record cannot tell, mostly because it ends before the policy would.
     """
 
     attempts: int
@@ -93,17 +94,17 @@ class Figures:
 
     @property
     def lost(self) -> int:
-        """Loops that the record solves and the policy does not."""
+        """How many loops the record solves and the policy does not."""
         return self.solvable - self.solved
 
 
 def replay(loop: Loop, policy: Policy) -> ReplayResult:
-    """What `policy` would have done with the attempts of `loop`, without overrides.
+    """Return what `policy` would have done with the attempts of `loop`, without overrides.
 
-    Exact where it stops no later than the record does: an attempt depends on those before it alone.
-    But not where it rests on when calls outside the attempts were made, which no record says, where
-    a budget of seconds would have cut the last attempt, or where goals that the loop did not have
-    would have been fed back.
+    The result is exact if the policy stops no later than the record, because an attempt depends
+    only on earlier ones. It is not exact if it depends on when calls outside the attempts were
+    made, which is not recorded, if a budget of seconds would have cut the last attempt off, or if
+    the feedback would have named goals that the loop did not have.
     """
     goals = loop.goals or policy.goals
     bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
@@ -116,7 +117,7 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
 
 
 def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
-    """The loop as far as the policy goes with its attempts, and the last verdict."""
+    """Return the loop up to where the policy stops, and the last verdict."""
     verdict: Verdict = Again()
     seen = loop.upto(0)
     while len(seen.attempts) < len(loop.attempts) and isinstance(verdict, Again):
@@ -126,19 +127,19 @@ def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
 
 
 def _cut(loop: Loop, policy: Policy) -> bool:
-    """Whether a budget may end before the first attempt begins or before the last one ends."""
+    """Return True if a budget may end before the first attempt begins or the last one ends."""
     budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
     seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
     return loop.usage.seconds > seconds or any(rule(loop.upto(0)) for rule in budgets)
 
 
 def _fed_back(loop: Loop) -> bool:
-    """Whether an attempt was made after one that missed a goal."""
+    """Return True if an attempt was made after one that missed a goal."""
     return any(a.evaluation and a.evaluation.unmet(loop.goals) for a in loop.attempts[:-1])
 
 
 def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:
-    """The figures of each policy over the same loops, in the order of the policies."""
+    """Return the figures of each policy over the same loops, in the order of the policies."""
     return tuple(_figures(recorded, policy) for policy in policies)
 
 
@@ -165,8 +166,8 @@ MOST = 8  # attempts that are tried as a limit
 REPEATS = tuple(
     f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
 )
-# As people write them: what comes after "default" keeps its rule that the first repeat ends a loop
-# in which nothing was ever met, what comes after "stage" has no rule but those that are named.
+# Written as people write them. Those from "default" keep its rule that the first repeat ends a loop
+# in which nothing was ever met; those from "stage" have only the rules that are named.
 WRITTEN = (
     "stage",
     *(f"stage, {repeat}" for repeat in REPEATS),
@@ -181,10 +182,10 @@ Watch = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class TuningResult:
-    """The cheapest policy that keeps enough of what can be solved, and how it did.
+    """The cheapest policy that still solves enough, and its figures.
 
-    `chosen_on` are its figures on the half it was chosen on, `reported_on` those on the other half;
-    `before` is the policy that was there, on that other half, too. `tried` counts policies.
+    `chosen_on` are its figures on the half on which it was chosen, `reported_on` those on the other
+    half; `before` are the figures of the old policy on that other half. `tried` counts policies.
     """
 
     policy: Policy
@@ -198,7 +199,7 @@ class TuningResult:
 class Trial:
     """A policy over some loops: how many attempts it makes at most, how many loops it solves.
 
-    Where the record cannot tell, it is taken to use up its limit and to solve nothing more.
+    If the record cannot tell, it is assumed to use up its limit and to solve nothing more.
     """
 
     policy: Policy
@@ -207,9 +208,9 @@ class Trial:
 
 
 def grid(base: Policy | None = None) -> Iterator[Policy]:
-    """Policies of at most three rules, each named as one can write it.
+    """Yield policies of at most three rules, each named as people write it.
 
-    Improvement, goals and what is done where unscored are those of `base`.
+    Improvement, goals and `unscored` are those of `base`.
     """
     for written in WRITTEN:
         for limit in _limits(written):
@@ -222,12 +223,13 @@ def tune(
     keep: float = 0.99,
     watch: Watch = lambda done, total: None,
 ) -> TuningResult:
-    """Choose on half of the loops: the fewest attempts that keep a share `keep` of the solvable.
+    """Choose, on half of the loops, the policy with the fewest attempts that solves enough.
 
-    Where the record cannot tell, a policy counts with all attempts of its limit. `before` stays
-    where no other keeps enough with fewer attempts, and where nothing can be solved. Which half a
-    loop is in depends on its id alone; one without goals has those of `before`. `watch` is told how
-    many replays of how many are done. Raises InvalidInput where less than two loops are in a half.
+    Enough is a share `keep` of the solvable loops. If the record cannot tell, a policy counts with
+    all attempts of its limit. `before` is kept if no policy solves enough with fewer attempts, or
+    if nothing can be solved. A loop's half depends on its id only; a loop without goals gets those
+    of `before`. `watch` is called with the replays done and in all. Raises InvalidInput if a half
+    has fewer than two loops.
     """
     check_number("keep", keep, 0, 1)
     halves = _halves([_aimed(one, before) for one in recorded])
@@ -245,9 +247,9 @@ def tune(
 def trials(
     recorded: Sequence[RecordedLoop], base: Policy, watch: Watch = lambda done, total: None
 ) -> Iterator[Trial]:
-    """Each policy of the grid over the same loops, with the figures of `compare`.
+    """Try each policy of the grid on the same loops, with the figures of `compare`.
 
-    Another limit of attempts cuts the same replay elsewhere, so one replay does for all limits.
+    Another limit of attempts cuts the same replay elsewhere, so one replay serves all limits.
     """
     solved = [_solved(one) for one in recorded]
     for place, written in enumerate(WRITTEN):
@@ -263,7 +265,7 @@ def trials(
 
 
 def _limits(written: str) -> range:
-    """The first attempt alone leaves other rules nothing to do."""
+    """Return the limits to try; with one attempt other rules have nothing to decide."""
     return range(1 if written == "stage" else 2, MOST + 1)
 
 
@@ -274,7 +276,7 @@ def _tried(written: str, limit: int, base: Policy) -> Policy:
 
 
 def _kept(base: Policy) -> Iterator[str]:
-    """What is left of a policy where its rules are others, as one can write it."""
+    """Yield the settings of a policy besides its rules, as people write them."""
     better = base.improvement if isinstance(base.improvement, Improvement) else Improvement()
     if better.min_gain != Improvement().min_gain:
         yield f"min_gain={better.min_gain!r}"
@@ -304,6 +306,6 @@ def _halves(recorded: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], list[
 
 
 def _solved(one: RecordedLoop) -> tuple[bool, ...]:
-    """Whether the best of the first 0, 1, 2 … attempts is of quality 1."""
+    """Return, for the first 0, 1, 2 … attempts, True if the best of them has quality 1."""
     ends = range(len(one.loop.attempts) + 1)
     return tuple(one.worth(one.loop.upto(end).best) == 1 for end in ends)

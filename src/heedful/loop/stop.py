@@ -1,9 +1,9 @@
-"""The rules that end a loop. Each is its own configuration; any one of them stops.
+"""The rules that end a loop.
 
-A rule is a callable that reads a loop and answers why it must end, in words, or None. Its name is
-its `name` attribute, or the function's name.
-
-Whether a candidate is nearly the same as an earlier one: found once, by the host. Pure.
+A rule is a callable that reads a loop and returns why it must end, in words, or None. Its settings
+are its own fields, and its name is its `name` attribute or the function's name. Any one rule stops
+a loop; `All` needs all of its members. `find_near_repeat` finds, once for each attempt, an earlier
+candidate that is nearly the same; `Repeat` reads the result.
 """
 
 from __future__ import annotations
@@ -22,53 +22,54 @@ from heedful.loop.record import (
     Attempt,
     Candidate,
     Loop,
+    check_integer,
     check_number,
     format_score,
     thousandths,
 )
 
 StopRule = Callable[[Loop], "str | None"]
-# Asked in any order, shown in this one; a rule that is not named here comes last, as declared.
+# The order in which rules are shown; rules that are not named here come last, as declared.
 PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
-# What an override may lift; cancelling and budgets are final, and so is a rule of the user's own.
+# Rules that an override may lift: not cancellation, budgets and rules of the user's own.
 LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A rule that spoke, and what it said."""
+    """A rule that stops the loop, and its reason."""
 
     rule: str
     detail: str
 
 
 def rule_name(rule: StopRule) -> str:
-    """The name under which a rule is recorded and overridden."""
+    """Return the name under which a rule is recorded and overridden."""
     name = getattr(rule, "name", None) or getattr(rule, "__name__", None)
     return str(name or type(rule).__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class MaxAttempts:
-    """At most `limit` attempts, the first try among them."""
+    """Stop after `limit` attempts, the first try included."""
 
     limit: int = 4
     name: ClassVar[str] = "attempts"
 
     def __post_init__(self) -> None:
-        _whole("limit", self.limit)
+        check_integer("limit", self.limit)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Speaks at the last attempt that is allowed."""
+        """Stop at the last attempt that is allowed."""
         made = len(loop.attempts)
         return f"{made} of {self.limit} attempts made" if made >= self.limit else None
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a loop may spend: tokens, cost, seconds of work, model calls. None: no limit.
+    """Stop when tokens, cost, seconds of work or model calls reach a limit; None is no limit.
 
-    It speaks once a limit is reached, so what was spent exceeds a limit by one attempt at the most.
+    What was spent exceeds a limit by one attempt at most.
     """
 
     tokens: int | None = None
@@ -89,7 +90,7 @@ class Budget:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
 
     def __call__(self, loop: Loop) -> str | None:
-        """Names every limit that is reached."""
+        """Stop with every limit that is reached."""
         usage = loop.usage
         reached = [
             f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
@@ -101,9 +102,10 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Fatigue:
-    """Grows with every attempt that does not improve, shrinks with one that does; 0..`most`.
+    """Stop when fatigue, in 0..`most`, reaches `limit`.
 
-    Counted from the second attempt on, in thousandths; speaks at `limit` or above.
+    Fatigue grows with every attempt that does not improve and shrinks with one that does. It is
+    counted from the second attempt on, in thousandths.
     """
 
     limit: float = 0.3
@@ -119,16 +121,16 @@ class Fatigue:
         check_number("decay", self.decay, 0, 1)
 
     def level(self, loop: Loop) -> float:
-        """The fatigue after the last attempt, 0..`most`."""
+        """Return the fatigue after the last attempt, 0..`most`."""
         return reduce(self.after, loop.improved[1:], 0.0)
 
     def after(self, level: float, better: bool) -> float:
-        """The fatigue after one more attempt, which improved or did not."""
+        """Return the fatigue after one more attempt."""
         change = -thousandths(self.decay) if better else thousandths(self.increment)
         return min(thousandths(self.most), max(0, thousandths(level) + change)) / 1000
 
     def __call__(self, loop: Loop) -> str | None:
-        """Speaks when the level has reached the limit."""
+        """Stop when the level has reached the limit."""
         level = self.level(loop)
         if thousandths(level) < thousandths(self.limit):
             return None
@@ -137,10 +139,10 @@ class Fatigue:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """The same finding again and again: its key in `times` different attempts.
+    """Stop when the same finding, by its key, occurs in `times` different attempts.
 
-    Counted since the last improvement, for persistent findings since the start. With
-    `across="scope"` the counts of earlier loops, which the host loads, come on top.
+    Attempts count since the last improvement, for persistent findings since the start. With
+    `across="scope"` the counts of earlier loops, which the host loads, are added.
     """
 
     times: int = 3
@@ -148,12 +150,12 @@ class Echo:
     name: ClassVar[str] = "echo"
 
     def __post_init__(self) -> None:
-        _whole("times", self.times)
+        check_integer("times", self.times)
         if self.across not in ("loop", "scope"):
             raise InvalidInput("across", self.across, "loop or scope")
 
     def counts(self, loop: Loop) -> dict[str, int]:
-        """For each finding of the last attempt, in how many attempts it was seen."""
+        """Count, for each finding of the last attempt, the attempts that had it."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return {}
@@ -172,7 +174,7 @@ class Echo:
         return counts
 
     def __call__(self, loop: Loop) -> str | None:
-        """Names the findings that were seen too often."""
+        """Stop with the findings that occurred too often."""
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
@@ -182,11 +184,11 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The last candidate was seen before in this loop, the same or nearly so, and is no better.
+    """Stop when the last candidate, exactly or nearly, occurred before and is no improvement.
 
-    Speaks at the `times`-th such attempt since the last improvement, but never at the first one
-    where that was sampled greedily: a warmer sample is still to come. A cycle is a repeat. Without
-    `near` only the very same candidate counts.
+    It stops at the `times`-th such attempt since the last improvement, but not at the first if that
+    was sampled greedily, because a warmer sample may differ. A cycle is a repeat. Without `near`
+    only an identical candidate counts.
     """
 
     times: int = 1
@@ -194,11 +196,11 @@ class Repeat:
     name: ClassVar[str] = "repeat"
 
     def __post_init__(self) -> None:
-        _whole("times", self.times)
+        check_integer("times", self.times)
         _flag("near", self.near)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Names the attempt that the last one repeats."""
+        """Stop with the attempt that the last one repeats."""
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
         since = _last_improvement(loop)
@@ -217,12 +219,12 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Plateau:
-    """Nothing gets better any more.
+    """Stop when nothing improves any more.
 
-    Speaks after `patience` attempts without improvement; with `novelty`, already at an attempt
-    that neither improves nor brings a finding not seen before; with `floor`, as soon as there are
-    findings but the worst severity is below it (the candidate is kept as it is). None or False:
-    that part is silent.
+    `patience` is the number of attempts without improvement. With `novelty` it stops already at an
+    attempt that neither improves nor brings a new finding. With `floor` it stops as soon as all
+    findings are less severe than that; the candidate is kept as it is. None or False switches a
+    part off.
     """
 
     patience: int | None = 2
@@ -232,7 +234,7 @@ class Plateau:
 
     def __post_init__(self) -> None:
         if self.patience is not None:
-            _whole("patience", self.patience)
+            check_integer("patience", self.patience)
         if self.floor is not None:
             check_number("floor", self.floor, 0.001, 1)
         _flag("novelty", self.novelty)
@@ -240,7 +242,7 @@ class Plateau:
             raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
 
     def __call__(self, loop: Loop) -> str | None:
-        """Says which part of it spoke first: floor, patience, novelty."""
+        """Stop with the first part that applies: floor, patience, novelty."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return None
@@ -257,16 +259,16 @@ class Plateau:
 
 @dataclass(frozen=True, slots=True)
 class NothingMet:
-    """No attempt so far met anything that was asked: not one test passed, not one check.
+    """Stop while no attempt has met anything: not one test or check has passed.
 
-    Made for `All`: alone it ends a loop after its first attempt. Silent where an evaluation does
-    not say how much was met.
+    It is meant for `All`: alone it ends a loop after its first attempt. It does not stop if an
+    evaluation does not say how much was met.
     """
 
     name: ClassVar[str] = "nothing_met"
 
     def __call__(self, loop: Loop) -> str | None:
-        """Speaks while every evaluation says that nothing is met."""
+        """Stop while every evaluation says that nothing is met."""
         met = [a.evaluation.met for a in loop.attempts if a.evaluation is not None]
         if not met or any(share is None or share > 0 for share in met):
             return None
@@ -274,7 +276,7 @@ class NothingMet:
 
 
 class All:
-    """Speaks only when every member speaks; an override of one member lifts it.
+    """Stop only when every member stops; an override of one member lifts it.
 
     >>> rule = All(MaxAttempts(2), Repeat())
     >>> rule.name
@@ -290,7 +292,7 @@ class All:
         self.name: str = "+".join(rule_name(rule) for rule in rules)
 
     def __call__(self, loop: Loop) -> str | None:
-        """What all members said, or None where one is silent."""
+        """Stop with the reasons of all members, if every member stops."""
         said: list[str] = []
         for rule in self.rules:
             detail = rule(loop)
@@ -310,19 +312,14 @@ class All:
 
 
 def flat(rules: Iterable[StopRule]) -> Iterator[StopRule]:
-    """The rules, and in place of each `All` its members."""
+    """Yield the rules, with the members of each `All` in its place."""
     for rule in rules:
         yield from flat(rule.rules) if isinstance(rule, All) else (rule,)
 
 
 def counts_scope(rule: StopRule) -> bool:
-    """Whether the rule, or one inside it, needs the counts of the scope's earlier loops."""
+    """Return True if the rule, or a member, needs the counts of the scope's earlier loops."""
     return any(getattr(part, "across", "") == "scope" for part in flat((rule,)))
-
-
-def _whole(field: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InvalidInput(field, value, "an integer of at least 1")
 
 
 def _flag(field: str, value: bool) -> None:
@@ -331,7 +328,7 @@ def _flag(field: str, value: bool) -> None:
 
 
 def _last_improvement(loop: Loop) -> int:
-    """The index of the last attempt that improved; 0 where none did."""
+    """Return the index of the last attempt that improved, 0 if none did."""
     improved = loop.improved
     for index in range(len(improved) - 1, -1, -1):
         if improved[index]:
@@ -351,11 +348,11 @@ NEAR_LIMIT = 100_000
 
 
 def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | None:
-    """The number of the first earlier attempt with nearly the same text, None where there is none.
+    """Return the number of the first earlier attempt with nearly the same text, None without one.
 
-    Nearly: the Dice similarity of the token multisets is at least 0.9, and the digits, English
-    negations and operators are the same in the same order. Texts above 100,000 characters are told
-    apart by their digest alone.
+    Nearly the same means: the Dice similarity of the tokens is at least 0.9, and the digits,
+    English negations and operators are the same in the same order. Texts above 100,000 characters
+    are compared by their digest only.
     """
     text = candidate.text
     if text is None or len(text) > NEAR_LIMIT:
@@ -379,11 +376,11 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
 
 
 def decisive_tokens(text: str) -> list[str]:
-    """The tokens whose change always makes a difference, in order."""
-    return [t for t in _TOKEN.findall(text) if _isweighty(t)]
+    """Return the tokens whose change always makes a difference, in order."""
+    return [t for t in _TOKEN.findall(text) if _is_decisive(t)]
 
 
-def _isweighty(token: str) -> bool:
+def _is_decisive(token: str) -> bool:
     if token in _OPERATORS or any(c.isdigit() for c in token):
         return True
     low = token.lower()

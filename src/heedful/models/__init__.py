@@ -1,4 +1,7 @@
-"""Models and embedders: one adapter a file, opened by the names that users write."""
+"""Models and embedders: one adapter in each file, opened by the names that users write.
+
+An adapter is imported when a model of its kind is opened.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,12 @@ def open_model(
     timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """The model that a user means by `name`, one of FORMS; close it when done.
+    """Return the model called `name`, which has one of FORMS; close it after use.
 
-    `cache`, `threads`, `context` (tokens) and `progress` are for embedded models, `api_key` for
-    models on the network. `timeout` is in seconds a call; None is 120 s on the network and no limit
-    otherwise. Nothing is loaded or fetched before the first call. Raises UnknownName, InvalidInput.
+    `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` for
+    models on the network. `timeout` is in seconds for each call; None means 120 s on the network
+    and no limit otherwise. Nothing is loaded or fetched before the first call. Raises UnknownName,
+    InvalidInput.
     """
     kind, _, rest = name.partition(":")
     if kind == "embedded":
@@ -59,7 +63,7 @@ def open_model(
 def open_embedder(
     name: str = "minilm", *, cache: Path | None = None, progress: Progress | None = None
 ) -> Embedder:
-    """The embedder called `name`; nothing is fetched before the first call. Raises UnknownName."""
+    """Return the embedder called `name`; the first call fetches its weights. Raises UnknownName."""
     if name != "minilm":
         raise UnknownName("embedder", name, ("minilm",))
     from heedful.models.embedder import MiniLM

@@ -1,6 +1,8 @@
-"""What every call keeps: the bounds of request, time and answer, and an event loop that is free.
+"""Calls of a model: what every adapter checks, and what callers share.
 
-A model asked for JSON, twice at most.
+An adapter checks its request (`check_request`), keeps to a time limit (`time_limit`), runs blocking
+work in a thread that nobody waits for (`in_thread`) and checks the answer (`check_answer`). Callers
+ask through `complete`, which adds a span, or `ask_for_json`, which asks again after a bad answer.
 """
 
 from __future__ import annotations
@@ -15,14 +17,77 @@ from contextlib import asynccontextmanager
 from math import isfinite
 from typing import Any, TypeVar
 
+from heedful import telemetry
 from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
 
-pass
-
 T = TypeVar("T")
 MOST_ANSWER_BYTES = 1_000_000
+WARMER = 0.5  # added to the temperature when asking again: at 0 a model repeats its answer
+
+
+async def complete(
+    model: Model,
+    messages: Sequence[Message],
+    *,
+    schema: Mapping[str, Any] | None = None,
+    max_tokens: int = 512,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> Answer:
+    """Return what the model answers, with a span around the call. Raises ModelError."""
+    settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+    turns = [(message.role, message.content) for message in messages]
+    with telemetry.chat(model.name, turns, settings) as finished:
+        answer = await model.complete(messages, schema=schema, **settings)
+        used = answer.usage
+        finished(answer.text, answer.finish, used.prompt_tokens, used.completion_tokens)
+        return answer
+
+
+async def ask_for_json(
+    model: Model,
+    messages: Callable[[str], list[Message]],
+    read: Callable[[str], T],
+    schema: Mapping[str, Any],
+    *,
+    who: str,
+    max_tokens: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> tuple[T, Usage]:
+    """Ask for JSON, once more after a malformed answer; return what `read` makes of it, and usage.
+
+    `messages` gets what was wrong with the last answer; `read` raises InvalidInput. Raises
+    MalformedAnswer, ModelError.
+    """
+    usage, complaint, why, text = NOTHING, "", "", ""
+    for again in (0, 1):
+        try:
+            answer = await complete(
+                model,
+                messages(complaint),
+                schema=schema,
+                max_tokens=max_tokens,
+                temperature=temperature + again * WARMER,
+                seed=seed + again,
+            )
+        except MalformedAnswer as error:  # its cost is unknown: it counts as one call
+            why, text = str(error).rpartition("; it began: ")[0], error.answer
+            usage, complaint = usage + Usage(1), "it was not the JSON object asked for"
+            continue
+        usage, text = usage + answer.usage, answer.text
+        try:
+            return read(text), usage
+        except InvalidInput as error:
+            # The complaint leaves the value out: what the model was shown may have dictated it.
+            complaint, why = f"{error.field} must be {error.allowed}", str(error)
+        if answer.finish == "length":
+            why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
+    spent = f"asked {usage.calls} times, {usage.tokens} tokens"
+    what = f"{who} of model {model.name!r} gave no judgement ({spent}): {why}"
+    raise MalformedAnswer(what, text, usage)
 
 
 def check_request(
@@ -50,26 +115,10 @@ def check_timeout(timeout: float | None) -> None:
         raise InvalidInput("timeout", timeout, "seconds above 0, or None for no limit")
 
 
-@asynccontextmanager
-async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
-    """Cancel the body after `seconds` and raise ModelTimeout; None is no limit."""
-    limit = asyncio.timeout(seconds)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as error:
-        if not limit.expired():
-            raise
-        raise ModelTimeout(
-            f"model {name!r} gave no answer within {seconds:g} s; "
-            "give it more time (timeout) or ask for less (max_tokens)"
-        ) from error
-
-
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """`answer`, if its size is bounded and, where a schema was given, its text is JSON.
+    """Return `answer` if its size is bounded and, with a schema, its text is JSON.
 
-    Raises MalformedAnswer. Whether the JSON fits the schema is for the caller's check.
+    Raises MalformedAnswer. Whether the JSON fits the schema is for the caller to check.
     """
     text = answer.text
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -89,15 +138,31 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with lone surrogates replaced, which no tokenizer and no wire takes."""
+    """Replace lone surrogates, which no tokenizer and no wire accepts."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-async def in_thread(call: Callable[[], T]) -> T:
-    """What `call()` returns or raises, from a thread of its own; cancelling returns at once.
+@asynccontextmanager
+async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
+    """Cancel the body after `seconds` and raise ModelTimeout; None is no limit."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise ModelTimeout(
+            f"model {name!r} gave no answer within {seconds:g} s; "
+            "give it more time (timeout) or ask for less (max_tokens)"
+        ) from error
 
-    Not asyncio's own executor: `asyncio.run` waits for that one, so a call that hangs would hold up
-    Ctrl-C. This thread dies with the process.
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Run `call()` in a thread of its own and return its result; cancelling returns at once.
+
+    asyncio's own executor is no alternative: `asyncio.run` waits for it, so a call that hangs would
+    hold up Ctrl-C. This thread ends with the process.
     """
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()
@@ -111,50 +176,3 @@ async def in_thread(call: Callable[[], T]) -> T:
 
     threading.Thread(target=work, name="heedful-model-call", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-WARMER = 0.5  # added to the temperature when asked again: at 0 a model repeats its answer
-
-
-async def ask_for_json(
-    model: Model,
-    messages: Callable[[str], list[Message]],
-    read: Callable[[str], T],
-    schema: Mapping[str, Any],
-    *,
-    who: str,
-    max_tokens: int,
-    temperature: float = 0.0,
-    seed: int = 0,
-) -> tuple[T, Usage]:
-    """What `read` makes of the model's answer, and what it cost; asked once more where malformed.
-
-    `messages` is given what was wrong with the last answer, `read` raises InvalidInput. Raises
-    MalformedAnswer, ModelError.
-    """
-    usage, told, why, text = NOTHING, "", "", ""
-    for again in (0, 1):
-        try:
-            answer = await complete(
-                model,
-                messages(told),
-                schema=schema,
-                max_tokens=max_tokens,
-                temperature=temperature + again * WARMER,
-                seed=seed + again,
-            )
-        except MalformedAnswer as error:  # what it cost is not told: it counts as one call
-            why, text = str(error).rpartition("; it began: ")[0], error.answer
-            usage, told = usage + Usage(1), "it was not the JSON object asked for"
-            continue
-        usage, text = usage + answer.usage, answer.text
-        try:
-            return read(text), usage
-        except InvalidInput as error:
-            # Without the value: what is shown may have had a hand in that.
-            told, why = f"{error.field} must be {error.allowed}", str(error)
-        if answer.finish == "length":
-            why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
-    spent = f"asked {usage.calls} times, {usage.tokens} tokens"
-    named = f"{who} of model {model.name!r}"
-    raise MalformedAnswer(f"{named} gave no judgement ({spent}): {why}", text, usage)

@@ -1,20 +1,25 @@
-"""How many tokens a text has for a model: an estimate that needs no tokenizer. Pure."""
+"""The contracts of models and embedders, and the values they exchange.
+
+`tokens` estimates how many tokens a text has, without a tokenizer.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from heedful.loop.record import Usage
 
 Role = Literal["system", "user", "assistant"]
+# Called with the name of some weights, bytes done, bytes in all, and what is going on.
+Progress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat; `source` says where its text comes from, and no model is told."""
+    """One turn of a chat. `source` says where the text is from; it is not sent to the model."""
 
     role: Role
     content: str
@@ -25,7 +30,7 @@ class Message:
 class Answer:
     """What a model answered: its text, what it cost, and why it ended.
 
-    `finish` is `"stop"` where the model ended by itself and `"length"` where `max_tokens` cut it.
+    `finish` is "stop" if the model ended by itself and "length" if `max_tokens` cut it off.
     """
 
     text: str
@@ -35,11 +40,11 @@ class Answer:
 
 @runtime_checkable
 class Model(Protocol):
-    """A chat model. Adapters live in `heedful.models`, one a file."""
+    """A chat model. Adapters are in `heedful.models`, one in each file."""
 
     @property
     def name(self) -> str:
-        """The name as a user would write it, for example `embedded` or `openai:gpt-5`."""
+        """The name as a user writes it, for example `embedded` or `openai:gpt-5`."""
         ...
 
     async def complete(
@@ -51,14 +56,14 @@ class Model(Protocol):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat; with `schema` (JSON Schema) the text is JSON that was asked to fit it.
+        """Answer the chat; with `schema` (JSON Schema) the text is JSON, asked to fit the schema.
 
-        Raises ModelError and its kinds; never returns an error as text.
+        Raises a kind of ModelError; never returns an error as text.
         """
         ...
 
     async def close(self) -> None:
-        """Release what the model holds; calling it twice is harmless."""
+        """Release the model's resources; calling it twice is harmless."""
         ...
 
 
@@ -68,7 +73,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Names the vectors' space: vectors of two names are never compared."""
+        """The name of the vectors' space; vectors of different spaces are never compared."""
         ...
 
     @property
@@ -77,7 +82,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector of Euclidean length 1 a text, in order. Raises ModelError."""
+        """Return one vector of Euclidean length 1 for each text, in order. Raises ModelError."""
         ...
 
 
@@ -95,7 +100,7 @@ _TOKEN = re.compile(
 
 
 def tokens(text: str) -> int:
-    """About how many tokens `text` has; English has some 15 % fewer.
+    """Estimate how many tokens `text` has; English has some 15 % fewer.
 
     >>> tokens("It weighs 12.5 kg."), tokens("重量是12.5公斤"), tokens("👍")
     (9, 9, 2)

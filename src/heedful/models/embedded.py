@@ -1,4 +1,8 @@
-"""A small model inside this installation: in a child process, so that nothing ever waits for it."""
+"""A small model on this machine, in a child process, so that nothing has to wait for it.
+
+Native code cannot be interrupted: a call that is cancelled or late ends the child, and the next
+call starts another.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ from heedful.models.call import (
 from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
-# No tokenizer packs more than this into a token on average; saves sending what cannot fit.
+# No tokenizer puts more bytes into a token on average: a longer prompt cannot fit.
 MOST_BYTES_A_TOKEN = 64
 MOST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Linux
 TAIL_BYTES = 2_000
@@ -43,9 +47,9 @@ class Embedded:
 
     `name` is `embedded`, `embedded:` and a name of the fetch list, or `embedded:/path/file.gguf`.
     `cache` is the folder for weights, `threads` defaults to one less than the cores, `context` is
-    in tokens, at most what the model was trained on, `timeout` in seconds a call: waiting in line
-    and loading count, downloading does not. Weights are fetched and loaded at the first call. At
-    temperature 0 the same call gives the same answer. Raises UnknownName, InvalidInput.
+    in tokens, at most what the model was trained on. `timeout` is in seconds for each call; waiting
+    for other calls and loading count, downloading does not. The first call fetches and loads the
+    weights. At temperature 0 the same call gives the same answer. Raises UnknownName, InvalidInput.
     """
 
     def __init__(
@@ -79,7 +83,7 @@ class Embedded:
         self._take_seat()
 
     def _take_seat(self) -> None:
-        """Begin without a child: at first, and in a fork, where the child is the parent's."""
+        """Start without a child: at first, and in a fork, where the child belongs to the parent."""
         if self._owner == os.getpid():
             return
         self._owner = os.getpid()
@@ -87,12 +91,12 @@ class Embedded:
         self._lock = threading.Lock()  # guards what follows; never held for long
         self._children: list[_Child] = []  # none or one
         self._answered: threading.Event | None = None
-        # Whoever forgets to close still leaves no process and no warning.
+        # Without `close` no process and no warning is left either.
         weakref.finalize(self, _end, self._children)
 
     @property
     def pid(self) -> int | None:
-        """The process that holds the model; None before the first call and after its end."""
+        """The id of the process with the model; None before the first call and after its end."""
         return next((child.pid for child in self._children), None)
 
     async def complete(
@@ -107,8 +111,8 @@ class Embedded:
         """Answer the chat; the schema constrains the text as it is generated.
 
         Raises ModelUnavailable, WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer,
-        InvalidInput. Cancelling returns at once. Nobody can stop the native code, so it ends the
-        process that was answering; the next call loads again (0.2 s for 100 MB, 1 s for 500 MB).
+        InvalidInput. Cancelling returns at once. The native code cannot be stopped, so the process
+        ends; the next call loads the model again (0.2 s for 100 MB, 1 s for 500 MB).
         """
         check_request(messages, schema, max_tokens, temperature)
         self._check_length(messages)
@@ -125,7 +129,7 @@ class Embedded:
         return check_answer(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
-        """End the child process; calls under way and to come fail as ModelUnavailable."""
+        """End the child process; current and later calls fail as ModelUnavailable."""
         self._take_seat()
         with self._lock:
             self._closed = True
@@ -145,7 +149,7 @@ class Embedded:
                     child.kill()
 
     def _wait_and_ask(self, request: dict[str, Any], abandoned: threading.Event) -> dict[str, Any]:
-        """The child's reply, once it is this call's turn; in a thread, so any loop may ask."""
+        """Return the child's reply when it is this call's turn; it runs in a thread."""
         with self._turn:
             child = self._child_for(abandoned)
             if child is None:
@@ -164,7 +168,7 @@ class Embedded:
             return reply
 
     def _child_for(self, call: threading.Event) -> _Child | None:
-        """The child that answers the call from now on; None where nobody waits for it."""
+        """Return the child that answers the call; None if nobody waits for the answer."""
         with self._lock:
             if self._closed:
                 raise self._unavailable("")
@@ -251,7 +255,7 @@ class _Child:
         self._process.kill()
 
     def end(self) -> None:
-        """Kill the process and give back all that it held; twice is harmless."""
+        """Kill the process and release what it held; twice is harmless."""
         self.kill()
         with self._ending, suppress(OSError):  # what was still to be written
             self._held.close()
@@ -287,14 +291,14 @@ def _start(stderr: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _end(children: list[_Child]) -> None:
-    """Takes no lock: a finalizer may run in a thread that holds one."""
+    """End the children without a lock: a finalizer may run in a thread that holds one."""
     for child in children[:]:
         child.end()
     children.clear()
 
 
 def _local_file(name: str) -> Path:
-    """The file of `embedded:PATH.gguf`. Raises InvalidInput where there is none."""
+    """Return the file of `embedded:PATH.gguf`. Raises InvalidInput if there is none."""
     path = Path(name.removeprefix("embedded:")).expanduser()
     with suppress(OSError):  # a name that no file can have
         if path.is_file():

@@ -1,9 +1,9 @@
 """The process that holds the embedded model: JSON lines in, JSON lines out.
 
-It is started by its path and imports nothing of heedful, so it stays as small as the model.
-In come the settings once, then one chat request a line. Out goes one line a request: a chat
-completion with the `seconds` it took, or an `error`. It ends when its input ends, also while it
-answers, so that a parent that was killed leaves nothing behind.
+It is started by its path and imports nothing of heedful, so it stays as small as the model. The
+first line of input has the settings, each further line one chat request. Each line of output
+answers one request: a chat completion with the `seconds` it took, or an `error`. The process ends
+when its input ends, even while it answers, so a killed parent leaves nothing behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Texts to unit vectors: all-MiniLM-L6-v2 in this process, or an OpenAI-compatible endpoint."""
+"""Embedders: all-MiniLM-L6-v2 in this process, or an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TOKENS = 256
 class MiniLM:
     """all-MiniLM-L6-v2, int8, through onnxruntime on one thread: 384 dimensions, about 4 ms a text.
 
-    Text beyond 256 tokens is left out. Weights (23 MB) are fetched at the first call into `cache`.
-    A vector does not depend on the texts it was asked for with.
+    Text beyond 256 tokens is ignored. The first call fetches the weights (23 MB) into `cache`. A
+    vector does not depend on the other texts of the call.
     """
 
     name = "minilm-int8"
@@ -36,7 +36,7 @@ class MiniLM:
         self._loaded: tuple[Any, Any] | None = None
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A float32 array with a row of length 1 a text, in order.
+        """Return a float32 array with one row of length 1 for each text, in order.
 
         Raises ModelUnavailable, WeightsError.
         """
@@ -68,7 +68,7 @@ def _load(runtime: Any, tokenizers: Any, model: Path, words: Path) -> tuple[Any,
 
 
 def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray[np.float32]:
-    """The mean over the tokens of each text, scaled to length 1.
+    """Return the mean over the tokens of each text, scaled to length 1.
 
     One text at a time: on one thread batches of 8 and of 32 cost the same, 3.7 ms a text.
     """
@@ -108,7 +108,7 @@ class OpenAIEmbedder:
         self._remote = Remote(self.name, api_key=api_key, timeout=timeout, retries=retries)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector of length 1 a text, in order.
+        """Return one vector of length 1 for each text, in order.
 
         Raises ModelUnavailable, ModelTimeout, MalformedAnswer, ModelError.
         """

@@ -19,10 +19,10 @@ from heedful.models.contract import Answer, Message
 class Function:
     """The model `module:function`: a `call(messages) -> str | Answer`, synchronous or not.
 
-    It is given `schema`, `max_tokens`, `temperature` and `seed` by keyword where its signature has
-    them. A synchronous one runs in a thread of its own. `timeout` is in seconds a call; a thread
-    that does not come back in time is left behind. Raises UnknownName, ModelError (the module
-    raised when it was imported).
+    It gets `schema`, `max_tokens`, `temperature` and `seed` by keyword if its signature has them. A
+    synchronous callable runs in a thread of its own. `timeout` is in seconds for each call; a
+    thread that does not return in time is abandoned. Raises UnknownName, ModelError (importing the
+    module raised).
     """
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
@@ -41,7 +41,7 @@ class Function:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """What the callable answers; without usage of its own it counts as one call.
+        """Return what the callable answers; without usage of its own it counts as one call.
 
         Raises ModelError with the callable's exception as its cause, ModelTimeout, MalformedAnswer
         (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
@@ -60,7 +60,7 @@ class Function:
         return check_answer(self.name, self._answer(said, time.monotonic() - begun), schema)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     async def _ask(self, call: Callable[[], Any]) -> Any:
         run = partial(self._run, call)
@@ -87,7 +87,7 @@ class Function:
 
 @contextmanager
 def _typed(what: str) -> Iterator[None]:
-    """The user's code runs within this alone: whatever it raises is a ModelError."""
+    """Turn whatever the user's code raises into a ModelError."""
     try:
         yield
     except ModelError:

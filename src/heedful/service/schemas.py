@@ -308,7 +308,8 @@ class AttemptRecord:
     @classmethod
     def of(cls, attempt: Attempt, value: Any) -> Self:
         """Return an attempt with what it produced."""
-        judged, usage = codec.evaluation_to(attempt.evaluation), codec.sparse(attempt.usage)
+        judged = codec.to_document(attempt.evaluation) if attempt.evaluation else None
+        usage = codec.to_document(attempt.usage)
         rest = attempt.repeats, dict(attempt.labels), attempt.reported_as
         return cls(
             attempt.number,
@@ -367,7 +368,7 @@ class LoopRecord(LoopSummary):
             context=head.context,
             goals=list(map(dict, head.goals)),
             policy=dict(head.policy),
-            usage=codec.sparse(loop.usage),
+            usage=codec.to_document(loop.usage),
             cancelled=loop.cancelled,
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
             decisions=[
@@ -452,12 +453,12 @@ class NewEpisode(Body):
     def plain(self) -> dict[str, Any]:
         """Return what was sent, as a line of an episode file."""
         plain = {name: getattr(self, name) for name in self.model_fields_set - {"tenant"}}
-        events = [{**codec.sparse(event), "meta": dict(event.meta)} for event in self.events]
+        events = [{**codec.to_document(event), "meta": dict(event.meta)} for event in self.events]
         plain |= {"events": events}
         if self.fault is not None:
-            plain["fault"] = codec.sparse(self.fault)
+            plain["fault"] = codec.to_document(self.fault)
         if "usage" in plain:
-            plain["usage"] = codec.sparse(self.usage)
+            plain["usage"] = codec.to_document(self.usage)
         return plain
 
 

@@ -20,7 +20,7 @@ from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, Override
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
 from heedful.loop.decide import Done, Verdict, count_echoes
-from heedful.loop.record import Loop, Override, Usage
+from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.stop import counts_scope
 from heedful.redact import redact_data
 from heedful.store import exposures
@@ -180,14 +180,14 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
     at = {"n": n, "now": now}
-    attempt = redact_data(codec.attempt_to(entry.attempt)) if entry.attempt else None
+    attempt = redact_data(codec.to_document(entry.attempt)) if entry.attempt else None
     if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt.number, attempt):
         return Committed(now, attempt)
     if entry.step is not None:
         step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
         db.named("insert_step", step)
     if entry.extra is not None:
-        extra = dump(codec.sparse(entry.extra))
+        extra = dump(codec.to_document(entry.extra))
         db.named("set_extra", {"n": n, "extra": extra})
     if entry.cancelled:
         cancelled = storable(entry.cancelled)
@@ -382,8 +382,8 @@ def _stored(db: Db, row: Row) -> StoredLoop:
     head = Head(task, goals, policy, context, row["kind"], _stage_of(row))
     loop = Loop(
         row["id"],
-        tuple(codec.goal_from(g) for g in head.goals),
-        tuple(codec.attempt_from(json.loads(a["record"])) for a in attempts),
+        tuple(codec.from_document(Goal, g) for g in head.goals),
+        tuple(codec.from_document(Attempt, json.loads(a["record"])) for a in attempts),
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],

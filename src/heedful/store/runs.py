@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from heedful.errors import NotFound, UnknownName
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import policy_to, sparse
+from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
 from heedful.loop.feedback import MOST, feedback
 from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
@@ -107,7 +107,7 @@ class StageAttempt:
             "requires_retry": self.requires_retry,
             "feedback_for_agent": self.feedback_for_agent,
             "failed_checks_summary": self.failed_checks_summary,
-            "usage": sparse(self.usage),
+            "usage": to_document(self.usage),
         }
 
 
@@ -209,7 +209,7 @@ class Report:
             "began": iso(self.began),
             "ended": iso(self.ended) if self.ended else None,
             "stages": [one.plain() for one in self.stages],
-            "usage": sparse(self.usage),
+            "usage": to_document(self.usage),
         }
 
 

@@ -13,7 +13,7 @@ from heedful.lessons.ranking import as_messages, as_text, choose, provenance
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message
 from heedful.sanitize import sanitize
-from tests.memory.support import found
+from tests.lessons.support import found
 from tests.store.support import opened
 
 TURNS = (Message("user", "task"), Message("assistant", "answer"))

@@ -23,7 +23,7 @@ from heedful.lessons.ranking import (
     worth,
 )
 from heedful.models.contract import tokens
-from tests.memory.support import found
+from tests.lessons.support import found
 
 # -- rank
 
@@ -131,6 +131,13 @@ def test_by_relevance_then_importance_then_seen_then_newer():
     important = found(5, "e", cosine=0.8, importance=0.9)
     assert ids(rank("x", [older, newer, often, important, near], 9)) == [1, 5, 2, 4, 3]
     assert ids(rank("x", [older, newer, often, important, near], 2)) == [1, 5]
+
+
+def test_verified_goes_before_often_seen_also_for_the_same_answer():
+    verified, often = found(1, "a", verified=True), found(2, "b", verified=False, seen=9)
+    assert ids(rank("x", [replace(one, cosine=0.9) for one in (often, verified)], 9)) == [1, 2]
+    again = replace(often, example=verified.example, cosine=0.9)
+    assert ids(rank("x", [again, replace(verified, cosine=0.9)], 9)) == [1]
 
 
 def test_the_same_example_is_said_once():

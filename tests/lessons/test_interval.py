@@ -52,20 +52,6 @@ def test_a_bet_is_on_the_augmented_inverse_propensity_figure(share, value):
             assert 1 + stake * h > 0
 
 
-@given(share=shares, with_it=rates, without=rates)
-def test_every_bet_is_fair_whatever_the_rates(share, with_it, without):
-    """On average 1 + b h is 1 + b gain, exactly: nothing else about the outcomes matters."""
-    chances = {
-        (True, 1.0): (1 - share) * with_it,
-        (True, 0.0): (1 - share) * (1 - with_it),
-        (False, 1.0): share * without,
-        (False, 0.0): share * (1 - without),
-    }
-    for i, stake in enumerate(stakes(share)):
-        mean = fsum(chance * exp(payoffs(share, *cell)[i]) for cell, chance in chances.items())
-        assert mean == pytest.approx(1 + stake * (with_it - without), rel=1e-6)
-
-
 @given(share=shares, values=st.lists(rates, min_size=1, max_size=5), without=rates)
 def test_every_bet_is_fair_for_outcomes_of_any_kind(share, values, without):
     """Of calls, say: nothing but their mean matters."""
@@ -78,15 +64,6 @@ def test_every_bet_is_fair_for_outcomes_of_any_kind(share, values, without):
 @given(share=shares)
 def test_no_stake_lets_a_possible_gain_make_a_debt(share):
     assert all(0 < stake <= 0.9 for stake in stakes(share))
-
-
-def test_one_toss_by_hand():
-    cells = {(0.5, True, 1.0): 1}
-    made = [
-        exp(weight) * (1 + part / max(m / 0.5, (1 - m) / 0.5) * (1 - m) / 0.5)
-        for (m, part), weight in zip(BETS, PRIOR, strict=True)
-    ]
-    assert Wealth.of(cells).at(0)[0] == pytest.approx(log(fsum(made)))
 
 
 @given(cells=tables, gain=st.floats(-0.99, 0.99))
@@ -149,12 +126,6 @@ def test_any_size_is_computed(n, rate):
     assert low <= 0 <= high
     if n >= 1_000:
         assert high - low < 0.15
-
-
-def test_nothing_known_is_everything_possible():
-    assert interval({}, LEVEL, LEVEL) == (-1, 1)
-    assert interval(table(0, 0, 0, 0), LEVEL, LEVEL) == (-1, 1)
-    assert interval(table(1, 0, 0, 0), LEVEL, LEVEL) == (-1, 1)
 
 
 def test_what_is_even_narrows_about_zero():

@@ -1,0 +1,69 @@
+"""Trust: the order, the trust of what derives from others, and quotas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.errors import InvalidInput
+from heedful.lessons.trust import (
+    HELD,
+    ORDER,
+    RAISING,
+    Quota,
+    derive_trust,
+    initial_state,
+    lowest_trust,
+    raises_trust,
+)
+
+trusts = st.sampled_from(ORDER)
+
+
+def test_each_is_trusted_more_than_the_next():
+    assert ORDER == ("operator", "measured", "model", "tool", "external")
+    assert {trust for trust in ORDER if trust in RAISING} == {"operator", "measured"}
+    assert {trust for trust in ORDER if initial_state(trust) == "quarantined"} == {
+        "tool",
+        "external",
+    }
+
+
+@given(st.lists(trusts, min_size=1), st.lists(trusts))
+def test_the_lowest_is_the_lowest_however_it_is_asked(some, more):
+    low = lowest_trust(some)
+    assert low in some
+    assert all(ORDER.index(low) >= ORDER.index(one) for one in some)
+    assert (
+        lowest_trust([*some, *more]) == lowest_trust([low, *more]) == lowest_trust([*more, *some])
+    )
+
+
+@given(trusts, st.lists(trusts), st.sampled_from(["", "loop"]))
+def test_what_is_derived_is_trusted_no_more_than_its_least(own, parents, loop):
+    trust = derive_trust(own, parents, loop)
+    if loop and own == "measured":
+        assert trust == "measured"
+    else:
+        assert trust == lowest_trust([own, *parents])
+    assert (initial_state(trust, "verified") == "quarantined") == (trust in HELD)
+
+
+def test_what_has_no_such_name_has_no_place_in_the_order():
+    nobody: Any = "nobody"
+    with pytest.raises(InvalidInput, match="trust"):
+        lowest_trust(["operator", nobody])
+
+
+@pytest.mark.parametrize("given", [{"entries": 0}, {"sightings": -1}, {"entries": 1.5}])
+def test_what_is_no_quota(given: Any):
+    with pytest.raises(InvalidInput, match="quota"):
+        Quota(**given)
+
+
+@given(trusts, trusts)
+def test_only_an_operator_or_a_measurement_raises_what_neither_has_said(new, known):
+    assert raises_trust(new, known) == (new in RAISING and known not in RAISING)
