@@ -23,8 +23,8 @@ from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
 from heedful.loop.feedback import clean
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.database import Db as Rows
 from heedful.store.sqlite import Connection
+from heedful.store.store import Db as Rows
 
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust
+from heedful.lessons.lesson import LONGEST, ORDER, Example, Reflection, Trust, check_source
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import ORDER, RAISING, check_source, initial_state
+from heedful.lessons.trust import RAISING, initial_state
 from heedful.loop.record import LARGEST, check_number, thousandths
 from heedful.redact import redact
 

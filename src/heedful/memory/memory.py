@@ -20,10 +20,18 @@ from heedful.lessons.lesson import (
     Example,
     Filter,
     Match,
+    Quota,
     Reflection,
     Remembered,
     Scope,
     Trust,
+    check_bounds,
+    check_digests,
+    check_id,
+    check_memory,
+    check_prune,
+    check_source,
+    check_texts,
 )
 from heedful.lessons.patterns import Seen, suggest_merges
 from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
@@ -41,16 +49,6 @@ from heedful.lessons.ranking import (
     rank,
 )
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    Quota,
-    check_bounds,
-    check_digests,
-    check_id,
-    check_memory,
-    check_prune,
-    check_source,
-    check_texts,
-)
 from heedful.loop.record import Loop, check_integer
 from heedful.memory.quarantine import Quarantine
 from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of

@@ -9,14 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import (
-    QuarantinedLesson,
-    RevocationResult,
-    check_id,
-    check_sequence,
-    check_texts,
-)
+from heedful.lessons.lesson import Scope, check_id, check_sequence, check_texts
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.record import check_integer
 from heedful.store import quarantine
 from heedful.store.store import Store

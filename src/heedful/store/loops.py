@@ -26,9 +26,8 @@ from heedful.redact import redact_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
-from heedful.store.database import MEMORY, Db, Row, holds
-from heedful.store.lessons import storable
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
+from heedful.store.store import MEMORY, Db, Row, holds, storable
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()

@@ -20,8 +20,8 @@ from heedful.lessons.patterns import Merge, Seen, Templates
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.database import Db, Row
-from heedful.store.lessons import key_of, plain, rule, storable
+from heedful.store.lessons import plain, rule
+from heedful.store.store import Db, Row, key_of, storable
 
 # Of so many error types a process keeps the templates; of a group so many lessons are shown.
 KEPT = 32

@@ -10,10 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
 from heedful.lessons.trust import (
     HELD,
-    ORDER,
     Action,
     Provenance,
     QuarantinedLesson,
@@ -21,8 +20,8 @@ from heedful.lessons.trust import (
     Sighting,
     initial_state,
 )
-from heedful.store.database import Db, Row
-from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
+from heedful.store.lessons import LESSON, add_example, follow, mark, rule
+from heedful.store.store import Db, Row, key_of, storable, token
 
 Plain = dict[str, Any]
 # How many sightings of a lesson are shown, the newest first.

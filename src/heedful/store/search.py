@@ -15,8 +15,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
-from heedful.store.database import ALL, Db, Row
-from heedful.store.lessons import blob, key_of, placed, short, storable, token
+from heedful.store.store import ALL, Db, Row, blob, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
     import numpy as np
