@@ -20,7 +20,7 @@ from heedful.cli.output import Columns, Db, Json, ModelName, answer, print_json,
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import EMBEDDER, Settings, by_meaning, embedder_of, scope_of, settings
 from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store.sqlite import Connection

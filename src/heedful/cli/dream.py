@@ -31,7 +31,7 @@ from heedful.cli.output import (
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import ask, memory_of, model_of, settings, stored
 from heedful.lessons.consolidate import Proposal
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.dream import Dream
 
 app: typer.Typer = typer.Typer(add_completion=False, **PLAIN)

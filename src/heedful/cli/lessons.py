@@ -32,7 +32,7 @@ from heedful.cli.output import (
 from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.spaces import Spaces
 

@@ -34,8 +34,7 @@ from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
 from heedful.loop.explain import Explanation
-from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt
+from heedful.loop.record import Attempt, clean
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import loops as loop_store

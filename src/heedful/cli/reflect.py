@@ -18,7 +18,7 @@ from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.lessons.lesson import Trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Model

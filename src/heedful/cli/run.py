@@ -51,7 +51,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.store import loops, shown
 from heedful.store.loops import new_owner
 from heedful.store.records import Head

@@ -32,7 +32,7 @@ from heedful.cli.settings import (
 )
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.models.contract import Model
 from heedful.service.jobs import Job, Opens, Tools
 from heedful.store import POSTGRES, lessons, shown

@@ -42,8 +42,16 @@ from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import check_override, latest_verdict
-from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, check_share
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Loop,
+    Override,
+    check_share,
+    clean,
+)
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any
 
 from heedful.loop.codec import policy_from
-from heedful.loop.decide import Done, Policy, Verdict, echoes_before, latest_verdict
+from heedful.loop.decide import Policy, State, echoes_before, latest_verdict, state_after
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts
 from heedful.store.records import StoredLoop
 
-State = Literal["open", "passed", "stopped"]
 # What is replayed to know what the record holds.
 WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
-
-
-def state_after(verdict: Verdict) -> State:
-    """Return the state in which a verdict leaves a loop."""
-    if not isinstance(verdict, Done):
-        return "open"
-    return "passed" if verdict.passed else "stopped"
 
 
 def state_of(stored: StoredLoop) -> State:
