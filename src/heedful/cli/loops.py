@@ -29,6 +29,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.runs import loop_of, tell
 from heedful.cli.settings import ask
+from heedful.drive.report import override as lift
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
@@ -281,8 +282,6 @@ def override(
 
     The override and its reason stay on record. `heedful run --resume` continues the loop.
     """
-    from heedful.drive.report import override as lift
-
     until = None if expires is None else time.time() + seconds("--expires", expires)
     options: dict[str, Any] = {"by": by, "why": why, "decisions": decisions, "until": until}
 

@@ -31,7 +31,8 @@ from heedful.store.history import recorded
 
 LARGE = 20_000_000  # bytes that take more than a moment to read
 NOT_PASSED = Finding("recorded", "not passed")
-Shape = Mapping[str, tuple[Callable[[Any], bool], str]]
+Rule = tuple[Callable[[Any], bool], str]
+Shape = Mapping[str, Rule]
 
 
 def _number(value: Any, low: float = 0, high: float = LARGEST) -> bool:
@@ -55,11 +56,14 @@ def _anything(value: Any) -> bool:
 
 
 # What each key may hold: a test, and how an error says it.
-NAME = (lambda value: isinstance(value, str) and value != "", "text of at least one character")
-WORDS = (lambda value: isinstance(value, str), "text")
-FLAG = (lambda value: isinstance(value, bool), "true or false")
+NAME: Rule = (
+    lambda value: isinstance(value, str) and value != "",
+    "text of at least one character",
+)
+WORDS: Rule = (lambda value: isinstance(value, str), "text")
+FLAG: Rule = (lambda value: isinstance(value, bool), "true or false")
 COUNT, SUM = (_count, "an integer in 0..1e12"), (_number, "a number in 0..1e12")
-SHARE = (lambda value: _number(value, 0, 1), "a number in 0..1")
+SHARE: Rule = (lambda value: _number(value, 0, 1), "a number in 0..1")
 LOOP: Shape = {
     "id": (lambda id: NAME[0](id) or _count(id), f"{NAME[1]}, or an integer"),
     "task": (_anything, "anything"),

@@ -89,8 +89,6 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown or that were withheld."""
-    from heedful.lessons.lesson import Exposure
-
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [
         Exposure(

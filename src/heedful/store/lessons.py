@@ -26,6 +26,7 @@ from heedful.lessons.trust import (
     initial_state,
     lowest_trust,
 )
+from heedful.lessons.words import words
 from heedful.redact import redact_data
 from heedful.store.store import ALL, Db, Row, blob, key_of, placed, storable, token
 
@@ -261,10 +262,6 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
     `values`: its `reflection`, `digest`, `text`,
     `state`, `trust`, `source`, `parents` and `now`, and the scope.
     """
-    from heedful.lessons.words import (
-        words,  # costs 0.3 MB, which a loop without memory can do without
-    )
-
     task = storable(example.task)
     values = {
         **values,

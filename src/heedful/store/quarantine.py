@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Reflection, Scope, Signature
 from heedful.lessons.trust import (
     HELD,
     Action,
@@ -173,8 +173,6 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    from heedful.lessons.lesson import Signature  # whose patterns a store has no need of
-
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()
     if row is None:

@@ -15,6 +15,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
+from heedful.lessons.words import coverage, weights, words
 from heedful.store.store import ALL, Db, Row, blob, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
@@ -268,8 +269,6 @@ def search(
 
     Each with every distance there is.
     """
-    from heedful.lessons.words import coverage, weights, words
-
     corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
