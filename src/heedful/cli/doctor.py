@@ -64,7 +64,7 @@ OPEN_LOOPS = "select id, owner, lease from loop where state = 'open' order by n"
 
 @dataclass(frozen=True)
 class Sign:
-    """One check: whether it is well, what was found, and what to do if it is not."""
+    """One check: whether it passed, what was found, and what to do if it failed."""
 
     name: str
     well: bool
@@ -95,7 +95,7 @@ def doctor(model: ModelName = None, db: Db = None, json: Json = False) -> int:
 
 
 def _look(look: Callable[[Settings], Iterator[Sign]], values: Settings) -> list[Sign]:
-    """Return the signs of one check; a check that fails is itself a sign."""
+    """Return the results of one check; a check that fails is itself a result."""
     signs: list[Sign] = []
     try:
         signs += look(values)
@@ -162,7 +162,7 @@ def _database(values: Settings) -> Iterator[Sign]:
     """Check the file on a connection of its own that cannot write."""
     path = Path(values.db)
     if not path.exists():
-        yield Sign("database", True, f"{path} is not there yet; heedful run makes it")
+        yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
         return
     uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
@@ -201,7 +201,7 @@ def _examine(db: Connection) -> tuple[int, str, str]:
 
 
 def _server(values: Settings) -> Iterator[Sign]:
-    """Check what may stand between this process and its rows, in the order in which it shows."""
+    """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
     from heedful.store import postgres as admission
     from heedful.store.postgres import MISHAPS, Session, addressed, mishap
@@ -250,7 +250,7 @@ def _vector_extension(session: Any) -> Sign:
 
 
 def _row_security(session: Any) -> Sign:
-    """Check row-level security, the second lock after the tenant that every statement names."""
+    """Check row-level security, which protects tenants even if a statement forgets its tenant."""
     rows = session.execute(_OPEN).fetchall()
     bare = [row["name"] for row in rows if not row["locked"]]
     found = f"on for {len(rows) - len(bare)} of {len(rows)} tables"
@@ -286,7 +286,7 @@ def _queue(values: Settings) -> Sign:
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
     found = f"{found}; the oldest waits for {oldest:.0f} s" if oldest else found
     ill = {one.state for one in depths} & {"stalled", "failed"}
-    todo = "run heedful worker: it does what is stalled, and says why a job fails"
+    todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
     return Sign("queue", not ill, found, todo)
 
 
@@ -294,7 +294,7 @@ def _queue(values: Settings) -> Sign:
 
 
 def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
-    """Check loops, vectors and episodes: all that the connection may see."""
+    """Check loops, vectors and episodes, as far as the connection may see them."""
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
@@ -372,7 +372,7 @@ def list_models(cache: Cache = None, json: Json = False) -> int:
 
 @models.command()
 def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
-    """Hash fetched weights again; exits 1 if they are damaged, or named and absent."""
+    """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
     values = settings(cache=cache)
     chosen = [weights.find(name)] if name else weights.known()
     states = [drive(weights.check(one, values.cache)) for one in chosen]

@@ -1,4 +1,4 @@
-"""`heedful dream`: clean memory up, see what that did and why, and undo it."""
+"""`heedful dream`: merge lessons, see what was merged and why, and undo it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def show_(id: Id, db: Db = None, json: Json = False) -> int:
 
 @app.command()
 def rollback(id: Id, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
-    """Undo a dream: recall is as before, and what was learnt since stays. On record."""
+    """Undo a dream: recall is as before, and later lessons stay. On record."""
     back = ask(db, lambda memory: Dreams(memory).rollback(id, by=by, why=why))
     answer(
         {"dream": id, "by": by, "why": why, "lessons": back},

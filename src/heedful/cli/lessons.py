@@ -209,7 +209,7 @@ def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json =
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
-    """Let evidence merge patterns again that were kept apart."""
+    """Let evidence merge patterns again that `unmerge` kept apart."""
     ask(db, lambda memory: memory.remerge(*digests, by=by, why=why))
     return _rule(digests, False, by, why, db, json)
 
@@ -240,7 +240,7 @@ def suggest(
         show(f"cosine {pair['cosine']:.2f}, {clean(pair['lessons'][0]['error_type'], WORDS)}")
         for one in pair["lessons"]:
             show(f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}")
-    show(following("lessons", db=db) if found else "no two lessons are that much alike")
+    show(following("lessons", db=db) if found else "no two lessons are similar enough")
     return 0
 
 

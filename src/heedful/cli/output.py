@@ -1,4 +1,4 @@
-"""What a command prints: results and JSON on stdout, everything else on stderr.
+"""Printing: results and JSON on stdout, everything else on stderr.
 
 Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
 provider, 130 interrupted.

@@ -1,4 +1,4 @@
-"""`heedful proof`: does memory help, as a whole and by lesson, shown against withheld."""
+"""`heedful proof`: whether memory helps, as a whole and by lesson, shown against withheld."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GAIN = "shown against withheld; a gain is for the better, and the interval holds
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is proven, the lessons by name as plain data, and how many loops have ended."""
+    """The proof, the lessons by name as plain data, and the number of loops that have ended."""
 
     proof: Proof
     lessons: dict[str, Any]
@@ -75,7 +75,7 @@ def proof(
         ask(db, lambda memory: memory.restore(restore, by=by, why=why))
         answer(
             {"restored": restore, "by": by, "why": why},
-            f"lesson {restore} is back; only what comes after counts for it or against it",
+            f"lesson {restore} is back; only later loops count for it or against it",
             following("proof", db=db),
             json=json,
         )
@@ -147,7 +147,7 @@ def _print(found: Evidence, limit: int, db: str | None) -> None:
 
 
 def _print_one(name: str, one: Comparison, again: str) -> None:
-    unfair = "" if one.fair else "; the numbers contradict the coin, so records are lost or added"
+    unfair = "" if one.fair else "; not a random draw: records were lost or added"
     show(f"{name}\n  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}")
     if one.uplift.gain is not None:
         for what, effect, form, unit, of in (

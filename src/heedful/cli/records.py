@@ -1,4 +1,4 @@
-"""Recorded loops to replay: from a database, or from a file of one loop a line."""
+"""Recorded loops to replay: from a database, or from a file with one loop per line."""
 
 from __future__ import annotations
 
@@ -213,7 +213,10 @@ def _parse_attempt(
 def _agree(
     what: str, value: Mapping[str, Any], goals: tuple[Goal, ...], found: Evaluation
 ) -> Evaluation:
-    """Hold `passed` to the evaluation; add a finding if nothing else says why it failed."""
+    """Return the evaluation, with a finding added if nothing else says why the attempt failed.
+
+    Raises InvalidInput if the evaluation contradicts `passed`.
+    """
     passed = value.get("passed")
     if passed is None and not value.keys() & {"findings", "scores"}:
         raise InvalidInput(f"passed of {what}", None, "given, or findings, or scores")

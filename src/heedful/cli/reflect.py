@@ -1,4 +1,4 @@
-"""`heedful reflect`: what runs of agents teach, from files of traces, and what still waits."""
+"""`heedful reflect`: learn from runs of agents, from files of traces or from the waiting ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NAME = 60
 
 @dataclass
 class Result:
-    """What an episode taught: None if there was nothing to say; `error` is the model's."""
+    """The lessons of an episode, None if there were none; `error` is the error of the model."""
 
     name: str
     episode: Episode | None
@@ -48,10 +48,10 @@ class Result:
 
 @dataclass
 class Work:
-    """What reflects, and its results so far.
+    """The model or rules that reflect, and the results so far.
 
-    `damage` is the error that ended reading; `left` counts the waiting episodes that other
-    processes hold, or held when they were killed; the files in `empty` hold no run.
+    `damage` is the error that ended reading. `left` counts the waiting episodes that other
+    processes hold, or held when they were killed. The files in `empty` hold no run.
     """
 
     memory: Memory
@@ -70,14 +70,14 @@ def reflect(
         list[Path] | None, typer.Argument(help="Traces of any format.", show_default=False)
     ] = None,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Try again what failed or was left.")
+        bool, typer.Option("--waiting", help="Try failed and unfinished episodes again.")
     ] = False,
     model: Annotated[
         str | None, typer.Option("--model", help="A model that words the lessons. [rules do]")
     ] = None,
     format: Annotated[str, typer.Option(help="auto, heedful, otlp, chat or claude-code.")] = "auto",
     trust: Annotated[
-        str, typer.Option(help="Whose tasks these are: external or operator (your own).")
+        str, typer.Option(help="Who wrote the tasks: external or operator (you).")
     ] = "external",
     keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what is learnt.")] = True,
     db: Db = None,
@@ -207,7 +207,7 @@ def _print(result: Result) -> None:
 
 
 def _stored_as(result: Result, found: Reflected) -> str:
-    """Say what memory did with it."""
+    """Describe how memory stored the lesson."""
     if result.error:
         return f"the model failed, so nothing was kept ({clean(result.error, WORDS)}); {AGAIN}"
     if found.busy:

@@ -1,4 +1,4 @@
-"""`heedful replay`, `tune` and `policy`: what policies would have done, and what they can do."""
+"""`heedful replay`, `tune` and `policy`: what policies would have done, which rules can fire."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def _ratio(figures: Figures) -> str:
 def tune(
     source: Source = None,
     keep: Annotated[
-        float, typer.Option(help="The share of the solvable loops that it has to solve, 0..1.")
+        float,
+        typer.Option(help="The share of the solvable loops to solve, 0..1."),
     ] = 0.99,
     policy: Annotated[
         str | None, typer.Option("--policy", help="The policy in use now. [the setting]")

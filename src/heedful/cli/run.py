@@ -97,10 +97,10 @@ class Row:
 
 @dataclass
 class Job:
-    """A run as the command line asks for it, and its state so far.
+    """A run: the options of the command line, and its state so far.
 
-    `given` is the name that the user gave; `name` is the name that the run has, "" before it
-    began; `rows` are the tasks that have ended; `arguments` are those of the whole command line.
+    `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
+    `rows` are the tasks that have ended. `arguments` is the whole command line.
     """
 
     path: Path
@@ -190,7 +190,7 @@ def _warn(policies: Sequence[Policy]) -> None:
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job. The model opens first: without one no name is taken, no database made."""
+    """Drive the job; open the model first, so that a failure takes no name, makes no file."""
     values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
     with Progress() as progress:
         async with (
@@ -269,7 +269,7 @@ async def batch(
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`; the task's own policy goes first."""
+    """Drive one task as the loop `run/id`, with the task's own policy if it has one."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
@@ -309,7 +309,7 @@ def _report(job: Job, failure: HeedfulError | None, json: bool) -> int:
 
 
 def _how_to_resume(job: Job) -> str:
-    """Return how to resume the run, as words that follow others; "" if it did not begin."""
+    """Return how to resume the run, as the end of a sentence; "" if it did not begin."""
     if not job.name:
         return ""
     given, kept = iter(job.arguments), ["heedful"]
@@ -319,7 +319,7 @@ def _how_to_resume(job: Job) -> str:
         elif argument.partition("=")[0] not in ("--run", "--resume", "--json"):
             kept.append(argument)
     again = shlex.join([*kept, "--run", job.name, "--resume"])
-    return f"; what is stored stays, continue with:\n  {again}"
+    return f"; stored results stay; continue with:\n  {again}"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

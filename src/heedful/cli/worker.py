@@ -1,4 +1,4 @@
-"""`heedful worker`: does the jobs of services, beside any number of other workers."""
+"""`heedful worker`: runs the jobs of services, together with any number of other workers."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def worker(
     """Do the jobs of services.
 
     Reflect, embed, dream, prune, prove and drive loops. Any number of workers share the jobs of one
-    PostgreSQL. SIGTERM lets running jobs finish; a job of a killed worker is done by another. It
-    dreams by itself unless HEEDFUL_REFLECTION_MODE is lite; it neither reflects nor dreams if
+    PostgreSQL. SIGTERM lets running jobs finish; another worker repeats the job of a killed worker.
+    It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
     HEEDFUL_REFLECTION_ENABLED is false.
     """
     values = settings(db=db, model=model)
@@ -116,7 +116,7 @@ async def _work(
 
 
 class _Journal:
-    """Prints what became of each job, and counts."""
+    """Prints the result of each job, and counts the results."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -132,7 +132,7 @@ class _Journal:
         self._progress.say(clean(f"{about}: {what}", WORDS))
 
     def sum_up(self) -> None:
-        """Print how many jobs there were."""
+        """Print the number of jobs."""
         self._progress.say(f"{counted(self.done, 'job')} done, {self.failed} given up")
 
 
@@ -165,7 +165,7 @@ async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Return what the work answers, or 0 after a signal; the second signal exits at once."""
+    """Return the result of the work, or 0 after a signal; the second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[str] = []
 
@@ -197,7 +197,7 @@ def _queues(text: str) -> Sequence[str] | None:
 
 
 def _loop(text: str) -> tuple[str, Opens]:
-    """Import what `name=module:function` names. Raises UsageError."""
+    """Import the function in `name=module:function`. Raises UsageError."""
     name, _, path = text.partition("=")
     module, _, attribute = path.partition(":")
     if not (name and module and attribute):

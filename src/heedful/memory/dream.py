@@ -179,18 +179,18 @@ class Dream:
 
     @property
     def done(self) -> tuple[Proposal, ...]:
-        """The proposals that were carried out; for a dry run, those that would be."""
+        """Return the proposals that were carried out, or that a dry run would carry out."""
         return tuple(one for one in self.proposals if one.outcome in ("done", "proposed"))
 
     @property
     def after(self) -> int:
-        """How many lessons could be recalled afterwards."""
+        """Return how many lessons could be recalled afterwards."""
         gone = sum(len(one.members) for one in self.done)
         return self.before - gone + sum(one.action == "generalise" for one in self.done)
 
     @property
     def nothing(self) -> str:
-        """Why nothing happened; "" if something did."""
+        """Return why nothing happened; "" if something did."""
         if self.done:
             return ""
         why = dict.fromkeys(one.outcome for one in self.proposals if one.action in CHANGING)
@@ -387,7 +387,7 @@ class _Rehearsal:
     async def _queries(
         self, proposals: Sequence[Proposal], own: Mapping[int, Vector]
     ) -> dict[str, Vector]:
-        """Return the members' stored queries and own texts, each with its vector."""
+        """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
         members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
         asked: dict[str, Vector] = {self._lessons[n].text: own.get(n) for n in members}
         stored = await self._memory.store.read(self._memory.scope, dreams.queries, members)

@@ -237,7 +237,7 @@ class Memory:
         InvalidInput without an embedder, ModelError, StoreError.
         """
         if self.embedder is None:
-            raise InvalidInput("embedder", None, "one, since likeness is one of meanings")
+            raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
         active = ("candidate", "verified")
         lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
         vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])
@@ -438,7 +438,7 @@ class Memory:
         return await import_from(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
-        """Forget everything learnt in this scope; return how many lessons that were."""
+        """Forget everything learnt in this scope; return the number of lessons removed."""
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:

@@ -1,4 +1,4 @@
-"""An episode -> a reflection and a strategy: what a program finds first, a model second."""
+"""Reflect on an episode: a program finds the facts, and rules or a model word the lesson."""
 
 from __future__ import annotations
 
@@ -90,17 +90,17 @@ class Reflected:
 
     @property
     def text(self) -> str:
-        """The reflection."""
+        """Return the text of the reflection."""
         return self.reflection.text
 
     @property
     def by(self) -> str:
-        """Who worded it: "rules" or the name of a model."""
+        """Return who worded it: "rules" or the name of a model."""
         return str(self.reflection.meta["by"])
 
     @property
     def quarantined(self) -> bool:
-        """Whether any of it waits for a ruling in quarantine."""
+        """Return True if any of it waits in quarantine for a ruling."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
 
 
@@ -374,7 +374,7 @@ def source_of(digest: str) -> str:
 
 
 def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
-    """What is known of a lesson beside its words, as JSON data."""
+    """Return the metadata of a lesson as JSON data."""
     episode = found.episode
     events = sorted({at for claim in draft.claims for at in claim.events})
     return {

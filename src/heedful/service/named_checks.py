@@ -1,6 +1,6 @@
-"""How long a JSON Schema may judge: the parts of it, however often they refer to each other.
+"""The checks that a request may name: text checks, and those that the operator allows.
 
-Checks that a request names: those that read nothing but text, and what the operator allows.
+A JSON Schema is bounded by its number of parts, however often they refer to each other.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ TEXT_COST = 64  # characters that take as long as a value
 
 
 def parts_of(output: Any) -> int:
-    """About how many values there are in data, or in a text that may be JSON."""
+    """Estimate the number of values in data, or in a text that may be JSON."""
     if isinstance(output, str):
         return 1 + len(output) // TEXT_COST + sum(map(output.count, ",:[{"))
     return 1 + sum(map(parts_of, _inside(output)))
 
 
 def parts_of_schema(schema: Any) -> int:
-    """How many parts may judge one value: those of a definition wherever a `$ref` names it.
+    """Count the parts of a schema that may judge one value; a definition counts at each `$ref`.
 
-    Raises InvalidInput for more than `LARGEST`, as of what refers to itself, and for what takes a
-    time that nobody knows.
+    Raises InvalidInput for more than `LARGEST`, which includes a schema that refers to itself, and
+    for keywords whose time has no bound.
     """
     root = schema
     if isinstance(schema, Mapping) and schema.get("$schema") == DIALECT:
@@ -55,7 +55,7 @@ class _Parts:
         self._known: dict[str, int] = {}
 
     def of(self, one: Any) -> int:
-        """The parts of a part of the schema."""
+        """Count the parts of a part of the schema."""
         number = 1 + sum(map(self.of, _inside(one)))
         if isinstance(one, Mapping):
             _refuse(one)
@@ -77,10 +77,10 @@ def _inside(one: Any) -> Iterable[Any]:
 
 
 def _refuse(one: Mapping[str, Any]) -> None:
-    """Nothing, where a part has no keyword that cannot be bounded. Raises InvalidInput."""
+    """Check that a part has only keywords with bounded time. Raises InvalidInput."""
     keywords = {name for name in one if not isinstance(one[name], Mapping)}
     for name in (*(n for n in UNBOUNDED if n in one), *keywords.intersection(PLAIN)):
-        raise _wrong(name, "given", "left out: it may take for ever; use the check regex")
+        raise _wrong(name, "given", "left out: it may run for ever; use the check regex")
     for name in keywords.intersection(ELSEWHERE):
         raise _wrong(name, "given", f"left out: the schema is one of {DIALECT}, in one piece")
     if one.get("format") == "regex":
@@ -88,7 +88,7 @@ def _refuse(one: Mapping[str, Any]) -> None:
 
 
 def _at(root: Any, name: str) -> Any:
-    """The part that a reference names, found as RFC 6901 says. Raises InvalidInput."""
+    """Return the part that a reference names (RFC 6901). Raises InvalidInput."""
     found = root
     try:
         if name[:1] != "#" or name[1:2] not in ("", "/"):
@@ -120,10 +120,10 @@ ASKED = 16
 
 
 def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
-    """The checks of an output that are named: what the setup has goes before what heedful has.
+    """Return the named checks for an output; a check of the setup goes before one of heedful.
 
-    Critics ask the service's own model. Takes tenths of a second. Raises UnknownName for what is
-    not allowed, InvalidInput, ModelUnavailable.
+    Critics ask the service's own model. This takes tenths of a second. Raises UnknownName for a
+    check that is not allowed, InvalidInput, ModelUnavailable.
     """
     if (length := len(json.dumps(specs))) > LONGEST_TEXT:
         raise InvalidInput("checks", f"{length} characters", f"at most {LONGEST_TEXT} as JSON")
@@ -159,9 +159,9 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
 
 
 class _Aside:
-    """The same check, run in a thread: other requests are answered meanwhile.
+    """The same check, run in a thread so that other requests are answered meanwhile.
 
-    One that answers with a coroutine, to wait for a process, waits for its turn before.
+    A check that waits for a process first waits for its turn.
     """
 
     pure: ClassVar[bool] = False
@@ -171,7 +171,7 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        """What the check finds."""
+        """Return what the check finds."""
         found = await threaded(self._check, candidate, context)
         if not iscoroutine(found):
             return found
@@ -186,10 +186,10 @@ class _Aside:
 
 
 def _judged(spec: Spec, setup: Setup) -> Spec:
-    """The critic with the model of the service; a request names none."""
+    """Return the critic with the model of the service; a request cannot name a model."""
     judge = setup.model or setup.embedder
     if judge is None:
-        raise ModelUnavailable("this service has no model, so that no critic can judge")
+        raise ModelUnavailable("this service has no model, so no critic can judge")
     if "members" in spec:
         members = spec["members"]
         listed = members if isinstance(members, list) else []

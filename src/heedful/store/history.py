@@ -1,4 +1,4 @@
-"""A stored loop, explained and replayed: its state, and why it went on and why it stopped."""
+"""The history of a stored loop: its state, its explanation, and its record for a replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def state_of(stored: StoredLoop) -> State:
 
 
 def explained(stored: StoredLoop) -> Explanation:
-    """Explain why it went on and why it stopped, as it was decided."""
+    """Explain, from the recorded decisions, why the loop went on and why it stopped."""
     policy = policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
     echoes = echoes_before(stored.loop, policy, stored.decisions)
@@ -31,18 +31,18 @@ def explained(stored: StoredLoop) -> Explanation:
 
 
 def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return the loops with an attempt to replay, oldest first; they are given newest first.
+    """Return the loops that have an attempt to replay, oldest first; `found` has the newest first.
 
-    A pipeline's run is left out: its stages are loops with attempts of their own.
+    A pipeline's run is left out, because its stages are loops with attempts of their own.
     """
     loops = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
     return list(map(RecordedLoop, loops))
 
 
 def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
-    """Return the loops; those with scores but no goals get the goals that the policies share.
+    """Return the loops; give loops with scores but no goals the goals that all policies share.
 
-    So every policy is judged by the same goals.
+    This way every policy is judged by the same goals.
     """
     wanted = {one.goals: one for one in policies if one.goals}
     if len(wanted) != 1:

@@ -1,8 +1,8 @@
-"""Lessons: written, counted, ruled on, kept within bounds and removed.
+"""Lessons: write, count, rule on, limit and remove them.
 
-A lesson is one row for each kind and signature, which every sighting counts. Its examples carry
-what it rests on, so that a revoked source takes along all that derives from it. The trust and the
-state with which a text is written are decided here, whatever wrote it.
+A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
+record their sources, so that revoking a source also removes all that derives from it. The trust and
+the state of every text are decided here, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ LESSON = "lesson"  # the digest of the row that a lesson without an example is f
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Give the successor copies of the examples of a lesson that may be recalled.
+    """Copy the examples of a superseded lesson that may be recalled to its successor.
 
-    Each derives from the example that it copies, so that a revocation removes both.
+    Each copy derives from its original, so that a revocation removes both.
     """
     values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
     for row in db.named("carried", values).fetchall():
@@ -62,10 +62,10 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 
 
 def follow(db: Db, values: dict[str, Any]) -> None:
-    """Let what was just learnt of a superseded lesson be recalled with what took its place.
+    """Copy what was just learnt about a superseded lesson to its successor.
 
-    Do nothing where it is not superseded.
-    `values`: the scope, and its `kind`, `signature` and id as `reflection`.
+    Does nothing if the lesson is not superseded. `values` holds the scope, and the lesson's `kind`,
+    `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
     superseded = {**values, "name": name, "subject": values["reflection"]}
@@ -75,11 +75,11 @@ def follow(db: Db, values: dict[str, Any]) -> None:
 
 
 def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
-    """Return the reflection with the trust, state and parents that it is written with.
+    """Return the reflection with the trust, state and parents with which it is stored.
 
-    `key` names the scope: `tenant`, `project`, and its token as `scope`. Return None for the lesson
-    of a loop that was shown what is revoked or forgotten by now: what it rests on is unknown.
-    Raises InvalidInput where a parent is unknown.
+    `key` is the scope: `tenant`, `project`, and its token as `scope`. Returns None for a lesson
+    from a loop that was shown something revoked or forgotten since, because its origin is unknown.
+    Raises InvalidInput for an unknown parent.
     """
     parents = set(one.parents)
     if one.loop:
@@ -99,7 +99,7 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = derive_trust(one.trust, trusts, one.loop) if parents else one.trust
     if one.pinned and trust not in RAISING:
-        raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
+        raise InvalidInput("pinned", True, f"False for text of trust {trust}")
     state = initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     one = clip_reflection(one) if trust in HELD else one
@@ -107,10 +107,10 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
 
 
 def rests(db: Db, values: Plain, example: int) -> bool:
-    """Write what an example derives from, in place of what it derived from before.
+    """Replace the recorded parents of an example; return True if it had any before.
 
-    Its earlier origins stay where it derives from itself. Return whether it had an origin.
-    `values`: the scope, its `source`, and its `parents` as a JSON list of ids.
+    Earlier origins stay if the example derives from itself. `values` holds the scope, the `source`,
+    and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
     known = db.named("has_origin", values).fetchone() is not None
@@ -123,7 +123,7 @@ def rests(db: Db, values: Plain, example: int) -> bool:
 
 
 def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
-    """Raises QuotaExceeded where the source, which is not trusted, has said too much."""
+    """Check the quota of a source that is not trusted. Raises QuotaExceeded."""
     for what, name, most, remedy in (
         ("entries in quarantine", "count_held", quota.entries, "release or reject some first"),
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
@@ -135,7 +135,7 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Return True if the last ruling on this very text rejected it."""
+    """Return True if the last ruling on exactly this text rejected it."""
     row = db.named("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
     return row is not None and row["action"] == "reject"
 
@@ -145,8 +145,8 @@ def upsert(
 ) -> list[Remembered]:
     """Write each reflection with one upsert: its count, its sighting and its example.
 
-    A lesson of a loop that was shown what is gone by now is left out. Raises InvalidInput for an
-    unknown parent, and QuotaExceeded.
+    Leaves out a lesson from a loop that was shown something removed since. Raises InvalidInput for
+    an unknown parent, and QuotaExceeded.
     """
     key = {**key_of(scope), "scope": token(scope)}
     answers = []
@@ -185,7 +185,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
 
 
 def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
-    """Let a lesson be asked for by the signature of this very text, too, where that is a tag."""
+    """Make a lesson findable by the signature of this exact text too, if that is a tag."""
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
@@ -193,9 +193,9 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
-    """Write what comes with a sighting: its example, or the row of the lesson itself, or both.
+    """Write the texts of a sighting: its example, the row of the lesson itself, or both.
 
-    `row` is the lesson, which has no author where its words are new or were replaced just now.
+    `row` is the lesson. It has no author if its words are new or were just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
     if raised:
@@ -225,14 +225,14 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
 
 
 def step_aside(db: Db, values: Plain) -> None:
-    """Let the words that a lesson had be an entry like others, since it has new ones now."""
+    """Turn the old words of a lesson into an ordinary entry, because the lesson has new words."""
     for row in db.named("old_voice", values).fetchall():
         digest = mark(LESSON, row["lesson"])
         db.named("step_aside", {"example": row["id"], "digest": digest})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
-    """Write the row that a lesson is found by without an example."""
+    """Write the row by which a lesson without an example is found."""
     if values["digest"] == LESSON:
         values["mark"] = mark(LESSON, values["text"])
         db.named("take_voice", values)
@@ -241,10 +241,10 @@ def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
 
 
 def _speaks(reflection: Reflection, row: Row, text: str) -> str:
-    """Return the digest of the row for a lesson without an example; "" where it needs none.
+    """Return the digest of the row for a lesson without an example, or "" if it needs none.
 
-    That of its own where these are its words. Others are kept beside it where they are no mere
-    sighting: to be released, or since less trusted words must not silence them.
+    If the lesson has these words, that is its own row. Other words get a row beside it if they have
+    to be released first, or if less trusted words must not replace them.
     """
     if row["text"] == text:
         return LESSON
@@ -257,10 +257,10 @@ def _speaks(reflection: Reflection, row: Row, text: str) -> str:
 
 
 def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
-    """Write an example of a lesson, with what it comes from, unless it is there and trusted more.
+    """Write an example of a lesson and its origin, unless a more trusted copy exists.
 
-    `values`: its `reflection`, `digest`, `text`,
-    `state`, `trust`, `source`, `parents` and `now`, and the scope.
+    `values` holds the scope and `reflection`, `digest`, `text`, `state`, `trust`, `source`,
+    `parents`, `now`.
     """
     task = storable(example.task)
     values = {
@@ -287,12 +287,12 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
 
 
 def name_of(reflection: Reflection) -> str:
-    """Return the name by which a ruling knows a lesson: `kind/signature`."""
+    """Return the name of a lesson in rulings: `kind/signature`."""
     return f"{reflection.kind}/{reflection.signature.digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return a digest that stays with a text: the row of a lesson itself may get other words."""
+    """Return a digest that identifies a text, even if the row of the lesson gets other words."""
     return Example(lesson, "").digest if digest == LESSON else digest
 
 
@@ -323,9 +323,9 @@ def clear(db: Db, scope: Scope) -> int:
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
-    """Return all scopes that have lessons; those where traces or episodes wait with `waiting`.
+    """Return all scopes with lessons; with `waiting`, those with unfinished traces or episodes.
 
-    The caller sees no more of them than their names.
+    The caller sees only their names.
     """
     rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
@@ -346,9 +346,9 @@ def rule(
     now: float,
     record: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """Put on record what was done to what; `record` is plain data. Raises InvalidInput.
+    """Record a ruling; `record` is plain data. Raises InvalidInput.
 
-    The subject is a lesson by `kind/signature`, so that the ruling outlives it, or a digest.
+    The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
     """
     check_actor(by, why)
     values = {
@@ -364,10 +364,10 @@ def rule(
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Bring a scope back to `most` lessons and examples; return the answers, marking what is gone.
+    """Evict all beyond `most` lessons and examples; return the answers, with evicted ones marked.
 
-    New lessons go last, so that a full memory still learns; but what is quarantined goes before
-    all else, new or not.
+    Quarantined lessons go first. Among the others new lessons go last, so that a full memory still
+    learns.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -382,10 +382,11 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 
 
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
-    """Return what `prune` would remove, as plain data with `why`.
+    """Return the lessons that `prune` would remove, as plain data with `why`.
 
-    `unused_for`: lessons neither seen nor shown for so many seconds; 0 asks for none. `keep`: all
-    beyond so many lessons; below 0 asks for none. Times to come, of a wrong clock, count as used.
+    `unused_for`: lessons neither seen nor shown for that many seconds; 0 turns this off. `keep`:
+    all beyond that many lessons; below 0 turns this off. A time in the future, from a wrong clock,
+    counts as used.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -401,7 +402,7 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
-    """Remove what `prunable` names; on record, with the names."""
+    """Remove the lessons that `prunable` returns; put their names on record."""
     found = prunable(db, scope, unused_for, keep)
     ids = json.dumps([one["id"] for one in found])
     db.named("delete_reflections", {**key_of(scope), "ids": ids})
@@ -414,7 +415,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Keep a lesson from eviction and pruning, or end that, on record. Raises NotFound."""
+    """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
     rows = db.named("set_pinned", values).fetchall()
     if not rows:

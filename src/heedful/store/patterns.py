@@ -29,16 +29,17 @@ LESSONS = 50
 
 
 class Learned:
-    """The templates of each error type; those kept count as long as the store says the same.
+    """The templates of each error type, kept while the store's version of them stays the same.
 
-    What tools and documents said teaches when it is released: no flood of it merges other patterns.
+    Words of tools and documents teach only when they are released, so that a flood of them cannot
+    merge other patterns.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """Return what the first patterns of the type teach, from any author."""
+        """Return the templates learnt from the first patterns of the error type, of any author."""
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
         state = db.named("learnt_state", values).fetchall()[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
@@ -52,9 +53,9 @@ class Learned:
 
 
 def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
-    """Return the lessons of a pattern and of its group, by indexed reads; a group costs two more.
+    """Return the lessons of a pattern and of its group by indexed reads; a group costs two more.
 
-    A lesson that a dream superseded is answered by the one that took its place.
+    If a dream superseded a lesson, its successor is returned.
     """
     alone = _lessons(db, scope, pattern.digest, (pattern.digest,))
     if any(one["apart"] for one in alone):
@@ -81,7 +82,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
 
 
 def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
-    """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+    """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
     for digest in digests:
         values = {**key_of(scope), "signature": digest, "apart": apart}
         if not db.named("set_apart", values).fetchall():
@@ -152,16 +153,16 @@ EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 
 
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
-    """Return lessons as plain data, the newest first, without words that are held back.
+    """Return lessons as plain data, newest first, without words that are withheld.
 
-    Each with its `edition`, which changes with all that an editor sees, except counters.
+    Each has an `edition`, which changes with everything that an editor sees, except counters.
     """
     values = {**key_of(scope), **asdict(wanted), "limit": limit}
     return list(map(_plain, db.named("list_reflections", values).fetchall()))
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
-    """Return the lesson of that id. Raises NotFound."""
+    """Return the lesson with this id. Raises NotFound."""
     for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST_INTEGER - 1) + 1), 1):
         if found["id"] == id:
             return found
@@ -171,9 +172,9 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 def amend(
     db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
 ) -> Mapping[str, Any]:
-    """Change a lesson that is still of that edition, on record, and return it as it is then.
+    """Change a lesson that still has this edition, on record; return the changed lesson.
 
-    Raises NotFound, Changed, InvalidInput without an actor.
+    Raises NotFound, Changed, and InvalidInput without an actor.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:

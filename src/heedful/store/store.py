@@ -1,12 +1,12 @@
 """A store: the database in which loops and lessons are kept, reached through its transactions.
 
-A room is a module of plain functions `work(db, scope, ...)` over the statements of `sql/`, which
-has a file a room and one for what each dialect says its own way. `Store.read` and
-`Store.write` run such a function in a transaction. A function that changes rows is decorated with
-`holds` where it needs other locks than those of the memory of its scope.
+Each module has plain functions `work(db, scope, ...)` that run the named statements of `sql/`. Each
+module has its own SQL file there; another file holds what differs between the dialects.
+`Store.read` and `Store.write` run such a function in a transaction. Decorate a function that
+changes rows with `holds` if it needs other locks than the memory lock of its scope.
 
-Within `beside` every write of a call also writes its entry of the audit and its effect, in one
-transaction. A call that comes again with its idempotency key has no effect twice.
+Within `beside`, each write of a call also writes its audit entry and a record of its effect, in one
+transaction. A call repeated with its idempotency key has no second effect.
 """
 
 from __future__ import annotations
@@ -44,35 +44,35 @@ ALL = 2**31 - 1
 
 
 class Row(Protocol):
-    """A row: its columns by position and by name."""
+    """A row; its columns are reached by position and by name."""
 
     def __getitem__(self, key: int | str, /) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __len__(self) -> int: ...
     def keys(self) -> Any:
-        """The names of the columns."""
+        """Return the names of the columns."""
         ...
 
 
 class Rows(Protocol):
-    """What a statement answered; without rows it is empty."""
+    """The result of a statement; empty for a statement that returns no rows."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows were written."""
+        """Return the number of rows written."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
     def fetchone(self) -> Any:
-        """The next row, None after the last."""
+        """Return the next row, or None after the last."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all remaining rows."""
         ...
 
     def fetchmany(self, size: int = ..., /) -> list[Any]:
-        """At most `size` of the rows that are left."""
+        """Return at most `size` of the remaining rows."""
         ...
 
 
@@ -81,24 +81,24 @@ class Db(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """Whose SQL it speaks."""
+        """Return the SQL dialect of the database."""
         ...
 
     @property
     def url(self) -> str:
-        """The name under which a user opened the store, without a password."""
+        """Return the URL with which a user opened the store, without the password."""
         ...
 
     def named(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
-        """Run the statement of that name."""
+        """Run a named statement."""
         ...
 
     def execute(self, sql: str, values: Any = ..., /) -> Any:
-        """Run SQL that has no name, as `savepoint x`."""
+        """Run SQL that has no name, such as `savepoint x`."""
         ...
 
     def kept(self, kind: Callable[[], K], /) -> K:
-        """The one of that kind that this connection keeps from transaction to transaction."""
+        """Return the object of this class that the connection keeps between transactions."""
         ...
 
 
@@ -106,9 +106,9 @@ Work = Callable[[Db], T]
 
 
 def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Say which locks a function holds until its transaction ends, in place of `MEMORY`.
+    """Declare the locks that a function holds until its transaction ends, instead of `MEMORY`.
 
-    They are names within the scope. `given` makes them of the arguments after `db` and `scope`.
+    `given` returns their names within the scope, from the arguments that follow `db` and `scope`.
     """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
@@ -119,41 +119,42 @@ def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]],
 
 
 def locks_of(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Sequence[str]:
-    """The locks that a function holds when it is called with these arguments."""
+    """Return the locks that a function holds when it is called with these arguments."""
     return _locks.get(work, lambda *_, **__: MEMORY)(*args, **kwargs)
 
 
 class Access(Protocol):
-    """How a store reaches its database; all of it raises StoreError and what the work raises."""
+    """Access of a store to its database. All methods raise StoreError and what `work` raises."""
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """What `work` returns, which reads one state of the database."""
+        """Run `work` on one consistent state of the database and return its result."""
         ...
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """What `work` returns, once it is committed; run again where the database asks for it.
+        """Run `work`, commit and return its result; run it again if the database asks for a retry.
 
-        No other writer is at what it `holds`: names within the scope, always in the same order.
+        No other writer has the locks in `holds` at the same time. They are names within the scope,
+        always taken in the same order.
         """
         ...
 
     async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """As `read`, on a connection of its own: what takes long holds nobody up."""
+        """Run slow work as `read` does, on a connection of its own."""
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and let go of every connection; used again, it opens again."""
+        """Finish running work and close every connection. A later call opens the database again."""
         ...
 
 
 class Kept:
-    """What a connection keeps: one of a kind, made when it is first asked for."""
+    """Objects that a connection keeps, at most one of each class, created at the first request."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, Any] = {}
 
     def one(self, kind: Callable[[], K]) -> K:
-        """The one of that kind."""
+        """Return the object of this class, creating it if needed."""
         if kind not in self._kept:
             self._kept[kind] = kind()
         found: K = self._kept[kind]
@@ -169,7 +170,7 @@ ROOMS = (
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
-    """Name -> SQL, read once."""
+    """Return the SQL of each named statement; the files are read once."""
     text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
     if dialect == "postgres":
         text = re.sub(r"/\*postgres (.*?) \*/", r"\1", text)
@@ -225,29 +226,29 @@ def key_of(scope: Scope) -> dict[str, Any]:
 
 
 def storable(text: str) -> str:
-    """Text without secrets that every database can hold.
+    """Return text without secrets, in a form that every database can hold.
 
-    A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the character 0,
-    which PostgreSQL cannot hold.
+    A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the NUL
+    character, which PostgreSQL cannot hold.
     """
     text = redact(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def blob(vector: Sequence[float]) -> bytes:
-    """The vector as 32-bit floats, the least byte first."""
+    """Return the vector as little-endian 32-bit floats."""
     import numpy as np
 
     return np.asarray(vector, dtype="<f4").tobytes()
 
 
 def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the values that the statements take for a vector; PostgreSQL's short form, too."""
+    """Return the parameters that statements need for a vector, with pgvector's short form."""
     return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
 
 
 def short(data: bytes) -> str | None:
-    """A vector as pgvector reads it as halfvec; None where that has no room for it."""
+    """Return a vector as text for pgvector's halfvec, or None if it is too long for that."""
     import numpy as np
 
     numbers = np.frombuffer(data, "<f4")
@@ -261,11 +262,12 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 
 
 class Beside:
-    """What goes with the effects of one call, in order; made in the task that makes the call.
+    """The records that accompany the effects of one call, in order.
 
-    Every write is an effect, except taking a loop over, which may be done again. `record` writes
-    down the number of an effect and its value, as plain data. `known` are those of the same call
-    when it was made before: they are not done again, the call goes on with their values.
+    Create it in the task that makes the call. Every write is an effect, except claiming a loop,
+    which may be repeated. `record` stores the number of an effect and its value as plain data.
+    `known` holds the effects of an earlier run of the same call: they are not repeated, and the
+    call continues with their values.
     """
 
     def __init__(
@@ -279,15 +281,15 @@ class Beside:
 
     @property
     def made_now(self) -> bool:
-        """Whether the call itself runs: not a heartbeat of it, nor work that it handed over."""
+        """Return True in the call itself, False in its heartbeat or in work that it handed over."""
         return asyncio.current_task() is self._task
 
     def also(self, extra: Extra) -> None:
-        """Have this done in the transaction of the next effect."""
+        """Run `extra` in the transaction of the next effect."""
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Commit the effect of that name, with what is to be done beside it."""
+        """Commit a named effect together with its records."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])
@@ -315,7 +317,7 @@ _now: ContextVar[Beside | None] = ContextVar("heedful_beside", default=None)
 
 @contextmanager
 def beside(one: Beside) -> Iterator[Beside]:
-    """Within it, every effect of this call is accompanied by that."""
+    """Write the records of `one` with every effect inside the block."""
     token = _now.set(one)
     try:
         yield one
@@ -324,21 +326,21 @@ def beside(one: Beside) -> Iterator[Beside]:
 
 
 def also(extra: Extra) -> None:
-    """Have this done in the transaction of the next effect of this call; there must be a call."""
+    """Run `extra` in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
     if current is None:
-        raise LookupError("nothing is done beside an effect outside of `beside`")
+        raise LookupError("there is no current call: use this inside `beside`")
     current.also(extra)
 
 
 def current_call() -> Beside | None:
-    """What goes with the writes of the call that is made now; None outside of a call."""
+    """Return the records of the current call, or None outside of a call."""
     current = _now.get()
     return current if current is not None and current.made_now else None
 
 
 def _plain(value: Any) -> Any:
-    """A value that a write came to, as plain data. Raises TypeError where it is no value."""
+    """Return the result of a write as plain data. Raises TypeError if that is impossible."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -353,11 +355,11 @@ def _plain(value: Any) -> Any:
             held = {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
             return {"@": f"{kind.__module__}:{kind.__qualname__}", "of": held}
         case _:
-            raise TypeError(f"what a write came to is no plain value: {type(value).__name__}")
+            raise TypeError(f"the result of a write is no plain value: {type(value).__name__}")
 
 
 def _value(plain: Any) -> Any:
-    """The value that `_plain` was given."""
+    """Return the value that was given to `_plain`."""
     match plain:
         case list():
             return [_value(one) for one in plain]
@@ -379,7 +381,7 @@ def _kind(name: str) -> Any:
         with suppress(ImportError):
             kind = getattr(import_module(module), inner, None)
     if not (isinstance(kind, type) and is_dataclass(kind)):
-        raise StoreCorrupt(f"what a call came to is written down as {name!r}; that is no value")
+        raise StoreCorrupt(f"the stored result of a call has the unknown kind {name!r}")
     return kind
 
 
@@ -389,7 +391,7 @@ ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that may come again: whose it is, its idempotency key, a digest of what it asks."""
+    """A call that may be repeated: its caller, its idempotency key, and a digest of its request."""
 
     tenant: str
     caller: str
@@ -399,9 +401,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is known of a call that was made before: its effects, in order, and its answer.
+    """The stored effects and the answer of a repeated call.
 
-    `digest` is "" where it is new. `next` is the number of its next effect.
+    `digest` is "" for a new call. `next` is the number of its next effect.
     """
 
     digest: str = ""
@@ -411,7 +413,7 @@ class Before:
 
 
 def read_call(db: Db, scope: Scope, call: Call) -> Before:
-    """What is known of the call."""
+    """Return what an earlier run of the call left."""
     rows = db.named("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
     if not rows:
         return Before()
@@ -422,28 +424,27 @@ def read_call(db: Db, scope: Scope, call: Call) -> Before:
 
 @holds("answers")
 def keep_answer(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> None:
-    """Keep what the call was answered, and forget what is older than a day."""
+    """Store the answer of the call, and delete answers older than a day."""
     db.named("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
     write_effect(db, call, ANSWER, answer)
 
 
 def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
-    """Write down an effect of the call, in its transaction.
+    """Store an effect of the call, in its transaction.
 
-    Raises LeaseLost where the same call is being answered elsewhere, which then did it already.
+    Raises LeaseLost if another process answers the same call and stored this effect first.
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
-        raise LeaseLost("the same call is being answered just now; ask again")
+        raise LeaseLost("the same call is being answered right now; try again")
 
 
 class Store:
     """A store of loops and lessons; `heedful.open_store` opens one.
 
-    The rooms beside this module are plain functions of a connection. Each call below runs one of
-    them in a transaction of its own:
-
-        await store.write(scope, loops.claim, id, head, owner)
+    The modules of this package have plain functions that take a connection. Each call below runs
+    such a function in its own transaction, for example `await store.write(scope, loops.claim, id,
+    head, owner)`.
 
     May be used from any event loop. Raises StoreError, and what the function raises.
     """
@@ -455,16 +456,17 @@ class Store:
     async def read(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return `work(db, scope, ...)`, which sees one state of the database."""
+        """Run `work(db, scope, ...)` on one state of the database and return its result."""
         return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs))
 
     async def write(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return `work(db, scope, ...)` once what it wrote is committed.
+        """Run `work(db, scope, ...)`, commit and return its result.
 
-        It runs again where the database asks for it. No other writer has the locks that it holds.
-        Within an idempotent call, what goes with the call is written in the same transaction.
+        Runs it again if the database asks for a retry. No other writer has its locks at the same
+        time. Within an idempotent call, the records of the call are written in the same
+        transaction.
         """
         locks = locks_of(work, *args, **kwargs)
         commit = partial(self._access.write, scope, holds=locks)
@@ -477,9 +479,9 @@ class Store:
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Return what `read` does, on a connection of its own: work that takes long."""
+        """Run slow work as `read` does, on a connection of its own."""
         return await self._access.apart(scope, lambda db: work(db, scope, *args, **kwargs))
 
     async def close(self) -> None:
-        """Finish what is under way and close every connection; used again, it opens again."""
+        """Finish running work and close every connection. A later call opens the database again."""
         await self._access.close()

@@ -49,8 +49,8 @@ async def attempt(
 ) -> ReportVerdict:
     """Report an attempt and learn whether to make another; the same report gets the same answer.
 
-    409 for a different report of the same attempt, for a number that leaves others out, and for a
-    loop that has ended.
+    409 for a different report of the same attempt, for a number that skips attempts, and for a loop
+    that has ended.
     """
     scope = caller.scope(project, body.tenant)
     checks = [check.model_dump() for check in body.checks]
@@ -102,7 +102,7 @@ async def loops(
     prefix: Annotated[str, Query(max_length=200, description="How the ids begin.")] = "",
     project: Project = None,
 ) -> Page[LoopSummary]:
-    """List the loops of a project, the newest first."""
+    """List the loops of a project, newest first."""
     (before,) = cursor_from(cursor, str) or ("",)
     scope = caller.scope(project)
     rows = await setup.store.read(scope, loop_store.newest, limit + 1, prefix, before)
@@ -127,7 +127,7 @@ async def loop(
     response: Response,
     project: Project = None,
 ) -> Any:
-    """Read a loop, whole; 304 if it is still the one that `If-None-Match` names."""
+    """Read a whole loop; 304 if it has not changed since the entity tag in `If-None-Match`."""
     stored = await setup.store.read(caller.scope(project), loop_store.read, id)
     if request.headers.get("if-none-match") == _etag(stored):
         return Response(status_code=304, headers={"ETag": _etag(stored)})
@@ -139,7 +139,7 @@ async def loop(
 async def end(
     id: Id, body: Cancellation, caller: Writing, setup: RouteSetup, project: Project = None
 ) -> LoopVerdict:
-    """End a loop; one that has ended stays as it is."""
+    """End a loop; a loop that has ended stays as it is."""
     scope = caller.scope(project, body.tenant)
     caller.record("loop.cancel", id, why=body.why)
     verdict = await cancel(setup.store, scope, id, caller.by, body.why, setup.memory(scope))
@@ -150,7 +150,7 @@ async def end(
 async def lift(
     id: Id, body: NewOverride, caller: Approving, setup: RouteSetup, project: Project = None
 ) -> LoopVerdict:
-    """Let a loop go on past one rule; a loop that this rule alone has stopped reopens."""
+    """Let a loop go on past one rule; a loop that only this rule has stopped reopens."""
     scope = caller.scope(project, body.tenant)
     caller.record("loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions)
     options = body.model_dump(exclude={"tenant", "rule"})
@@ -165,7 +165,7 @@ async def lift(
 async def replay(
     body: ReplayRequest, caller: Reading, setup: RouteSetup, project: Project = None
 ) -> ReplayAnswer:
-    """Say what each policy would have cost and lost on recorded loops; nothing is written."""
+    """Compute what each policy would have cost and lost on recorded loops; nothing is written."""
     scope = caller.scope(project, body.tenant)
     policies = [policy(notation) for notation in body.policies]
     if body.loops is None:
