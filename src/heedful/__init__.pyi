@@ -91,8 +91,8 @@ from heedful.memory.dream import Dreams as Dreams
 from heedful.memory.dream import consolidate as consolidate
 from heedful.memory.dream import keep_dreaming as keep_dreaming
 from heedful.memory.memory import Memory as Memory
+from heedful.memory.memory import Quarantine as Quarantine
 from heedful.memory.prompts import Prompts as Prompts
-from heedful.memory.quarantine import Quarantine as Quarantine
 from heedful.memory.reflect import Reflected as Reflected
 from heedful.memory.reflect import episode_of as episode_of
 from heedful.memory.reflect import reflect as reflect

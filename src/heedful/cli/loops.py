@@ -39,7 +39,7 @@ from heedful.loop.record import Attempt, clean
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import loops as loop_store
-from heedful.store.history import explained, state_of
+from heedful.store.loops import explained, state_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 

@@ -45,8 +45,8 @@ from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
-from heedful.store.history import explained
 from heedful.store.keys import Key
+from heedful.store.loops import explained
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
