@@ -238,7 +238,7 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
                     if store is one:
                         await memory
                         continue
-                    with pytest.raises(LeaseLost, match="ask again"):
+                    with pytest.raises(LeaseLost, match="try again"):
                         await memory
             assert len((await two.read(Scope(), read_call, call)).effects) == 1
 
@@ -298,7 +298,7 @@ def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
     known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
-        no_value = pytest.raises(StoreCorrupt, match="that is no value")
+        no_value = pytest.raises(StoreCorrupt, match="unknown kind")
         with opened(tmp_path / "a.db") as store, beside(Beside(known=known)), no_value:
             await store.write(SCOPE, exposures.remember, [])
 

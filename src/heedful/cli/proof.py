@@ -147,7 +147,7 @@ def _print(found: Evidence, limit: int, db: str | None) -> None:
 
 
 def _print_one(name: str, one: Comparison, again: str) -> None:
-    unfair = "" if one.fair else "; not a random draw: records were lost or added"
+    unfair = "" if one.fair else "; not a random draw, so records are lost or added"
     show(f"{name}\n  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}")
     if one.uplift.gain is not None:
         for what, effect, form, unit, of in (
@@ -163,7 +163,7 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
     means = [form.format(unit * one) for one in (effect.shown, effect.withheld) if one is not None]
     ends = [effect.gain or 0.0, effect.low, effect.high]
     digits = 0 if of else 1
-    rounded = (round(unit * one, digits) + 0.0 for one in ends)  # none is −0
+    rounded = (round(unit * one, digits) + 0.0 for one in ends)  # avoid −0
     gain, low, high = (f"{one:+.{digits}f}".replace("-", "−") for one in rounded)
     return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 

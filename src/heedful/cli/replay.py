@@ -114,10 +114,10 @@ def replay(
     for note in (*_beyond(figures), *notes):
         show(note)
     if plot is not None:
-        show(following("tune", *_again(source, last)))
+        show(following("tune", *_source_words(source, last)))
     else:
         words = [word for text in policy or () for word in ("--policy", text)]
-        show(following("replay", *_again(source, last), *words, "--plot", "front.png"))
+        show(following("replay", *_source_words(source, last), *words, "--plot", "front.png"))
     return 0
 
 
@@ -131,7 +131,7 @@ def _compare(
     for policy in every:
         made += compare(recorded, [policy])
         progress.counted("replaying", len(made) * len(recorded), total)
-    # About what it holds, a record can always tell.
+    # The record always knows how its own loops ended.
     return replace(made[0], beyond=0), made[1:]
 
 
@@ -145,7 +145,7 @@ def _draw(path: Path, figures: Sequence[Figures]) -> None:
     say(f"written: {path}")
 
 
-def _again(source: str | None, last: int) -> list[str]:
+def _source_words(source: str | None, last: int) -> list[str]:
     """Return the words of a command line that read the same loops."""
     where = [] if source is None else [source]
     return where if last == LAST else [*where, "--last", str(last)]
@@ -208,7 +208,7 @@ def tune(
     _print_choice(found, len(recorded), keep, stays)
     for note in notes:
         show(note)
-    loops = _again(source, last)
+    loops = _source_words(source, last)
     if stays:
         show(following("replay", *loops))
         return 0

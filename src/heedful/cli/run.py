@@ -164,7 +164,7 @@ def run(
     values = settings(model=model, db=db, policy=policy, **learning, **limits)
     # A model is named module:function; a console script does not look here by itself.
     sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
-    given = name if name is None else _checked(name)
+    given = name if name is None else _check_name(name)
     chosen, arguments = policy_of(policy), ctx.obj or ["run"]
     listed = read_tasks(tasks)
     _warn([chosen, *(task.policy for task in listed if task.policy is not None)])
@@ -197,7 +197,7 @@ async def _drive(job: Job) -> None:
             model_of(values, progress.fetched) as model,
             stored(values, new=not job.resume) as store,
         ):
-            find = _existing if job.resume else _fresh
+            find = _existing_run if job.resume else _new_run
             job.name = await find(store, scope, job)
             say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
             progress.bar("running", 0, total, f"0/{total}")
@@ -350,14 +350,14 @@ def _print(rows: Sequence[Row], name: str, db: str) -> None:
         show(f"\n{following('why', failed[0].loop, db=db)}")
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     """Return the name that a user gave to a run. Raises InvalidInput."""
     if not 0 < len(name) <= LONGEST or not name.isprintable() or "/" in name:
         raise InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     return name
 
 
-async def _fresh(store: Store, scope: Scope, job: Job) -> str:
+async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the name of a new run: the given one, or the file's with the first free number.
 
     The run takes it by claiming the loop of its first task. Raises UsageError if it exists.
@@ -378,7 +378,7 @@ async def _fresh(store: Store, scope: Scope, job: Job) -> str:
     raise UsageError(f"run {name!r} exists; add --resume to continue it, or give another name")
 
 
-async def _existing(store: Store, scope: Scope, job: Job) -> str:
+async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
     if name is not None:

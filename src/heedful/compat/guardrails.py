@@ -61,7 +61,7 @@ from heedful.store import open_store
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 
-SEVERITY = 0.5  # of a bias tag that comes without
+SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 Judge = Model | Embedder
 
@@ -215,7 +215,7 @@ STORE = "heedful.db"
 DONE = "done"
 NOT_DONE = "Invalid reflection status. Must be 'done'."
 DEFAULT = LoopGuardrails()
-# What the flags fatigue, max_reruns and bias_echo of a caller lift.
+# The rules that the flags fatigue, max_reruns and bias_echo lift.
 RULES = ("fatigue", "attempts", "echo")
 _log = logging.getLogger("heedful")
 
@@ -329,7 +329,7 @@ class GuardedLoops:
             reported_as=name,
             vouched=self.vouched,
         )
-        with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one
+        with suppress(AttemptTaken):  # stored by another completion, or with other scores
             await report(self.store, self.scope, stored.id, number, sent, self.memory)
 
 

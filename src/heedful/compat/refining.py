@@ -13,7 +13,7 @@ from heedful.loop.decide import Done, Policy, Verdict, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, check_goals
 from heedful.loop.stop import find_near_repeat as near
 
-# What ends a loop without its having come to rest.
+# The rules that end a loop before it has converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
 
 

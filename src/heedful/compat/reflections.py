@@ -32,7 +32,7 @@ from heedful.traces.messages import EpisodeReader
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
-LISTED = 10_000  # of the lessons most often seen, where no text is looked for
+LISTED = 10_000  # how many of the most seen lessons are searched without a text
 OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
 TRUTHS |= {"false": False, "0": False, "no": False, "off": False}

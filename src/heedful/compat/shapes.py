@@ -173,7 +173,7 @@ def _read_setting(name: str, value: Any, kind: type) -> Any:
 
 BIAS = "bias: "  # how the keys of findings that are bias tags begin
 VALID = "summary_valid"
-# Why a loop was ended -> the word for it; other rules are called by their names.
+# The rule that ended a loop -> its name here; other rules keep their names.
 ENDED: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
@@ -313,7 +313,7 @@ class LoopView:
         return {
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),
-            # One that nobody judged is valid where there is one.
+            # A summary that nobody judged is valid if it has text.
             "summary_valid": bool(scores.get(VALID, text and text.strip())),
             "reflection_persona": attempt.labels.get("reflection_persona") if attempt else None,
         }

@@ -288,7 +288,7 @@ class LoopRecorder:
         self.briefing, self._exposed = briefing, True
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
-        """Write `entry`, which has made the loop what it is now. Raises StoreError."""
+        """Write `entry`, with which the loop reached its present state. Raises StoreError."""
         memory = self._memory
         if memory is None:
             return await self._write(entry)

@@ -274,7 +274,7 @@ def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[st
 def _find_error(
     critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
 ) -> tuple[str, str, str, int] | None:
-    """Return the error's type, how its text begins, the detail, and the most characters of that."""
+    """Return the error's type, the start of its text, its detail, and the detail's limit."""
     for status, key, error_type, head, most in (
         ("conflict", "conflict_reason", "conflict", "Detected conflict: ", LONGEST),
         ("unverified", "claim_text", "unverified_claim", "Made unverified claim about: ", 100),

@@ -34,7 +34,7 @@ from heedful.traces.signals import (
     signals_of,
 )
 
-# What explains most comes first: a retry that worked shows what to do, a failure what not to do.
+# The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
 # Events of these types have the trust of the task: the same party wrote them.
 _GIVEN = frozenset({"user_message", "system_event", "llm_call"})
@@ -125,7 +125,7 @@ class Study:
         if line:
             event = episode.events[place]
             where = self.tool or event.code
-            # The same complaint of a check with another fix is another mistake.
+            # The same message of a check with another fix is another mistake.
             fix = event.content if event.type == "error_event" and event.error else ""
             text = f"{where}: {line}" if where else line
             return signature(kind, f"{text}\n{fix}" if fix else text)
@@ -391,7 +391,7 @@ def by_rules(found: Study) -> Draft:
 _MORE = re.compile(r" and \d+ more$")
 _HEAD = re.compile(r"^\w{1,20}:\s*")
 
-# A sentence, the positions of its events, and the words of theirs in it.
+# A sentence, the positions of its events, and the words that it takes from them.
 _Sentence = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 

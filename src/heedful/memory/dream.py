@@ -357,10 +357,10 @@ class _Rehearsal:
         try:
             await self._copied()
             asked = await self._queries(proposals, own)
-            before, left = await self._recalled(asked), list(proposals)
+            before, left = await self._recall(asked), list(proposals)
             while any(one.outcome == "proposed" for one in left):
-                dream, became = await self._done(left)
-                dropped = find_regressions(became, before, await self._recalled(asked))
+                dream, became = await self._apply(left)
+                dropped = find_regressions(became, before, await self._recall(asked))
                 if not dropped:
                     break
                 await self._copy.write(self._memory.scope, dreams.undo, dream, DREAM, "")
@@ -400,7 +400,7 @@ class _Rehearsal:
             asked |= zip(part, await embed(embedder, [redact(q) for q in part]), strict=True)
         return asked
 
-    async def _recalled(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:
+    async def _recall(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:
         """Return the names of the first lessons that each query finds."""
         space, now, found = space_of(self._memory.embedder), time.time(), {}
         for n, (query, vector) in enumerate(asked.items(), 1):
@@ -413,7 +413,7 @@ class _Rehearsal:
                 self._progress("rehearsing", n, len(asked))
         return found
 
-    async def _done(self, proposals: Sequence[Proposal]) -> tuple[int, dict[str, tuple[int, str]]]:
+    async def _apply(self, proposals: Sequence[Proposal]) -> tuple[int, dict[str, tuple[int, str]]]:
         """Carry proposals out in the copy; return the dream's id and each member's successor."""
         ids = {n: self._there[one.name].id for n, one in self._lessons.items()}
         became: dict[str, tuple[int, str]] = {}

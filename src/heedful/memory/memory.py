@@ -147,7 +147,7 @@ class Memory:
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         check_memory(text, trust, importance, tags, example, derived_from, pinned)
-        text = redact(text)  # before a mask or a cut parts a secret
+        text = redact(text)  # before masking or cutting could split a secret
         reflection = Reflection(
             "error",
             signature(error_type, text),

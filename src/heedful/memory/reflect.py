@@ -59,7 +59,7 @@ _log = logging.getLogger("heedful")
 MAX_TOKENS = 500
 # Events of a record that waits.
 RECORDED = 2_000
-# A strategy is worth more than what it was drawn from.
+# A strategy is worth more than the lesson that it was drawn from.
 STRONGER = 1.1
 DEFAULT = Prompts()
 

@@ -177,7 +177,7 @@ async def import_from(
             raise InvalidInput(name, value, "given if somebody vouches for an import")
         if trust == "external" and value:
             raise InvalidInput(name, value, "left out if nobody vouches for an import")
-    with _opened(file) as (source, name):
+    with _open(file) as (source, name):
         header: Plain = {}
         end: Plain = {}
         async for batch in _batches(source, name, "checking", progress):
@@ -233,7 +233,7 @@ class _Tally:
 
 
 @contextmanager
-def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
+def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
     """Yield the file, which can be read twice, and its name. Raises ExportFileError."""
     from tempfile import TemporaryFile
 
@@ -301,7 +301,7 @@ def _lines(source: BinaryIO, name: str) -> Iterator[tuple[int, Plain]]:
             return
         here = sort_key(record)
         if here <= before or (record["is"] == "example" and here[:3] != before[:3]):
-            raise ExportFileError(name, number, f"it is out of order, or a duplicate; {AGAIN}")
+            raise ExportFileError(name, number, f"it is out of place, or a duplicate; {AGAIN}")
         before = here
         digest.update(line)
         yield len(line), record

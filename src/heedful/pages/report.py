@@ -396,8 +396,8 @@ class Axis:
 def spans(report: Report) -> list[list[tuple[float, float]]]:
     """Return when each attempt of each stage began and ended, in seconds since 1970.
 
-    An attempt ends when it is decided; one without a decision begins where the one before ended.
-    No attempt begins before that, because two clocks measure it.
+    An attempt ends when it is decided. Without a decision, its start is the end of the previous
+    one. No attempt starts earlier than that, because two clocks measure it.
     """
     at, found = report.began, []
     for stage in report.stages:

@@ -48,13 +48,13 @@ class TraceCollector:
             under_way[1].set()
             return
         came = asyncio.Event()
-        # In a context of its own, since it is no part of the call that brought the spans.
+        # In its own context, because it is not part of the call that brought the spans.
         task = asyncio.create_task(self._look(scope, came), context=Context())
         self._looking[scope] = task, came
         task.add_done_callback(lambda done: self._ended(scope, done))
 
     def _ended(self, scope: Scope, task: asyncio.Task[None]) -> None:
-        if self._looking[scope][0] is task:  # else spans came just then
+        if self._looking[scope][0] is task:  # otherwise new spans started another task
             del self._looking[scope]
 
     async def close(self) -> None:

@@ -124,7 +124,7 @@ class Calls:
                     raise Unreachable(self.url, type(error).__name__, str(error)) from error
             else:
                 asked = _asked(answer.headers.get("retry-after", ""))
-                if tries >= self._retries or not _again(answer.status_code, asked):
+                if tries >= self._retries or not _may_retry(answer.status_code, asked):
                     return answer
                 pause += asked or 0.0
             tries += 1
@@ -151,7 +151,7 @@ class Calls:
         return self._pools[loop]
 
 
-def _again(status: int, asked: float | None) -> bool:
+def _may_retry(status: int, asked: float | None) -> bool:
     """Return True if another try may succeed: the service is busy or had an internal error."""
     if asked is not None:
         return asked <= OBEYED and (status in (409, 429) or status >= 500)
@@ -322,7 +322,7 @@ class Quarantine:
         return list(page["items"])
 
 
-MOST = 200  # of a page
+MOST = 200  # the rows of a page
 Plain = Mapping[str, Any]
 
 
@@ -607,7 +607,7 @@ class Client:
         """Change a lesson, whatever else was changed meanwhile."""
         while True:
             one = await self.reflection(id)
-            if one.get(name) == value:  # by the try before, whose answer was lost
+            if one.get(name) == value:  # by the previous try, whose answer was lost
                 return
             body, tag = {name: value, "why": why}, f'"{one["edition"]}"'
             with suppress(Changed):

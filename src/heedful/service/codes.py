@@ -65,7 +65,7 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
 
 
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
-# Of an answer that is no problem, as proxies give them, so many characters are told.
+# The characters kept of an answer that is not a problem, as from a proxy.
 TOLD = 300
 
 

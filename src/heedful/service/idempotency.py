@@ -61,7 +61,7 @@ class Idempotency:
             with beside(record):
                 await self._app(scope, receive, recorder.send)
             answer = recorder.answer
-            # What failed had no effect, or will go on where it ended. A secret is shown once.
+            # A failed call had no effect, or a repeat continues it. A secret is shown once.
             if answer["status"] < 300 and not scope["state"].get("secret"):
                 answer = _without_secrets(answer)
                 await store.write(Place(call.tenant), keep_answer, call, answer)

@@ -119,7 +119,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
     memory, began = tools.memory(scope), time.time()
     if digest:
         if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is None:
-            await _elsewhere(tools.store, scope, digest)
+            await _check_reflected(tools.store, scope, digest)
         return
     wrong: ModelError | None = None
     while True:
@@ -132,7 +132,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
         raise wrong
 
 
-async def _elsewhere(store: Store, scope: Scope, digest: str) -> None:
+async def _check_reflected(store: Store, scope: Scope, digest: str) -> None:
     """Raise NotFound or LeaseLost unless the episode was reflected on."""
     state = await store.read(scope, episodes.state, digest)
     if state is None:
@@ -266,7 +266,7 @@ class Job:
         await self.kind.run(tools, self.scope, **self.arguments)
 
 
-# Called with a job and, in words, what became of it.
+# Called with a job and a description of its result.
 JobListener = Callable[[Job, str], None]
 # Tries of a job, and the longest wait between two, in seconds: all of them take two hours.
 TRIES = 13
@@ -318,10 +318,10 @@ async def do(
     listener(job, f"done in {time.monotonic() - began:.2f} s")
 
 
-# Seconds between two looks for what was left undone, and between two nights.
+# Seconds between two sweeps, and between two nights.
 SWEEP = 60.0
 NIGHT = 86_400.0
-# Episodes of a scope that one look hands over, the oldest; a later one takes the others.
+# How many of the oldest episodes of a scope one sweep queues; a later sweep takes the others.
 MOST = 1_000
 
 

@@ -30,15 +30,15 @@ from heedful.service.setup import Limits, Setup
 
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
-# Keys whose rate is known at a time; the one that is silent for longest is forgotten.
+# Keys whose rate is tracked; the least recently used is forgotten.
 KNOWN = 10_000
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
 # size in memory, and to read a million of them a second.
 DENSE = 8
-# A body of more than so many bytes is at most so many times as large as it came.
+# A body of more than this many bytes may grow at most this many times by decompression.
 SMALL, DENSEST = 2**20, 100
-# What JSON allows and no text of ours may have, or what only Python takes for JSON.
+# Parts that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
@@ -205,7 +205,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-# Nothing that is answered is a page that may run, or be kept by somebody in between.
+# No answer may run as a page, or be cached on the way.
 SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -249,7 +249,7 @@ class Entrance:
         except ClientDisconnect:
             return
         except Exception as error:
-            if out.status:  # half an answer cannot be taken back
+            if out.status:  # a half-sent answer cannot be withdrawn
                 raise
             await answer(error, scope["path"], self._shapes)(scope, receive, out.send)
         finally:

@@ -33,7 +33,7 @@ from heedful.telemetry import LogThrottle
 log: logging.Logger = logging.getLogger("heedful.http")
 REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
-SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
+SOON = "1"  # seconds for Retry-After if the waiting time is unknown
 TITLES = {
     "at_work": "Another process is working on this",
     "internal_error": "The service failed; it was logged",
@@ -45,7 +45,7 @@ TITLES = {
     "unknown_path": "No route leads here",
     "tenant_mismatch": "The key belongs to another tenant",
 }
-# Statuses of HTTP alone -> code; the others are called as HTTP calls them.
+# Statuses that only HTTP has -> code; other statuses use the phrase of HTTP.
 CODES = {404: "unknown_path", 413: "body_too_large"}
 RETRIED = (429, 503)
 # Attributes of errors that become members of their problems, and of the errors of a client.
@@ -135,7 +135,7 @@ def _typed(error: HeedfulError) -> Problem:
         case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case NotFound():
-            detail = f"no {error.kind} {error.id!r}"  # where the store is, is nobody's business
+            detail = f"no {error.kind} {error.id!r}"  # the location of the store is private
         case PackageMissing():
             detail = f"the service was installed without {error.package}"
         case StoreError() if status >= 500:

@@ -54,7 +54,7 @@ DEEPEST = 100  # levels of JSON; redaction calls itself for each
 
 
 def _without_null_character(text: str) -> str:
-    if "\0" in text:  # which PostgreSQL has no text for
+    if "\0" in text:  # PostgreSQL cannot store it
         raise ValueError("it has the character NUL")
     return text
 
@@ -86,7 +86,7 @@ Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Text = Annotated[Long, AfterValidator(_without_null_character)]
 ShortText = Annotated[Short, AfterValidator(_without_null_character)]
 Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Notation = ShortText | dict[str, Plain]  # of a goal or a policy, as in a task file
+Notation = ShortText | dict[str, Plain]  # a goal or a policy, as in a task file
 LoopName = Annotated[Name, AfterValidator(_loop_name)]
 
 

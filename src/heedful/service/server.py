@@ -31,7 +31,7 @@ def bound(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-        # Connections have it from here. asyncio sets it on sockets made with their protocol alone,
+        # Connections inherit this. asyncio sets it only on sockets made with their protocol given,
         # and a body that waits for the head to be acknowledged comes 40 ms late.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener

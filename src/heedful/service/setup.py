@@ -38,7 +38,7 @@ class Metrics:
     """The Prometheus metrics of one application."""
 
     def __init__(self) -> None:
-        # Of every series a second one would tell when it began; the switch is that of the process.
+        # Otherwise each series gets a second one with its start time; the switch is process-wide.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         of = ("method", "route")
@@ -83,7 +83,7 @@ class Metrics:
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
-        if "+" in outcome:  # several at once: a request makes as many names of these as it likes
+        if "+" in outcome:  # one label: a request can invent any number of names
             outcome = "all"
         self._decisions.labels(outcome).inc()
 

@@ -43,7 +43,7 @@ class Shape:
     def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> Any:
         """Return pydantic's schema of the record with these changes."""
         whole: dict[str, Any] = {**handler.resolve_ref_schema(handler(record))}
-        del whole["ref"]  # the record as it is may be used beside this one
+        del whole["ref"]  # the unchanged record may be used as well
         fields = [self._field(field, handler) for field in whole["schema"]["fields"]]
         properties = [
             core_schema.computed_field(
@@ -110,7 +110,7 @@ class Reason(Body):
     why: Short = ""
 
 
-LARGEST_EXACT = 2**53  # what every JSON and every database holds exactly
+LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exactly
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 """As a parameter of a route: `limit: Limit = 50`."""
 Cursor = Annotated[

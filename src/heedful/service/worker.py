@@ -50,9 +50,9 @@ from heedful.service.jobs import (
 from heedful.store.postgres import addressed, mishap
 
 _log = logging.getLogger("heedful")
-# Jobs at a time: more help only where a model on the network is waited for.
+# Jobs at a time; more help only if jobs wait for a model on the network.
 CONCURRENCY = 2
-# Seconds that what is under way may take to end when the process is asked to stop.
+# Seconds in which running jobs may finish when the process has to stop.
 GRACE = 30.0
 
 
@@ -124,7 +124,7 @@ class LocalQueue:
         """Wait until nothing runs, and only retries wait."""
         while self._running:
             await asyncio.wait(self._running)
-            await asyncio.sleep(0)  # what they came to is dealt with in callbacks
+            await asyncio.sleep(0)  # callbacks deal with the results
 
     async def __aenter__(self) -> LocalQueue:
         """Start with the unfinished work."""
@@ -172,7 +172,7 @@ class LocalQueue:
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1
             arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
-            # Whatever else its maker is in the middle of is none of the job's.
+            # A job does not inherit the context of the code that queued it.
             task = asyncio.create_task(do(*arguments), context=Context())
             self._running[task] = entry
             task.add_done_callback(self._ended)
@@ -214,19 +214,19 @@ class LocalQueue:
         self._timers.add(timer)
 
 
-# What every worker does besides its queues: it looks after all of them.
+# The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"
-# Seconds between two signs of life of a worker, after how many without one its jobs are another's,
-# and between two looks for such jobs, at the latest.
+# Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
+# and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# When it is looked for stalled jobs (with seconds last), for what nobody handed over, and at night.
+# Cron times of the search for stalled jobs (with seconds last), of the sweep, and of the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
-# Hours that a job which was given up is kept, for people to see.
+# Hours for which failed jobs are kept, so that people can look at them.
 KEPT = 24 * 30
-# A night is made up for when no worker ran; of all else the next round comes soon.
+# A missed night is caught up; other periodic tasks come again soon.
 MISSED = 86_400
 CONNECTIONS = 4
-# Seconds after which a server that gives no connection is away.
+# Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 _DEPTH = """
 with jobs as (
@@ -294,7 +294,7 @@ class PostgresQueue:
         options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
         deferred = self._app.configure_task(_task_name(task), queueing_lock=job.name, **options)
         what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
-        with _typed():
+        with _translate_errors():
             try:
                 await deferred.defer_async(
                     **what, carried=dict[str, Any](telemetry.trace_headers())
@@ -304,7 +304,7 @@ class PostgresQueue:
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state. Raises StoreError."""
-        with _typed():
+        with _translate_errors():
             rows = await self._app.connector.execute_query_all_async(_DEPTH, silent=SILENT)
         return [Depth(**row) for row in rows]
 
@@ -325,16 +325,16 @@ class PostgresQueue:
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         self._register(tools, listener)
-        await sweep(self, tools)  # which also shows whether the database can be worked with
+        await sweep(self, tools)  # this also checks the database
         if once:
             await self._revive()
         else:
             self._go_round(tools)
         while True:
             try:
-                with _typed():
+                with _translate_errors():
                     await self._app.run_worker_async(
-                        name="",  # one that has a name logs elsewhere
+                        name="",  # a named worker has another logger
                         queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
                         concurrency=concurrency,
                         wait=not once,
@@ -350,7 +350,7 @@ class PostgresQueue:
                     raise
             if once:
                 return
-            await asyncio.sleep(BEAT)  # it ended by itself: the server was away
+            await asyncio.sleep(BEAT)  # it ended because the server was unavailable
 
     def _register(self, tools: Tools, listener: JobListener) -> None:
         """Register a function with procrastinate for each task."""
@@ -366,7 +366,7 @@ class PostgresQueue:
 
         async def nightly() -> None:
             await night(self, tools)
-            with _typed():
+            with _translate_errors():
                 await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
 
         rounds: tuple[tuple[str, str, Callable[[], Awaitable[None]]], ...] = (
@@ -412,9 +412,9 @@ class PostgresQueue:
         If the same job already waits, the job of the dead worker is dropped.
         """
         jobs = self._app.job_manager
-        with _typed():
+        with _translate_errors():
             for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
-                if one.attempts + 1 >= TRIES:  # it may be what killed them
+                if one.attempts + 1 >= TRIES:  # it may have killed the workers
                     await jobs.finish_job(one, Status.FAILED, delete_job=False)
                     continue
                 try:
@@ -446,7 +446,7 @@ def _task_name(task: str) -> str:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise the errors of procrastinate as errors of heedful."""
     try:
         yield

@@ -48,7 +48,7 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """What a person may see of a store's name: no password.
+    """Return a store's name without its password, so that it may be shown.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
     'postgresql://erin@host/heedful?port=5433'

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 Cells = Sequence[Any]
 CopyProgress = Callable[[str, int], None]  # called with a table and how many of its rows are done
 EVERY = 10_000  # rows between two calls
-# Only a file has these: SQLite would give the number of a removed row again.
+# Only a file has these, because SQLite would reuse the number of a removed row.
 OWN_TABLES = ("gone",)
 OWN_COLUMNS = {"corpus": {"id", "changed"}, "vector": {"changed"}}
 # Kept by triggers: compared, but not copied.
 DERIVED = ("corpus",)
-# Exposures come before the lessons, whose `last_shown` they move; then what others point at.
+# Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
 # A row of a file without a tenant column belongs to the tenant of its owner, or of its scope token.
 _OWNERS = {
@@ -201,7 +201,7 @@ class _Server:
         found = {}
         for table in tables():
             if table.numbered:
-                # After a restart of the server this is above any number that was given.
+                # After a restart of the server this is above any number in use.
                 last = f"pg_sequence_last_value({_sequence(table)}::regclass)"
                 row = self._session.execute(f"select coalesce({last}, 0)").fetchone()
                 found[table.name] = int(row[0])
@@ -250,7 +250,7 @@ def copy(source: str, target: str, progress: CopyProgress = lambda table, rows: 
     """
     if source == target or os.path.realpath(source) == os.path.realpath(target):
         raise InvalidInput("target", shown(target), "another database than the source")
-    with _opened(source, writes=False) as origin, _opened(target, writes=True) as copied:
+    with _open(source, writes=False) as origin, _open(target, writes=True) as copied:
         holds = next((table.name for table in tables() if any(copied.rows(table))), "")
         if holds:
             contents = [_content(origin, table, progress) for table in tables()]
@@ -307,7 +307,7 @@ def _plain(cell: object) -> object:
 
 
 @contextmanager
-def _opened(url: str, *, writes: bool) -> Iterator[Side]:
+def _open(url: str, *, writes: bool) -> Iterator[Side]:
     """Yield a database in a transaction, and commit it at the end."""
     if url.startswith(POSTGRES):
         with _server(url, writes=writes) as side:

@@ -17,7 +17,7 @@ from heedful.store.store import Db, Row, key_of, storable
 Plain = dict[str, Any]
 FLAGS = ("pinned", "apart", "held")
 QUERIES = 5
-# What a lesson still has to be for a dream to supersede it.
+# The fields that must be unchanged for a dream to supersede a lesson.
 SAME = ("id", "kind", "signature", "text", "trust")
 CHANGED = "a lesson of it changed meanwhile"
 

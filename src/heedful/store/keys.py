@@ -25,10 +25,10 @@ from heedful.store.store import Db, Row, Store, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
-# In seconds: a key that is in use all the time is written down once in so long.
+# Seconds: the use of a key is recorded at most this often.
 USED_EVERY = 60.0
 _TOKEN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
-# Compared with where there is no such key, so that a guess takes as long as a wrong secret.
+# Compared with if the key does not exist, so that a guess takes as long as a wrong secret.
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
@@ -77,7 +77,7 @@ async def create(
     _allowed(tenant, name, projects, may, expires, now)
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
-    name = redact(name)  # which may be anything that is sent
+    name = redact(name)  # a caller may send anything
     key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
     made = await store.write(Scope(tenant), insert, key, _hash(secret))
     return made, f"{made.shown}_{secret}" if made.id == key.id else ""
@@ -102,7 +102,7 @@ async def holder(store: Store, token: str) -> Key:
     if (key.used or 0.0) < now - USED_EVERY:
         try:
             await store.write(Scope(key.tenant), use, key.id)
-        except StoreUnavailable as error:  # what only reads goes on
+        except StoreUnavailable as error:  # a call that only reads continues
             _log.warning("the use of key %s was not written down: %s", key.id, error)
     return key
 

@@ -37,9 +37,9 @@ DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 SIGNED = "sig:"  # how a tag begins that is an exact signature
-# The tables of a scope that are emptied with its lessons, which take other tables along.
+# The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
-# The fields of a reflection that are written as they are.
+# The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
@@ -209,14 +209,14 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         wrote = _add_words(db, values, reflection)
     if row["author"] is None:
         words: Wrote = wrote
-        if wrote == "nothing":  # the example is another's, the words are not
+        if wrote == "nothing":  # another source wrote the example, this one the words
             values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
         db.named("set_author", values)
-        if words == "nothing":  # and these words another's, too
+        if words == "nothing":  # another source wrote these words too
             db.named("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
-        # An operator raised what was known by saying the same.
+        # An operator said the same, which raises the trust of a known text.
         source, digest = values["source"], mark(values["digest"], values["text"])
         record = json.dumps({"digest": digest, "source": source})
         ruling = {"action": "release", "by": source or "operator", "why": "said the same"}

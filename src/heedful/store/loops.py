@@ -400,7 +400,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
-        # Asked again, it is decided as it was: an override that had expired lifts nothing.
+        # A repeated decision is the same: an override that had expired lifts nothing.
         at=decisions[-1].decided if decisions and overrides else 0.0,
     )
     return StoredLoop(
@@ -420,7 +420,7 @@ def _values(attempts: Sequence[Row]) -> tuple[Any, ...]:
     return tuple(json.loads(a["value"]) for a in attempts)
 
 
-# What is replayed to know what the record holds.
+# The policy that is replayed to learn what the record holds.
 WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 

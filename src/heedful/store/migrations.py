@@ -71,7 +71,7 @@ def migrate_jobs(db: Session, part: str) -> None:
 
 
 Part = Literal["pre", "post", "all"]
-# The lock that migrators of one database take one after the other: "heedful" as a number.
+# The lock that allows one migration of a database at a time: "heedful" as a number.
 LOCK: Final = 0x6865656466756C
 _MAY = (
     "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
@@ -123,7 +123,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
     """)
     vectors(db)
     if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
-        db.script(f"create schema {SCHEMA}")  # `if not exists` would ask for the right to make it
+        db.script(f"create schema {SCHEMA}")  # `if not exists` would need the right to create it
     db.script(_BOOK_migrations)
     done = {Step(*row) for row in db.execute("select number, part from schema_version")}
     if strange := sorted(done - set(known())):

@@ -23,7 +23,7 @@ from heedful.store import lessons as size
 from heedful.store.lessons import plain, rule
 from heedful.store.store import Db, Row, key_of, storable
 
-# Of so many error types a process keeps the templates; of a group so many lessons are shown.
+# The error types whose templates a process keeps; the lessons of a group that are shown.
 KEPT = 32
 LESSONS = 50
 
@@ -48,7 +48,7 @@ class Learned:
             kept = state, _templates(error_type, rows)
         self._kept[scope, error_type] = kept
         if len(self._kept) > KEPT:
-            del self._kept[next(iter(self._kept))]  # the one that was not asked for longest
+            del self._kept[next(iter(self._kept))]  # the least recently used
         return kept[1]
 
 
@@ -148,7 +148,7 @@ def _entry(
 
 
 FLAGS = ("pinned", "apart")
-# What a lesson says, and what may be done about it: not how often it was seen or shown.
+# The text of a lesson and its states, but not how often it was seen or shown.
 EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 
 

@@ -63,7 +63,7 @@ class Turns:
             try:
                 await asyncio.wrap_future(turn)
             except asyncio.CancelledError:
-                had = not turn.cancel()  # it came at the very moment
+                had = not turn.cancel()  # the turn came at the same moment
                 self.give(keys[: number + had])
                 raise
 
@@ -118,8 +118,8 @@ def newest() -> int:
 T = TypeVar("T")
 K = TypeVar("K")
 STREAMED = 1_000  # rows that the server sends at a time
-PREPARED_MAX = 1_000  # more than there are statements: none has to make room for another
-# What holds no parameter (strings, quoted names, comments, casts), or one: `:name`.
+PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
+# Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
 
 
@@ -178,7 +178,7 @@ class Session:
         self.url = url
         self._connection = psycopg.connect(
             conninfo,
-            autocommit=True,  # a transaction begins in words of its own, together with its tenant
+            autocommit=True,  # transactions are begun explicitly, together with their tenant
             prepare_threshold=1,
             cursor_factory=psycopg.RawCursor,
             row_factory=_named,
@@ -232,7 +232,7 @@ class Session:
             value = work(self)
             self.end(end)
         except psycopg.errors.FeatureNotSupported:
-            self.close()  # what it has prepared is from before the schema was changed
+            self.close()  # its prepared statements are older than the change of the schema
             raise
         finally:
             self.undo()
@@ -313,12 +313,12 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
 POOL_SIZE = 12
 # The schema of heedful's tables; the types of pgvector are in the second one.
 SCHEMA = "heedful"
-# And what a server that hangs may cost. The URL's own `options` come after these and win.
+# The time-outs limit the cost of a hanging server. The URL's own `options` come later and win.
 OPTIONS = (
     f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"
 )
-# For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
+# For a slow transaction, which may also wait for work elsewhere.
 PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
 # libpq's parameters unless the URL has its own: in seconds, the last one in milliseconds.
 DEFAULTS = {
@@ -350,13 +350,13 @@ def addressed(url: str) -> Address:
     # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
     kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
     rest = "&".join(kept)
-    parameters = _parsed(f"{place}?{rest}" if rest else place)
+    parameters = _parse(f"{place}?{rest}" if rest else place)
     options = " ".join(filter(None, (OPTIONS, str(parameters.get("options") or ""))))
     conninfo = make_conninfo("", **{**DEFAULTS, **parameters, "options": options})
     return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
 
 
-def _parsed(url: str) -> dict[str, Any]:
+def _parse(url: str) -> dict[str, Any]:
     try:
         return dict(conninfo_to_dict(url))
     except psycopg.Error as error:
@@ -370,9 +370,9 @@ def _size(text: str) -> int:
     return int(text)
 
 
-# What transactions raise that `mishap` knows: the work's own errors pass as they are.
+# The errors that `mishap` translates; errors of the work itself pass unchanged.
 MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
-# What a user can do about an error, by its class or by its SQLSTATE's first letters
+# What a user can do about an error, by its class or the first letters of its SQLSTATE
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
     errors.LockNotAvailable: "another transaction holds what this one needs; try again",
@@ -409,12 +409,12 @@ def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool
             why = "other transactions keep changing the same rows; try again later"
             told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
         case _:
-            told = Mishap(_told(error, lost), again=lost)
+            told = Mishap(_translate(error, lost), again=lost)
     told.told.__cause__ = error
     return told
 
 
-def _told(error: psycopg.Error, lost: bool) -> HeedfulError:
+def _translate(error: psycopg.Error, lost: bool) -> HeedfulError:
     line = _line(error)
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -499,9 +499,9 @@ def of_schema(session: Session, found: Row) -> int:
     return has
 
 
-# Seconds before work that the database turned back runs again; each drawn between nothing and that.
+# Seconds before work that the database rolled back runs again; a random share of each.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# Times that work runs again because its connection was lost: a restarted server has lost them all.
+# Retries after a lost connection: a restarted server has lost all connections of the pool.
 RECONNECTIONS: Final = 2
 NAME: Final = "heedful-postgres"  # of the threads
 READS: Final = "begin isolation level repeatable read read only"
@@ -528,7 +528,7 @@ class Database:
 
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
-        # The pool knows nothing of the store, so that one that nobody uses any more is closed.
+        # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
@@ -618,7 +618,7 @@ class _Pool:
     def alone(self, begin: str, work: Work[T]) -> T:
         """Run `work` once, as `transact` does, on a connection that is closed afterwards."""
         try:
-            with closing(self._connected()) as session:
+            with closing(self._connect()) as session:
                 return session.within(begin, work, "rollback")
         except MISHAPS as error:
             raise mishap(error).told from error
@@ -635,9 +635,9 @@ class _Pool:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return self._connected()
+        return self._connect()
 
-    def _connected(self) -> Session:
+    def _connect(self) -> Session:
         session = Session(self._address.conninfo, self._address.shown)
         with ExitStack() as refused:
             refused.callback(session.close)

@@ -163,7 +163,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     db.named("bring_back", values)
     db.named("set_voice", values)
     rows = db.named("read_voices", values).fetchall()
-    # The row of the lesson itself has its words; that of other words has a digest of its own.
+    # The row of the lesson itself has its words; a row with other words has its own digest.
     for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
         alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
         digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON

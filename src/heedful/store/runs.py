@@ -388,7 +388,7 @@ def file_safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
 
 
-# A run is a loop with an attempt for each time that it ends.
+# A run is a loop with one attempt each time that it ends.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
 
 

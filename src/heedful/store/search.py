@@ -32,7 +32,7 @@ TERMS = 16
 # The matches that are looked at: so many, and one for so many texts. With half of them, of 391
 # questions to 23,000 texts 1 % of the evidence less is among the first five.
 MATCHES, FOR_EACH = 2_000, 20
-# BM25 as it is commonly set.
+# The usual parameters of BM25.
 K1, B = 1.2, 0.75
 
 
@@ -90,9 +90,9 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
 
 
-# What all scopes together may take, in bytes: a million vectors of 384 dimensions, and some more.
+# The limit for all scopes together, in bytes: a little over a million vectors of 384 dimensions.
 MOST = 512 * 1024 * 1024
-# Vectors that are read and coded together: their numbers stay in the cache of a core.
+# Vectors that are read and coded together, so that they stay in the cache of a core.
 TOGETHER = 256
 
 
@@ -110,7 +110,7 @@ class Vectors:
         """Return the codes of the scope and space in `key`, as of the open transaction."""
         name = corpus["scope"], key["space"], width
         codes = self._kept.pop(name, None)
-        # What is gone is only found out where a search comes upon it.
+        # Removed vectors are only noticed when a search finds them.
         if codes is None or codes.count > 2 * corpus["texts"] + TOGETHER:
             codes = Codes(width, corpus["texts"])
         codes.follow(db, key, corpus["changed"])
@@ -414,7 +414,7 @@ def _filter(only: Filter) -> dict[str, Any]:
     }
 
 
-# A task of nothing else has no place in any space.
+# A task with no other words has no vector.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 
 

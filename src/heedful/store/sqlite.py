@@ -30,7 +30,7 @@ from heedful.lessons.lesson import Scope
 from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, read_sql, statements
 
 T = TypeVar("T")
-# How many waiting writes one commit takes along at most.
+# The most waiting writes in one commit.
 GROUP = 256
 
 
@@ -99,7 +99,7 @@ class Thread:
             for job in group:
                 if not job.answer.done():
                     job.answer.set_exception(told)
-            return _undone(db)
+            return _roll_back(db)
         return db
 
     def _group(self) -> list[_Job] | None:
@@ -153,7 +153,7 @@ def _each(db: Connection, group: list[_Job]) -> None:
         job.answer.set_result(value)
 
 
-def _undone(db: Connection | None) -> Connection | None:
+def _roll_back(db: Connection | None) -> Connection | None:
     """Return the connection without an open transaction, or None if it has to be opened again."""
     try:
         if db is not None and db.in_transaction:
@@ -176,7 +176,7 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
-# What was given, and what is allowed.
+# The value that was given, and what is allowed.
 TOO_LARGE = ("too large", "a whole number that 64 bits can hold")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -218,7 +218,7 @@ if hasattr(os, "register_at_fork"):
 
 K = TypeVar("K")
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
-BEFORE = 0x65727261  # what files had before the first release, when their schema was another one
+BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 _open: dict[str, Store] = {}
@@ -270,7 +270,7 @@ class File:
         self._another = partial(_reading, connect)
         self.writer: Thread = Thread(connect, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
-        # The threads know nothing of the store, so that one that nobody uses any more is closed.
+        # The threads do not refer to the store, so that an unused store is closed.
         finalize(self, _close, self.writer, self.reader)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:

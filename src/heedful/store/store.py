@@ -39,7 +39,7 @@ Dialect = Literal["sqlite", "postgres"]
 MEMORY = ("memory",)
 Locks = Callable[..., Sequence[str]]
 _locks: dict[Callable[..., Any], Locks] = {}
-# The limit of a statement that is to have none.
+# The limit for a statement without a limit.
 ALL = 2**31 - 1
 
 
@@ -205,7 +205,7 @@ def in_postgres(tables: str) -> str:
     column = re.compile(rf"^(  \w+) ({'|'.join(TYPES)})\b", re.MULTILINE)
     text = column.sub(lambda found: f"{found[1]} {TYPES[found[2]]}", text)
     text = text.replace('tenant text collate "C" not null', TENANT)
-    # A row of SQLite's whose owner has a tenant needs none; row-level security asks every row.
+    # SQLite needs no tenant in a row whose owner has one; row-level security needs it in every row.
     without = re.compile(r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE)
     return without.sub(rf"\1  {TENANT},\n", text)
 
@@ -221,7 +221,7 @@ def token(scope: Scope) -> str:
 
 
 def key_of(scope: Scope) -> dict[str, Any]:
-    """Return the values by which statements find the rows of a scope."""
+    """Return the parameters with which statements select the rows of a scope."""
     return {"tenant": scope.tenant, "project": scope.project}
 
 
@@ -329,7 +329,7 @@ def also(extra: Extra) -> None:
     """Run `extra` in the transaction of the next effect of this call; there must be a call."""
     current = _now.get()
     if current is None:
-        raise LookupError("there is no current call: use this inside `beside`")
+        raise LookupError("no call runs here: this is used outside of `beside`")
     current.also(extra)
 
 

@@ -42,12 +42,12 @@ from heedful.store.store import Db, Row, Store, key_of, placed, storable, token
 
 Origin = tuple[frozenset[str], frozenset[str]]  # sources and names of parents
 UNKNOWN: Origin = (frozenset(), frozenset())
-WORDS = f"{LESSON}:"  # before the digest of an example that is the words of its lesson
-# Between the id of a loop elsewhere and its time, where another loop of that id ran here.
+WORDS = f"{LESSON}:"  # the prefix of the digest of a row that holds the words of its lesson
+# Separates an imported loop's id from its time if another loop with that id ran here.
 MOVED = "\x1e"
 BLANK = asdict(Example("", ""))
 STAYS = ("retired", "superseded")
-# The columns of a lesson that a record has as they are.
+# The columns of a lesson that a record has unchanged.
 KEPT = ("kind", "signature", "state", "trust", "importance", "useful")
 TIMES = ("first_seen", "last_seen", "last_shown")
 

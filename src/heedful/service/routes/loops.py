@@ -200,15 +200,15 @@ def _etag(stored: StoredLoop) -> str:
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}"'
 
 
-# Parts of one schema; to look at so many takes a second.
+# Parts of one schema; counting this many takes a second.
 LARGEST = 5_000
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Python's `re` may need for ever; the check `regex` bounds it, a schema cannot. What is looked at
-# more than once for one value takes time that grows with its square, or doubles with each level.
+# Python's `re` may run for ever; the check `regex` bounds its time, a schema cannot. Keywords that
+# visit a value more than once take time that is quadratic, or doubles with each level.
 UNBOUNDED = ("patternProperties", "unevaluatedItems", "unevaluatedProperties")
-# As these where they are keywords: a property that is called so has an object.
+# Like these, but only as keywords: a property with such a name has an object as its value.
 PLAIN = ("pattern", "uniqueItems")
-# What lets a reference mean another place than the one that is counted here.
+# Keywords that change which place a reference means.
 ELSEWHERE = ("$id", "$dynamicRef", "$recursiveRef", "$schema")
 TEXT_COST = 64  # characters that take as long as a value
 
@@ -290,7 +290,7 @@ def _wrong(what: str, value: str, allowed: str) -> InvalidInput:
 
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]
-# They run no code, read no file and no network, and end soon whatever they are given.
+# They run no code, use no file and no network, and end soon for any input.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
 CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
@@ -337,7 +337,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
             )
         return _Aside(load(spec), setup.turns)
     if name in CRITICS:
-        return load(_judged(spec, setup))
+        return load(_with_own_model(spec, setup))
     raise UnknownName("check", name, sorted({*TEXT, SCHEMA, *CRITICS, *setup.checks}))
 
 
@@ -368,7 +368,7 @@ class _Aside:
         return getattr(self._check, name)
 
 
-def _judged(spec: Spec, setup: Setup) -> Spec:
+def _with_own_model(spec: Spec, setup: Setup) -> Spec:
     """Return the critic with the model of the service; a request cannot name a model."""
     judge = setup.model or setup.embedder
     if judge is None:
@@ -376,7 +376,7 @@ def _judged(spec: Spec, setup: Setup) -> Spec:
     if "members" in spec:
         members = spec["members"]
         listed = members if isinstance(members, list) else []
-        own = [_judged(one, setup) if isinstance(one, Mapping) else one for one in listed]
+        own = [_with_own_model(one, setup) if isinstance(one, Mapping) else one for one in listed]
         return {**spec, "members": own or members}
     if "model" in spec:
         raise InvalidInput("model of a critic", spec["model"], "left out: the service has its own")

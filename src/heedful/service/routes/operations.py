@@ -61,7 +61,7 @@ async def metrics(setup: RouteSetup) -> Response:
     try:
         waiting = await setup.work.depth()
     except StoreError:
-        waiting = None  # which is told, too
+        waiting = None  # the secret is sent too
     text = setup.metrics.text(waiting)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
