@@ -293,7 +293,7 @@ async def test_work_that_the_database_turns_back_runs_again_but_not_for_ever(
         if clashes <= 6:
             assert await database.write(ONE, work) == clashes + 1
         else:
-            with pytest.raises(StoreUnavailable, match="clash: others change the same"):
+            with pytest.raises(StoreUnavailable, match="clash: other transactions keep changing"):
                 await database.write(ONE, work)
     assert (count(postgres.owner), len(runs)) == (clashes <= 6, min(clashes, 6) + 1)
 
