@@ -29,8 +29,8 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import open_store, shown
 from heedful.store import postgres as engine
-from heedful.store.database import Db
 from heedful.store.postgres import Database, addressed, numbered
+from heedful.store.store import Db
 from tests.postgres import rows
 
 ONE, OTHER = Scope("one"), Scope("other")

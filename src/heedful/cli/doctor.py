@@ -20,11 +20,16 @@ from heedful.cli.output import Columns, Db, Json, ModelName, answer, print_json,
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import EMBEDDER, Settings, by_meaning, embedder_of, scope_of, settings
 from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
+from heedful.memory.spaces import Spaces, space_of
+from heedful.models import FORMS, weights
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.database import Db as Rows
-from heedful.store.sqlite import Connection
+from heedful.store.episodes import counts, last_error
+from heedful.store.loops import alive
+from heedful.store.search import spaces
+from heedful.store.sqlite import APPLICATION, SCHEMA, Connection
+from heedful.store.store import Db as Rows
 
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
@@ -123,8 +128,6 @@ def _packages(values: Settings) -> Iterator[Sign]:
 
 
 def _weights(values: Settings) -> Iterator[Sign]:
-    from heedful.models import weights
-
     wanted: list[str] = list(EMBEDDER) if values.embedder == "minilm" else []
     if needed := weights.needed(values.model):
         wanted.append(needed.name)
@@ -157,8 +160,6 @@ def _folder(values: Settings) -> Iterator[Sign]:
 
 def _database(values: Settings) -> Iterator[Sign]:
     """Check the file on a connection of its own that cannot write."""
-    from heedful.store.sqlite import SCHEMA, Connection
-
     path = Path(values.db)
     if not path.exists():
         yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
@@ -183,7 +184,6 @@ def _examine(db: Connection) -> tuple[int, str, str]:
 
     Raises StoreCorrupt, StoreNewer.
     """
-    from heedful.store.sqlite import APPLICATION, SCHEMA
 
     def pragma(name: str) -> list[tuple[Any, ...]]:
         return db.execute(f"pragma {name}").fetchall()
@@ -295,11 +295,6 @@ def _queue(values: Settings) -> Sign:
 
 def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
     """Check loops, vectors and episodes, as far as the connection may see them."""
-    from heedful.memory.spaces import Spaces, space_of
-    from heedful.store.episodes import counts, last_error
-    from heedful.store.loops import alive
-    from heedful.store.search import spaces
-
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
@@ -335,8 +330,6 @@ def fetch(
     json: Json = False,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
-    from heedful.models import weights
-
     values = settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
@@ -351,8 +344,6 @@ def fetch(
 @models.command("list")
 def list_models(cache: Cache = None, json: Json = False) -> int:
     """List the known weights, and the forms that the name of a model takes."""
-    from heedful.models import FORMS, weights
-
     folder = settings(cache=cache).cache or weights.default_cache()
     found = [
         {
@@ -382,8 +373,6 @@ def list_models(cache: Cache = None, json: Json = False) -> int:
 @models.command()
 def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
-    from heedful.models import weights
-
     values = settings(cache=cache)
     chosen = [weights.find(name)] if name else weights.known()
     states = [drive(weights.check(one, values.cache)) for one in chosen]

@@ -28,9 +28,8 @@ from heedful.cli.progress import drive
 from heedful.cli.settings import Settings, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
-from heedful.store.idempotency import Beside, also, beside
 from heedful.store.keys import Key
-from heedful.store.store import Store
+from heedful.store.store import Beside, Store, also, beside
 
 T = TypeVar("T")
 app: typer.Typer = group("Make, list and revoke the keys of the service.")

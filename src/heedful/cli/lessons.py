@@ -32,7 +32,8 @@ from heedful.cli.output import (
 from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
-from heedful.loop.feedback import clean
+from heedful.lessons.signature import signature
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.spaces import Spaces
 
@@ -88,8 +89,6 @@ def seen(
 
     Like grep, it exits 0 if the error was seen and 1 if it was not.
     """
-    from heedful.lessons.signature import signature
-
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(db, lambda memory: memory.seen(error_type, error))

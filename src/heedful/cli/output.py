@@ -33,7 +33,7 @@ from heedful.errors import (
     StoreError,
     UsageError,
 )
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
 

@@ -27,7 +27,8 @@ from heedful.cli.output import (
 from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.proof import Comparison, Effect, Proof
-from heedful.loop.feedback import clean
+from heedful.lessons.ranking import FIRST
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 
@@ -169,8 +170,6 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
 
 def _nothing_withheld(found: Evidence) -> str:
     """Return why there is nothing to compare with, or ""."""
-    from heedful.lessons.ranking import FIRST
-
     if any(one.withheld for one in found.proof.lessons):
         return ""
     if not found.holdout:

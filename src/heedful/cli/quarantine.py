@@ -27,7 +27,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.settings import ask
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.store import exposures
 
 app: typer.Typer = group("Read what waits in quarantine, rule on it, revoke sources.")

@@ -18,11 +18,13 @@ from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.lessons.lesson import Trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import Reflected
+from heedful.memory.reflect import Reflected, reflect_waiting
+from heedful.memory.reflect import reflect as reflect_on
 from heedful.models.contract import Model
 from heedful.store import episodes
+from heedful.traces import read
 from heedful.traces.episode import Episode
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
@@ -141,23 +143,19 @@ async def _reflect(
 
 
 async def _from_files(work: Work, files: Sequence[Path], format: str) -> AsyncIterator[Result]:
-    from heedful.memory.reflect import reflect
-
     options: dict[str, Any] = {"memory": work.memory, "trust": work.trust, "store": work.keep}
     for name, episode in _episodes(work, files, format):
         try:
-            found = await reflect(episode, model=work.model, on_model_error="raise", **options)
+            found = await reflect_on(episode, model=work.model, on_model_error="raise", **options)
             yield Result(name, episode, found)
         except ModelUnavailable:
             raise
         except ModelError as error:
-            found = await reflect(episode, **{**options, "store": False})
+            found = await reflect_on(episode, **{**options, "store": False})
             yield Result(name, episode, found, str(error))
 
 
 def _episodes(work: Work, files: Sequence[Path], format: str) -> Iterator[tuple[str, Episode]]:
-    from heedful.traces import read
-
     for file in files:
         number = 0
         try:
@@ -171,8 +169,6 @@ def _episodes(work: Work, files: Sequence[Path], format: str) -> Iterator[tuple[
 
 
 async def _from_waiting(work: Work) -> AsyncIterator[Result]:
-    from heedful.memory.reflect import reflect_waiting
-
     began, going = time.time(), True
     while going:
         try:

@@ -36,7 +36,9 @@ from heedful.cli.settings import (
     settings,
     stored,
 )
-from heedful.cli.tasks import Task
+from heedful.cli.tasks import Task, read_tasks
+from heedful.drive.drive import Run
+from heedful.drive.generate import Writer
 from heedful.errors import (
     HeedfulError,
     InvalidInput,
@@ -51,7 +53,8 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
-from heedful.loop.feedback import clean
+from heedful.loop.reach import reach
+from heedful.loop.record import clean
 from heedful.store import loops, shown
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
@@ -156,8 +159,6 @@ def run(
     Exits 0 if all passed, else 1. A run that was interrupted or killed can be resumed: the model
     is not asked again for an answer that was stored.
     """
-    from heedful.cli.tasks import read_tasks
-
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
     values = settings(model=model, db=db, policy=policy, **learning, **limits)
@@ -178,8 +179,6 @@ def run(
 
 def _warn(policies: Sequence[Policy]) -> None:
     """Warn of rules that can never fire: their author relies on a guard that does nothing."""
-    from heedful.loop.reach import reach
-
     warnings = {
         f"warning: policy {one.name or 'of its own'}: {found}": None
         for one in dict.fromkeys(policies)
@@ -192,8 +191,6 @@ def _warn(policies: Sequence[Policy]) -> None:
 
 async def _drive(job: Job) -> None:
     """Drive the job; open the model first, so that a failure takes no name, makes no file."""
-    from heedful.drive.generate import Writer
-
     values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
     with Progress() as progress:
         async with (
@@ -273,8 +270,6 @@ async def batch(
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     """Drive one task as the loop `run/id`, with the task's own policy if it has one."""
-    from heedful.drive.drive import Run
-
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()

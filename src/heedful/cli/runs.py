@@ -25,8 +25,7 @@ from heedful.cli.output import (
 )
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.proof import Estimate
-from heedful.loop.feedback import clean
-from heedful.loop.record import format_score
+from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pipeline.questions import (
     AttemptCost,

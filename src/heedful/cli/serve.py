@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from heedful.checks.loading import load
 from heedful.cli.output import Db, ModelName, counted, following, say, show
 from heedful.cli.settings import (
     Settings,
@@ -24,10 +25,14 @@ from heedful.cli.settings import (
     settings,
     stored,
 )
+from heedful.compat.reflections import Reflections
+from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.service.jobs import Work
-from heedful.service.setup import Setup
+from heedful.loop.policies import policy
+from heedful.memory.ingest import Patience
+from heedful.service.jobs import Tools, Work
+from heedful.service.setup import Limits, NoWork, Setup
 from heedful.store import POSTGRES, shown
 from heedful.store import keys as key_store
 from heedful.telemetry import LogThrottle
@@ -134,13 +139,6 @@ def _check_keys(values: Settings, near: bool, keys: bool, listener: socket.socke
 
 def setup_of(values: Settings, store: Any) -> Setup:
     """Return the setup of the service from the settings. Raises UsageError."""
-    from heedful.checks.loading import load
-    from heedful.compat.reflections import Reflections
-    from heedful.compat.shapes import LoopGuardrails
-    from heedful.loop.policies import policy
-    from heedful.memory.ingest import Patience
-    from heedful.service.setup import Limits, Setup
-
     return Setup(
         store,
         scope_of(values),
@@ -166,9 +164,6 @@ def setup_of(values: Settings, store: Any) -> Setup:
 @asynccontextmanager
 async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     """Yield the job queue of the service: in PostgreSQL, else in this process."""
-    from heedful.service.jobs import Tools
-    from heedful.service.setup import NoWork
-
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from heedful.service.worker import PostgresQueue

@@ -30,11 +30,12 @@ from heedful.cli.settings import (
     settings,
     stored,
 )
+from heedful.compat.reflections import Reflections
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.models.contract import Model
-from heedful.service.jobs import Job, Opens, Tools
+from heedful.service.jobs import QUEUES, Job, Opens, Tools, sweep
 from heedful.store import POSTGRES, lessons, shown
 
 KILLED = 143  # the exit code of a process that SIGTERM ended
@@ -71,8 +72,6 @@ def worker(
     It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
     HEEDFUL_REFLECTION_ENABLED is false.
     """
-    from heedful.compat.reflections import Reflections
-
     values = settings(db=db, model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
@@ -95,8 +94,6 @@ async def _work(
     options: Mapping[str, Any],
     progress: Progress,
 ) -> int:
-    from heedful.service.jobs import Tools
-
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values))
         if asks:  # otherwise nothing is fetched
@@ -151,7 +148,6 @@ async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], journal:
 
 
 async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
-    from heedful.service.jobs import sweep
     from heedful.service.worker import LocalQueue
 
     if not options["once"]:
@@ -193,8 +189,6 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 def _queues(text: str) -> Sequence[str] | None:
     """Parse a list of queues with commas; None for all. Raises UnknownName."""
-    from heedful.service.jobs import QUEUES
-
     names = [one.strip() for one in text.split(",") if one.strip()]
     for name in names:
         if name not in QUEUES:

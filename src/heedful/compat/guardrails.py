@@ -39,12 +39,19 @@ from heedful.compat.shapes import (
 from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
-from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import check_sequence, check_texts
+from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import check_override, latest_verdict
-from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, check_share
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Loop,
+    Override,
+    check_share,
+    clean,
+)
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model

@@ -11,12 +11,11 @@ from typing import Any
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.evaluation import as_entry, learn_correction, learn_from_evaluation
-from heedful.lessons.lesson import Example, LessonFilter, Match, Trust
+from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
+from heedful.lessons.lesson import Example, LessonFilter, Match, Trust, check_texts
 from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import check_texts
 from heedful.lessons.words import words
 from heedful.loop.record import LARGEST, check_integer, check_number, check_share
 from heedful.memory.memory import Memory
@@ -64,7 +63,7 @@ def create_reflection_from_evaluation(
 ) -> Reflection | None:
     """Return what an evaluation teaches, or None; store nothing.
 
-    Works as `heedful.lessons.evaluation.learn_from_evaluation`. Raises InvalidInput.
+    Works as `heedful.lessons.learn.learn_from_evaluation`. Raises InvalidInput.
     """
     run = query, context, iteration, quality_before, quality_after
     one = learn_from_evaluation(critique, verification_results, *run)

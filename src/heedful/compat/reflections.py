@@ -11,9 +11,16 @@ from typing import Any, Literal
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Filter, Match, Reflection, Scope, Trust
+from heedful.lessons.lesson import (
+    Filter,
+    Match,
+    Reflection,
+    Scope,
+    Trust,
+    check_sequence,
+    check_texts,
+)
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
-from heedful.lessons.trust import check_sequence, check_texts
 from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect

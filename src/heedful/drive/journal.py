@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from heedful.errors import InvalidInput, LeaseLost, StoreError
+from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, outcome_of
 from heedful.loop.codec import decision_from, from_document
@@ -34,6 +34,22 @@ from heedful.store.store import Store
 
 ECHO_WINDOW = 20  # other loops in which findings are counted
 _log = logging.getLogger("heedful")
+
+
+def journalable(value: Any) -> Any:
+    """Return the value if JSON carries it exactly. Raises NotJournalable."""
+    if isinstance(value, str):
+        return value
+    try:
+        same = json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise NotJournalable(
+            f"a candidate of type {type(value).__name__} cannot be stored; generate text or JSON "
+            "data (str, int, float, bool, None, list, dict), or run with store=None"
+        )
+    return value
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:

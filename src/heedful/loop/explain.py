@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
-from heedful.loop.feedback import clean
 from heedful.loop.record import (
     Attempt,
     Evaluation,
@@ -20,6 +19,7 @@ from heedful.loop.record import (
     Loop,
     Usage,
     check_goals,
+    clean,
     format_score,
 )
 from heedful.loop.stop import All, StopRule, rule_name

@@ -16,7 +16,6 @@ from functools import reduce
 from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.feedback import clean
 from heedful.loop.record import (
     LARGEST,
     Attempt,
@@ -24,6 +23,7 @@ from heedful.loop.record import (
     Loop,
     check_integer,
     check_number,
+    clean,
     format_score,
     thousandths,
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.redact import redact
 from heedful.sanitize import sanitize
 from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of

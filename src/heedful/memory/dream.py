@@ -32,10 +32,10 @@ from heedful.lessons.consolidate import (
     propose,
     weights_of,
 )
-from heedful.lessons.lesson import Reflection
+from heedful.lessons.lesson import Reflection, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import check_actor, check_id, lowest_trust
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import LEG, Memory
 from heedful.memory.prompts import Prompts

@@ -10,7 +10,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons.trust import lowest_trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.draft import (
     SENTENCES,
     UNSURE,

@@ -15,15 +15,17 @@ from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons.learn import with_vector
 from heedful.lessons.lesson import (
     LONGEST,
+    ORDER,
     Example,
     Reflection,
     Remembered,
     Scope,
     Signature,
     Trust,
+    check_sequence,
     digest_of,
 )
-from heedful.lessons.trust import ORDER, check_sequence, initial_state, lowest_trust
+from heedful.lessons.trust import initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory.draft import (

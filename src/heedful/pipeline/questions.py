@@ -16,7 +16,7 @@ from typing import Any
 
 from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.lessons.words import difference
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix

@@ -24,8 +24,8 @@ from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store import keys as audit
-from heedful.store.idempotency import also
 from heedful.store.keys import MAY, Key
+from heedful.store.store import also
 
 May = Literal["read", "write", "approve", "admin"]
 KNOWN_FOR = 1.0

@@ -12,9 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
 from heedful.service.problems import SOON, Problem
-from heedful.store import idempotency
-from heedful.store.idempotency import Beside, Call, beside, write
-from heedful.store.store import Store
+from heedful.store.store import Beside, Call, Store, beside, keep_answer, read_call, write_effect
 
 HEADER = "Idempotency-Key"
 LONGEST = 255
@@ -50,21 +48,23 @@ class Idempotency:
     async def _call_once(
         self, store: Store, call: Call, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        before = await store.read(Place(call.tenant), idempotency.before, call)
+        before = await store.read(Place(call.tenant), read_call, call)
         if before.digest not in ("", call.digest):
             detail = f"this {HEADER} was already used for another request; use a new key"
             raise Problem(422, "idempotency_key_reused", detail)
         answer = before.answer
         if answer is None:
             recorder = _Recorder()
-            record = Beside(lambda db, n, one: write(db, call, n, one), before.effects, before.next)
+            record = Beside(
+                lambda db, n, one: write_effect(db, call, n, one), before.effects, before.next
+            )
             with beside(record):
                 await self._app(scope, receive, recorder.send)
             answer = recorder.answer
             # A failed call had no effect, or a repeat continues it. A secret is shown once.
             if answer["status"] < 300 and not scope["state"].get("secret"):
                 answer = _without_secrets(answer)
-                await store.write(Place(call.tenant), idempotency.keep, call, answer)
+                await store.write(Place(call.tenant), keep_answer, call, answer)
         await _send(answer, send, replayed=bool(before.digest))
 
 

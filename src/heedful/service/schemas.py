@@ -26,7 +26,16 @@ from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop import codec
-from heedful.loop.decide import Again, Decision, Trigger, Verdict, latest_verdict, reasoning
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Trigger,
+    Verdict,
+    latest_verdict,
+    reasoning,
+    state_after,
+)
+from heedful.loop.decide import State as LoopState
 from heedful.loop.explain import Line
 from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override, Usage
 from heedful.loop.replay import Figures
@@ -36,9 +45,8 @@ from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
-from heedful.store.history import State as LoopState
-from heedful.store.history import explained, state_after
 from heedful.store.keys import Key
+from heedful.store.loops import explained
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 

@@ -26,8 +26,8 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.lessons import short, token
 from heedful.store.sqlite import BUSY_SECONDS, Connection, connected, typed
+from heedful.store.store import short, token
 
 if TYPE_CHECKING:
     from heedful.store.postgres import Session

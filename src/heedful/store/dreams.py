@@ -11,8 +11,8 @@ from typing import Any
 from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import Reflection, Scope
-from heedful.store.database import Db, Row
-from heedful.store.lessons import carry, key_of, name_of, rule, storable, upsert
+from heedful.store.lessons import carry, name_of, rule, upsert
+from heedful.store.store import Db, Row, key_of, storable
 
 Plain = dict[str, Any]
 FLAGS = ("pinned", "apart", "held")

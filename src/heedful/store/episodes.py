@@ -16,14 +16,11 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
-from heedful.lessons.trust import Quota
+from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
-from heedful.store.database import Db, Row, holds
-from heedful.store.lessons import key_of, storable, token
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import Store
+from heedful.store.store import Db, Row, Store, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500

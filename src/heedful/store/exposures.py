@@ -15,14 +15,14 @@ from heedful.lessons.lesson import (
     LessonName,
     Outcome,
     Past,
+    Quota,
     Reflection,
     Remembered,
     Scope,
 )
 from heedful.lessons.proof import Case, Cases, Comparison
-from heedful.lessons.trust import Quota
-from heedful.store.database import Db
-from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert
+from heedful.store.lessons import LESSON, evict, mark, rule, upsert
+from heedful.store.store import Db, key_of
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -90,8 +90,6 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    from heedful.lessons.lesson import Exposure
-
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [
         Exposure(

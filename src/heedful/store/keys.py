@@ -21,8 +21,7 @@ from typing import Any
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.database import Db, Row, holds
-from heedful.store.store import Store
+from heedful.store.store import Db, Row, Store, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")

@@ -7,7 +7,6 @@ the state of every text are decided here, whoever wrote it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -17,20 +16,19 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
+from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, check_actor
 from heedful.lessons.trust import (
     HELD,
     RAISING,
     TAGS,
-    Quota,
-    check_actor,
     clip_reflection,
     derive_trust,
     initial_state,
     lowest_trust,
 )
-from heedful.redact import redact, redact_data
-from heedful.store.database import ALL, Db, Row
+from heedful.lessons.words import words
+from heedful.redact import redact_data
+from heedful.store.store import ALL, Db, Row, blob, key_of, placed, storable, token
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -38,8 +36,6 @@ NOBODY = "[]"
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
-# How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
-HALVES, LARGEST_HALF = 16_000, 65_504
 SIGNED = "sig:"  # how a tag begins that is an exact signature
 # The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
@@ -266,10 +262,6 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
     `values` holds the scope and `reflection`, `digest`, `text`, `state`, `trust`, `source`,
     `parents`, `now`.
     """
-    from heedful.lessons.words import (
-        words,  # costs 0.3 MB, which a loop without memory need not pay
-    )
-
     task = storable(example.task)
     values = {
         **values,
@@ -337,47 +329,6 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
     """
     rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
-
-
-def token(scope: Scope) -> str:
-    """Return the scope as one word of the full-text index."""
-    name = f"{scope.tenant}\0{scope.project}"
-    return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def key_of(scope: Scope) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "project": scope.project}
-
-
-def storable(text: str) -> str:
-    """Return text without secrets, in a form that every database can hold.
-
-    A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the NUL
-    character, which PostgreSQL cannot hold.
-    """
-    text = redact(text).replace("\0", "?")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def blob(vector: Sequence[float]) -> bytes:
-    """Return the vector as little-endian 32-bit floats."""
-    import numpy as np
-
-    return np.asarray(vector, dtype="<f4").tobytes()
-
-
-def placed(db: Db, space: str, data: bytes) -> Plain:
-    """Return the parameters that statements need for a vector, with pgvector's short form."""
-    return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
-
-
-def short(data: bytes) -> str | None:
-    """Return a vector as text for pgvector's halfvec, or None if it is too long for that."""
-    import numpy as np
-
-    numbers = np.frombuffer(data, "<f4")
-    fits = 0 < len(numbers) <= HALVES and bool((np.abs(numbers) < LARGEST_HALF).all())
-    return f"[{','.join([f'{one:.4g}' for one in numbers.tolist()])}]" if fits else None
 
 
 def plain(row: Row) -> Mapping[str, Any]:

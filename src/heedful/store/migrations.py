@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple
 from psycopg import errors, sql
 
 from heedful.errors import InvalidInput, PackageMissing, RoleRefused, StoreError, StoreNewer
-from heedful.store.database import read_sql
 from heedful.store.postgres import (
     MISHAPS,
     PATIENT,
@@ -26,6 +25,7 @@ from heedful.store.postgres import (
     mishap,
     newest,
 )
+from heedful.store.store import read_sql
 
 _BOOK = """
 create table if not exists queue_version (

@@ -16,12 +16,12 @@ from typing import Any
 
 from heedful.errors import Changed, NotFound
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
-from heedful.lessons.patterns import Merge, Seen, Templates
+from heedful.lessons.patterns import MOST_PATTERNS, Merge, Seen, Templates, is_learnable
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.database import Db, Row
-from heedful.store.lessons import key_of, plain, rule, storable
+from heedful.store.lessons import plain, rule
+from heedful.store.store import Db, Row, key_of, storable
 
 # The error types whose templates a process keeps; the lessons of a group that are shown.
 KEPT = 32
@@ -40,8 +40,6 @@ class Learned:
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the templates learnt from the first patterns of the error type, of any author."""
-        from heedful.lessons.patterns import MOST_PATTERNS
-
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
         state = db.named("learnt_state", values).fetchall()[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
@@ -108,9 +106,6 @@ def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[st
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    from heedful.lessons.lesson import Signature
-    from heedful.lessons.patterns import Templates, is_learnable
-
     learnt = [
         (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
     ]
@@ -119,9 +114,6 @@ def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
 
 
 def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
-    from heedful.lessons.lesson import Signature
-    from heedful.lessons.patterns import is_learnable
-
     if not is_learnable(pattern):
         return None
     error_type = storable(pattern.error_type)
@@ -132,8 +124,6 @@ def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
 def _grouped(
     db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
 ) -> Iterator[Mapping[str, Any]]:
-    from heedful.lessons.patterns import MOST_PATTERNS
-
     patterns = {
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows

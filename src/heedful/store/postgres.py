@@ -43,9 +43,8 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
-from heedful.store.database import MEMORY, Dialect, Kept, Work, statements
 from heedful.store.sqlite import TOO_LARGE
-from heedful.store.store import Store
+from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, statements
 
 
 class Turns:

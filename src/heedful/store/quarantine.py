@@ -10,10 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Reflection, Scope, Signature
 from heedful.lessons.trust import (
     HELD,
-    ORDER,
     Action,
     Provenance,
     QuarantinedLesson,
@@ -21,8 +20,8 @@ from heedful.lessons.trust import (
     Sighting,
     initial_state,
 )
-from heedful.store.database import Db, Row
-from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
+from heedful.store.lessons import LESSON, add_example, follow, mark, rule
+from heedful.store.store import Db, Row, key_of, storable, token
 
 Plain = dict[str, Any]
 # How many sightings of a lesson are shown, the newest first.
@@ -174,8 +173,6 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    from heedful.lessons.lesson import Signature  # a store does not need its patterns
-
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()
     if row is None:

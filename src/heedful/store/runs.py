@@ -15,8 +15,17 @@ from heedful.errors import NotFound, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
-from heedful.loop.feedback import MOST, feedback
-from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.record import (
+    MOST,
+    NOTHING,
+    Attempt,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+    feedback,
+)
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import sanitize
 from heedful.store import loops
@@ -223,7 +232,7 @@ def stage_feedback(
 ) -> str:
     """Return the feedback for the next attempt: a line for each finding, lessons, what to do.
 
-    It has at most `heedful.loop.feedback.MOST` characters; lessons, whose first line is a heading,
+    It has at most `heedful.loop.record.MOST` characters; lessons, whose first line is a heading,
     are left out if they do not fit. Markers of chat turns are made harmless.
     """
     head, kept = HEAD.format(stage), ""

@@ -15,8 +15,8 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
-from heedful.store.database import ALL, Db, Row
-from heedful.store.lessons import blob, key_of, placed, short, storable, token
+from heedful.lessons.words import coverage, weights, words
+from heedful.store.store import ALL, Db, Row, blob, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -273,8 +273,6 @@ def search(
 
     Each has every distance that is known.
     """
-    from heedful.lessons.words import coverage, weights, words
-
     corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []

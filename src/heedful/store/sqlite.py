@@ -27,8 +27,7 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.database import MEMORY, Dialect, Kept, Work, read_sql, statements
-from heedful.store.store import Store
+from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, read_sql, statements
 
 T = TypeVar("T")
 # The most waiting writes in one commit.

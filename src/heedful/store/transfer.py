@@ -37,9 +37,8 @@ from heedful.lessons.trust import RAISING, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
 from heedful.store import lessons as lesson_store
-from heedful.store.database import Db, Row
-from heedful.store.lessons import LESSON, key_of, mark, placed, storable, token
-from heedful.store.store import Store
+from heedful.store.lessons import LESSON, mark
+from heedful.store.store import Db, Row, Store, key_of, placed, storable, token
 
 Origin = tuple[frozenset[str], frozenset[str]]  # sources and names of parents
 UNKNOWN: Origin = (frozenset(), frozenset())

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.signature import signature
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure, json_default
 
 Role = Literal["given", "act", "result", "said"]
