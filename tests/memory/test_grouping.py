@@ -152,7 +152,7 @@ def test_a_group_has_a_bound_of_lessons_and_counts_them_all(memory, monkeypatch)
 
 
 def test_only_the_first_patterns_of_a_type_teach(memory, monkeypatch):
-    monkeypatch.setattr(templates, "MOST_PATTERNS", 5)
+    monkeypatch.setattr(grouping, "MOST_PATTERNS", 5)
 
     async def scenario() -> None:
         await told(memory, LOGIN)
