@@ -62,7 +62,7 @@ from typing import Any, Protocol
 from heedful.redact import redact
 
 
-class Ended(Protocol):
+class _Ended(Protocol):
     """What `NotPassed` reads of a `heedful.Result`."""
 
     @property
@@ -75,7 +75,7 @@ class Ended(Protocol):
     def stopped_by(self) -> Sequence[Any]: ...
 
 
-class Spent(Protocol):
+class _Spent(Protocol):
     """What `MalformedAnswer` holds: a `heedful.Usage`."""
 
     @property
@@ -260,7 +260,7 @@ class NotFound(HeedfulError):
 class NotPassed(HeedfulError):
     """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
 
-    def __init__(self, result: Ended) -> None:
+    def __init__(self, result: _Ended) -> None:
         self.result = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
@@ -374,7 +374,7 @@ class MalformedAnswer(ModelError):
     `usage` is what asking cost, None if unknown.
     """
 
-    def __init__(self, what: str, answer: str = "", usage: Spent | None = None) -> None:
+    def __init__(self, what: str, answer: str = "", usage: _Spent | None = None) -> None:
         self.answer = answer
         self.usage = usage
         super().__init__(f"{what}; it began: {_short(answer)}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import Claim, Evidence, Lexicon, ground, grounding, ungrounded
+from heedful.checks import Claim, Derived, Evidence, Lexicon, ground, grounding, ungrounded
 from heedful.errors import InvalidInput
 from tests.checks.support import findings
 
@@ -35,6 +38,11 @@ CHESS = {
 WORDS = {
     "synonyms": {"scored": "points", "boards": "captures", "paced": "led"},
     "pairs": {"": ["CLUB-WINS", "CLUB-LOSSES"], "draws": ["DRW", "CAPT"]},
+    "derived": {
+        "double - double": {"columns": ["PTS", "CAPT"], "at_least": 10, "of": 2},
+        "double figures": {"columns": ["pts"], "at_least": 10},
+        "games": {"columns": ["CLUB-WINS", "CLUB-LOSSES"]},
+    },
 }
 RUN = {"rmse": 3.25, "mae": 2.1, "r2": 0.7, "mape": 0.12}
 SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
@@ -46,13 +54,13 @@ LONG = [{"metric": "rmse", "value": 3.25}, {"metric": "mae", "value": 2.1}]
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
 
-def judged(text: str, evidence: object, **options: float) -> dict[str, str]:
+def judged(text: str, evidence: object, tolerance: float = 0.0) -> dict[str, str]:
     """What is claimed -> the verdict; statements left out."""
-    claims = ground(text, evidence, **options)
+    claims = ground(text, evidence, tolerance=tolerance)
     return {claim.text: claim.verdict for claim in claims if claim.kind != "statement"}
 
 
-def wrong(text: str, evidence: object, lexicon: object = None) -> list[str]:
+def wrong(text: str, evidence: object, lexicon: Mapping[str, Any] | None = None) -> list[str]:
     claims = ground(text, evidence, lexicon=lexicon)
     return [claim.text for claim in claims if claim.verdict == "contradicted"]
 
@@ -98,6 +106,13 @@ def test_a_report_is_held_against_nested_tables(text, contradicted):
         ("Ada Verne scored 14 and had 3 boards.", ["14", "3"]),
         ("The Otters ( 7 - 2 ) beat the Badgers ( 5 - 5 ), 31 - 25.", ["5"]),
         ("Cy Marsh made 1 of 2 draws.", ["1"]),
+        ("Ada Verne had a double-double; Dee Roth was in double figures.", []),
+        (
+            "Dee Roth had a double-double; Ed Sand was in double figures.",
+            ["double-double", "double figures"],
+        ),
+        ("The Otters had a double-double.", []),  # their row has no such columns
+        ("The Otters played 9 games, the Badgers played 8 games.", ["8"]),
     ],
 )
 def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
@@ -116,11 +131,33 @@ def test_an_article_names_no_column():
         5,
         {"words": {}},
         {"pairs": {"shots": ["made"]}},
+        {"derived": {"double": {"at_least": 10}}},
+        {"derived": {"double": {"columns": ["PTS"], "times": 2}}},
+        {"derived": {"double": {"columns": ["PTS"], "at_least": 10, "of": 2}}},
     ],
 )
 def test_a_wrong_lexicon_is_refused(lexicon):
     with pytest.raises(InvalidInput, match="lexicon"):
         grounding(MODELS, lexicon=lexicon)
+
+
+def test_what_a_row_leaves_open_decides_no_condition():
+    words = Lexicon(derived={"well stocked": Derived(("tea", "milk", "rice"), 10, 2)})
+    text = "North is well stocked."
+
+    def verdicts(**shop: int | None) -> list[str]:
+        claims = ground(text, [{"shop": "North", **shop}, {"shop": "South"}], lexicon=words)
+        return [claim.verdict for claim in claims if claim.kind == "comparison"]
+
+    assert verdicts(tea=12, milk=10) == ["supported"]
+    assert verdicts(tea=2, milk=3) == ["contradicted"]
+    assert verdicts(tea=12, milk=3) == verdicts(tea=12, milk=3, rice=None) == []
+
+
+def test_a_column_of_the_evidence_counts_before_a_sum_of_its_name():
+    shops = [{"shop": "North", "rent": 2, "wages": 3, "spending": 7}, {"shop": "South", "rent": 1}]
+    words = {"derived": {"spending": {"columns": ["rent", "wages"]}}}
+    assert wrong("North has a spending of 5.", shops, words) == ["5"]
 
 
 def test_evidence_has_one_lexicon():

@@ -31,7 +31,7 @@ def piped(progress: bool | None, **options: Any) -> Pipeline:
 
 
 RAISED = (
-    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate was not blamed, mend "
+    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate was not blamed, fix "
     "the check and run again"
 )
 SAID = f"""\

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
 
 ORDERS = {"A-17": "left on Monday", "C-42": "left on Friday"}
-LESSON = "fails, mend what it names before you go on"
+LESSON = "fails, fix what it names before you go on"
 
 
 def watched(url: str, key: str) -> TracerProvider:

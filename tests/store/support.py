@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -37,13 +36,9 @@ def report(
     )
 
 
-def threads() -> list[str]:
-    """Those of stores; the portal's stay for as long as the process.
-
-    A store that nobody has any more closes its own when it is collected.
-    """
-    gc.collect()
-    return [t.name for t in threading.enumerate() if t.name == "heedful-store"]
+def threads() -> list[threading.Thread]:
+    """The threads of stores that are alive in this process."""
+    return [thread for thread in threading.enumerate() if thread.name == "heedful-store"]
 
 
 def unmeasured() -> dict[str, str]:

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args, overload
 
-from heedful.checks.claims.evidence import COMMON, Evidence, Lexicon, Row
+from heedful.checks.claims.evidence import COMMON, Derived, Evidence, Lexicon, Row
 from heedful.checks.claims.figures import Claim, Figures, Passage, Verdict
 from heedful.checks.claims.statements import (
     Extremes,
     change_claims,
+    condition_claims,
     date_claims,
     name_claims,
     statement_claims,
@@ -41,6 +42,7 @@ from heedful.sanitize import cut_middle
 
 __all__ = [
     "Claim",
+    "Derived",
     "Evidence",
     "Grounding",
     "JudgedGrounding",
@@ -94,7 +96,8 @@ def ground(
     passage = Passage(text, index)
     figures = Figures(passage, tolerance)
     claims = [*figures.claims(), *date_claims(passage), *name_claims(passage)]
-    claims += [*change_claims(passage), *Extremes(passage).claims()]
+    claims += [*change_claims(passage), *condition_claims(passage)]
+    claims += Extremes(passage).claims()
     claims += statement_claims(passage, [c for c in claims if c.verdict == "supported"])
     return tuple(sorted(claims, key=lambda claim: claim.span))
 

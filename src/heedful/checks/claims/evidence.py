@@ -46,20 +46,54 @@ _NAMES = frozenset("name id title model key".split())
 # The words of a field
 
 
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A quantity of a row that follows from `columns`: their sum, or a condition.
+
+    With `at_least` it is a condition: `of` or more of the columns reach that number. Raises
+    InvalidInput unless `of` is from 1 to the number of columns.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    columns: tuple[str, ...]
+    at_least: float | None = None
+    of: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.of <= len(self.columns):
+            raise InvalidInput("of", self.of, f"1 to the number of columns, {len(self.columns)}")
+
+    def values(self, row: Row) -> list[float]:
+        """Return the numbers that a row has in the columns; the case of names does not count."""
+        cells = {path[-1].casefold(): cell for path, cell in row.cells.items() if path}
+        values = (_finite(cells.get(column.casefold())) for column in self.columns)
+        return [value for value in values if value is not None]
+
+    def holds(self, row: Row) -> bool | None:
+        """Return whether a row meets the condition, None if its numbers do not decide that."""
+        values = self.values(row)
+        many = sum(self.at_least is not None and value >= self.at_least for value in values)
+        open_columns = len(self.columns) - len(values)
+        return None if many < self.of <= many + open_columns else many >= self.of
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lexicon:
     """The words that texts of one field use for the columns and rows of their evidence.
 
     `synonyms` maps a word to the word that the evidence, or plain English, uses: {"boards":
-    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns, named as
-    in the evidence, whose numbers are written together: "3 of 5 free throws"; the name "" is for
-    "(7 - 2)" after the name of a row.
+    "rebounds", "host": "home"}; endings do not count. `pairs` maps a name to two columns whose
+    numbers are written together: "3 of 5 free throws"; the name "" is for "(7 - 2)" after the name
+    of a row. `derived` maps a name to a quantity that follows from columns. Columns are named as in
+    the evidence.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     synonyms: Mapping[str, str] = field(default_factory=dict)
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    derived: Mapping[str, Derived] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Lexicon | Mapping[str, Any] | None) -> Lexicon:
@@ -500,8 +534,12 @@ class Evidence:
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, Path, bool]]] = defaultdict(list)
+        sums = {name: d for name, d in self.lexicon.derived.items() if d.at_least is None}
         for row in read_rows(evidence):
             self._index(row)
+            for name, total in sums.items():
+                if len(values := total.values(row)) == len(total.columns):
+                    row.cells.setdefault((name,), sum(values))
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
         self.words, self.written = self._read_words()
         counts = {float(len(table.rows)) for table in self.tables.values()} - {1.0}

@@ -1,4 +1,4 @@
-"""The dates, names, changes and sentences of a text, held against evidence. Pure."""
+"""The dates, names, changes, conditions and sentences of a text, held against evidence. Pure."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from heedful.checks.claims.words import (
     WEEKDAYS,
     Date,
     content_stems,
+    tokenize,
 )
 
 # The least share of the words of a sentence that evidence must hold. What this flags agrees best
@@ -141,6 +142,27 @@ def change_claims(passage: Passage) -> Iterator[Claim]:
         change = stop.value - start.value if token.low in _UP else start.value - stop.value
         why = f"from {start.value:g} to {stop.value:g}"
         yield passage.claim((at, at), "comparison", change >= 0, why=why)
+
+
+# Conditions of a lexicon
+
+
+def condition_claims(passage: Passage) -> Iterator[Claim]:
+    """Yield the names of derived conditions, each held against the row that it is said of."""
+    lexicon = passage.evidence.lexicon
+    lows = [token.low for token in passage.tokens]
+    for name, derived in lexicon.derived.items():
+        words = [token.low for token in lexicon.read(tokenize(name))]
+        for at in range(len(lows)) if words and derived.at_least is not None else ():
+            if lows[at : at + len(words)] != words:
+                continue
+            rows = (row for mention in passage.subjects(at)[:1] for row in mention.rows)
+            known = [true for row in rows if (true := derived.holds(row)) is not None]
+            if known:
+                columns = ", ".join(derived.columns)
+                why = f"{derived.of} of {columns} must reach {derived.at_least:g}"
+                span = at, at + len(words) - 1
+                yield passage.claim(span, "comparison", any(known), why=why)
 
 
 # "the highest price"
