@@ -37,11 +37,9 @@ from heedful.memory.memory import LEG
 from heedful.memory.spaces import space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
-from heedful.store.database import Db
-from heedful.store.lessons import key_of, token
 from heedful.store.search import Vectors
 from heedful.store.sqlite import in_file
-from heedful.store.store import Store
+from heedful.store.store import Db, Store, key_of, token
 
 Rows = NDArray[np.float32]
 PAGES = ("README.md", "docs/*.md", "examples/*/README.md")

@@ -38,10 +38,8 @@ from heedful.lessons.words import words
 from heedful.memory.memory import LEG
 from heedful.memory.spaces import space_of
 from heedful.store import search
-from heedful.store.database import Db
-from heedful.store.lessons import key_of, token
 from heedful.store.postgres import addressed, in_database
-from heedful.store.store import Store
+from heedful.store.store import Db, Store, key_of, token
 
 AT = "heedful_template"
 NOW = 1.8e9

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import heedful
-from heedful.store import history, loops
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 
 
@@ -35,7 +35,7 @@ def drive(store: heedful.Store, loop: str, policy: heedful.Policy) -> heedful.Ru
 async def why(store: heedful.Store) -> heedful.Explanation:
     stored = await store.read(heedful.Scope(), loops.read, "a")
     await store.close()
-    return history.explained(stored)
+    return loops.explained(stored)
 
 
 async def test_a_resumed_loop_is_explained_by_its_last_policy(store):

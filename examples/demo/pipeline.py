@@ -14,7 +14,7 @@ from heedful.cli.output import counted, print_json, say, show, table
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model

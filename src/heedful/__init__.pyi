@@ -22,6 +22,7 @@ from heedful.lessons.lesson import Exposure as Exposure
 from heedful.lessons.lesson import Filter as Filter
 from heedful.lessons.lesson import Match as Match
 from heedful.lessons.lesson import Outcome as Outcome
+from heedful.lessons.lesson import Quota as Quota
 from heedful.lessons.lesson import Reflection as Reflection
 from heedful.lessons.lesson import Remembered as Remembered
 from heedful.lessons.lesson import Scope as Scope
@@ -37,7 +38,6 @@ from heedful.lessons.ranking import Briefing as Briefing
 from heedful.lessons.signature import signature as signature
 from heedful.lessons.trust import Provenance as Provenance
 from heedful.lessons.trust import QuarantinedLesson as QuarantinedLesson
-from heedful.lessons.trust import Quota as Quota
 from heedful.lessons.trust import RevocationResult as RevocationResult
 from heedful.lessons.trust import Sighting as Sighting
 from heedful.lessons.words import Difference as Difference
@@ -91,8 +91,8 @@ from heedful.memory.dream import Dreams as Dreams
 from heedful.memory.dream import consolidate as consolidate
 from heedful.memory.dream import keep_dreaming as keep_dreaming
 from heedful.memory.memory import Memory as Memory
+from heedful.memory.memory import Quarantine as Quarantine
 from heedful.memory.prompts import Prompts as Prompts
-from heedful.memory.quarantine import Quarantine as Quarantine
 from heedful.memory.reflect import Reflected as Reflected
 from heedful.memory.reflect import episode_of as episode_of
 from heedful.memory.reflect import reflect as reflect

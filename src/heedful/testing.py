@@ -39,7 +39,7 @@ class ScriptedModel:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """The next line of the script. Raises ModelError when there is none left."""
+        """Return the next line of the script. Raises ModelError if there is none left."""
         index = len(self.prompts)
         self.prompts.append(tuple(messages))
         settings = {"schema": schema, "max_tokens": max_tokens}
@@ -55,7 +55,7 @@ class ScriptedModel:
         return answer if isinstance(answer, Answer) else _answer(messages, answer)
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing, because nothing is open."""
 
 
 class FixedEmbedder:

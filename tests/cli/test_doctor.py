@@ -37,7 +37,7 @@ def test_a_healthy_machine(invoke):
     done = invoke("doctor", "--model", "toy:answer")
     assert done.code == 0, done
     assert "✗" not in done.out
-    assert "✓ database: heedful.db is not there yet; heedful run makes it" in done.out
+    assert "✓ database: heedful.db does not exist yet; heedful run creates it" in done.out
     assert invoke("doctor", "--model", "toy:answer", "--json").json["well"] is True
 
 

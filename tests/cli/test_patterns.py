@@ -80,7 +80,7 @@ def test_what_is_alike_is_suggested(told, desk, monkeypatch):
             return await super().embed([text[:1] for text in texts])
 
     monkeypatch.setattr(settings, "embedder_of", lambda *given: Same())
-    assert told("patterns", "suggest").out == "no two lessons are that much alike\n"
+    assert told("patterns", "suggest").out == "no two lessons are similar enough\n"
     told("patterns", "unmerge", FIRST, "--by", "ann")
     done = told("patterns", "suggest", "--limit", "1")
     assert done.out.splitlines()[0] == "cosine 1.00, log"

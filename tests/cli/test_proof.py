@@ -196,7 +196,7 @@ def test_the_picture_takes_any_name_and_no_data(monkeypatch):
 def test_numbers_that_contradict_the_coin_are_told(world, monkeypatch):
     world.fill(("good", 0, 0, 60, 0))
     out = world.desk.invoke(monkeypatch, "proof").out
-    assert "withheld 60; the numbers contradict the coin" in out
+    assert "withheld 60; not a random draw" in out
 
 
 def test_a_run_withholds_as_the_settings_say(desk):

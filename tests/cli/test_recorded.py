@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.cli.records import NOT_PASSED
-from heedful.cli.records import read_file as from_file
+from heedful.cli.replay import NOT_PASSED
+from heedful.cli.replay import read_file as from_file
 from heedful.errors import RecordFileError
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
 from heedful.loop.replay import RecordedLoop

@@ -3,7 +3,7 @@
 import pytest
 
 import heedful
-from heedful.cli.records import read_file as from_file
+from heedful.cli.replay import read_file as from_file
 from tests.cli.support import following, record
 
 ANSWERS = (["right!"], ["a", "right!"], ["a", "b", "right!"], ["stuck"] * 4)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.evaluation import as_entry, learn_from_evaluation
+from heedful.lessons.learn import as_entry, learn_from_evaluation
 from heedful.lessons.lesson import LONGEST, LessonFilter, Reflection
 from heedful.memory.memory import Memory
 from heedful.store import exposures, patterns

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import ORDER, Quota
 from heedful.lessons.trust import (
     HELD,
-    ORDER,
     RAISING,
-    Quota,
     derive_trust,
     initial_state,
     lowest_trust,

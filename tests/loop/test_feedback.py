@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.loop.decide import triggers
-from heedful.loop.feedback import EACH, HEAD, MOST, clean, feedback
-from heedful.loop.record import Evaluation, Finding, Goal
+from heedful.loop.record import EACH, HEAD, MOST, Evaluation, Finding, Goal, clean, feedback
 
 NASTY = st.text(
     st.one_of(

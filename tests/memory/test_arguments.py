@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Example
-from heedful.lessons.trust import Quota
+from heedful.lessons.lesson import Example, Quota
 from heedful.memory.memory import Memory
 from tests.store.support import opened
 

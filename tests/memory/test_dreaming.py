@@ -371,7 +371,7 @@ async def test_other_scopes_are_neither_read_nor_changed(memory, path):
     "at", ["insert_supersession", "insert_became", "copy_vector", "supersede", "set_report"]
 )
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
-    from heedful.store import database as named
+    from heedful.store import store as named
 
     async def run(memory: Memory) -> None:
         for n, text in enumerate((TEXT, SAME)):

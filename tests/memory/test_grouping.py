@@ -376,7 +376,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
 
 @pytest.mark.sqlite
 def test_the_reading_of_an_error_type_needs_no_sort_and_no_row(memory):
-    from heedful.store.database import statements
+    from heedful.store.store import statements
 
     values = {"tenant": "t", "project": "p", "error_type": "e", "most": 9}
     plan = do(

@@ -112,7 +112,7 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
 @pytest.mark.parametrize(
     ("embedder", "said"),
     [
-        (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of the 64"),
+        (Lying(64, 63), r"1 vectors of \[63\] numbers from fixed'; it must be 1 of 64"),
         (Lying(64, 0), r"1 vectors of \[0\] numbers"),
         (Lying(64, 64, missing=1), r"0 vectors of \[\] numbers"),
         (Lying(64, 64, fill=float("nan")), "one that gives finite numbers"),

@@ -451,9 +451,14 @@ def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
 
 def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
     run(reflect(FAILED, memory=memory, trust="operator"))
-    hints = []
+    hints: list[str] = []
+
+    def generate(task: str, hint: str) -> str:
+        hints.append(hint)
+        return "x"
+
     given = {
-        "generate": lambda task, hint: hints.append(hint) or "x",
+        "generate": generate,
         "checks": [heedful.checks.not_empty()],
         "store": memory.store,
     }

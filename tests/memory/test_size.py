@@ -17,7 +17,7 @@ from heedful.lessons.lesson import Example, Exposure, Reflection, Remembered, Sc
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons
-from heedful.store.lessons import key_of
+from heedful.store.store import key_of
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import whole
 from tests.store.support import ended, opened, python, rows
@@ -315,7 +315,7 @@ def test_a_bound_holds_whatever_happens(done, most):
 
 @pytest.mark.sqlite
 def test_what_is_evicted_is_found_without_a_sort(store):
-    from heedful.store.database import statements
+    from heedful.store.store import statements
 
     values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
     plan = do(

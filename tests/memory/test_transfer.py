@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import ORDER
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from heedful.store.store import Store

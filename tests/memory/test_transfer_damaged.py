@@ -94,7 +94,7 @@ def with_field(kind: str, name: str, value: Any) -> bytes:
         (DATA + b"\n", len(LINES) + 1, "nothing may follow the last line"),
         (DATA + DATA, len(LINES) + 1, "nothing may follow the last line"),
         (LINES[0] * 2 + DATA, 2, "it is a second first line"),
-        (LINES[0] + LINES[1] * 2, 3, "out of place, or there twice"),
+        (LINES[0] + LINES[1] * 2, 3, "out of place, or a duplicate"),
         (b"".join([LINES[0], *reversed(LINES[1:-1]), LINES[-1]]), 3, "out of place"),
         (
             b"".join(LINES[:-2]) + LINES[-1],

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.lessons.export import STATES, sort_key
-from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
-from heedful.lessons.trust import HELD, ORDER, RAISING, lowest_trust
+from heedful.lessons.lesson import ORDER, Example, Exposure, Outcome, Scope
+from heedful.lessons.trust import HELD, RAISING, lowest_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from heedful.store.sqlite import in_file

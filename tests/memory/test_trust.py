@@ -10,17 +10,9 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, QuotaExceeded
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Quota, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    HELD,
-    ORDER,
-    RAISING,
-    Quota,
-    initial_state,
-    lowest_trust,
-    raises_trust,
-)
+from heedful.lessons.trust import HELD, RAISING, initial_state, lowest_trust, raises_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, quarantine
 from tests.engines import IN_SOAK

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.pages.drawing import (
+from heedful.pages.report import (
     BEFORE,
     CUT,
     LINES,
@@ -23,7 +23,7 @@ from heedful.pages.drawing import (
     pretty,
     readable,
     spans,
-)  # fmt: skip
+)
 from heedful.store.runs import Report, StageAttempt, StageReport
 from tests.pages.support import BEGAN, attempt, example
 

@@ -15,8 +15,7 @@ from heedful.checks.evaluate import Context
 from heedful.lessons.lesson import Example, Exposure, Outcome, Scope
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
-from heedful.loop.feedback import MOST
-from heedful.loop.record import Finding
+from heedful.loop.record import MOST, Finding
 from heedful.memory.memory import Memory
 from heedful.pipeline import Pipeline
 from heedful.store import exposures, patterns

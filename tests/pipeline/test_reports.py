@@ -19,8 +19,7 @@ from heedful.checks.evaluate import Context
 from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused, UnknownName
 from heedful.lessons.lesson import Scope
-from heedful.loop.feedback import MOST
-from heedful.loop.record import Evaluation, Finding
+from heedful.loop.record import MOST, Evaluation, Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
 from heedful.store import loops

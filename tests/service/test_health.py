@@ -69,7 +69,7 @@ def test_it_lives_without_its_store_and_says_that_it_cannot_work(tmp_path):
     )
     assert "heedful_work_reached 0.0" in metrics.text
     assert problem(keys, 503, "store_unavailable")["detail"] == (
-        "the store of the service failed; what it said is in the log"
+        "the store of the service failed; the log has its error"
     )
     assert keys.headers["retry-after"] == "1"
 

@@ -129,7 +129,7 @@ class Hosts:
         while answer["decision"] == "again":
             text, evaluation = self.made[n]
             n += 1
-            told = {"output": text, "evaluation": to_document(evaluation) if evaluation else None}
+            told = {"output": text, "evaluation": to_document(evaluation)}
             answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             assert answer == same

@@ -166,7 +166,7 @@ def test_a_key_has_a_rate():
         rates.take("a", 1000.0)
     slow = RateLimit(0.01, 1)
     slow.take("a", 0.0)
-    with pytest.raises(Problem, match="ask again in 100 s"):
+    with pytest.raises(Problem, match="try again in 100 s"):
         slow.take("a", 0.0)
 
 

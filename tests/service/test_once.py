@@ -12,9 +12,18 @@ import pytest
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
 from heedful.service.openapi import examples, operations
-from heedful.store import exposures, idempotency, lessons
-from heedful.store.database import Db
-from heedful.store.idempotency import Before, Beside, Call, also, beside
+from heedful.store import exposures, lessons
+from heedful.store.store import (
+    Before,
+    Beside,
+    Call,
+    Db,
+    also,
+    beside,
+    keep_answer,
+    read_call,
+    write_effect,
+)
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -166,13 +175,13 @@ def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from heedful.store import idempotency
+from heedful.service import idempotency
 from tests.service.support import served
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-idempotency.keep = killed  # after the effect, before the answer
+idempotency.keep_answer = killed  # after the effect, before the answer
 with served(Path(sys.argv[1])) as api:
     Path(sys.argv[1], "key").write_text(api.key("read", "write", "admin"))
     api.post("/v1/keys", json={"name": "made", "projects": ["main"], "may": ["read"]},
@@ -221,19 +230,17 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
     call = Call("default", "caller", "once", "digest")
 
     async def scenario() -> None:
-        from heedful.store.idempotency import write
-
         with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
             for store in (one, two):
-                record = Beside(lambda db, n, told: write(db, call, n, told))
+                record = Beside(lambda db, n, told: write_effect(db, call, n, told))
                 with beside(record):
                     memory = store.write(SCOPE, exposures.remember, [])
                     if store is one:
                         await memory
                         continue
-                    with pytest.raises(LeaseLost, match="ask again"):
+                    with pytest.raises(LeaseLost, match="try again"):
                         await memory
-            assert len((await two.read(Scope(), idempotency.before, call)).effects) == 1
+            assert len((await two.read(Scope(), read_call, call)).effects) == 1
 
     asyncio.run(scenario())
 
@@ -245,10 +252,10 @@ def test_an_answer_is_forgotten_after_a_day(tmp_path):
         with opened(tmp_path / "a.db") as store:
 
             async def before() -> Before:
-                return await store.read(Scope(), idempotency.before, call)
+                return await store.read(Scope(), read_call, call)
 
             async def keep(status: int) -> None:
-                await store.write(Scope(), idempotency.keep, call, {"status": status})
+                await store.write(Scope(), keep_answer, call, {"status": status})
 
             await keep(200)
             assert (await before()).answer == {"status": 200}
@@ -285,13 +292,13 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
-    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.idempotency:also", "x", ""]
+    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.store:also", "x", ""]
 )
 def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
     known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
-        no_value = pytest.raises(StoreCorrupt, match="that is no value")
+        no_value = pytest.raises(StoreCorrupt, match="unknown kind")
         with opened(tmp_path / "a.db") as store, beside(Beside(known=known)), no_value:
             await store.write(SCOPE, exposures.remember, [])
 

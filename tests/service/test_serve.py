@@ -132,7 +132,7 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     for thread in threads:
         thread.join(WAITING)
     assert answers["quick"].json()["passed"] is True
-    assert problem(answers["endless"], 503, "stopping")["detail"].endswith("ask again")
+    assert problem(answers["endless"], 503, "stopping")["detail"].endswith("try again")
     assert "1 request took too long and was cut short" in service.said
 
 

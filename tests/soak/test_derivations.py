@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import Example, Scope, Trust
+from heedful.lessons.lesson import ORDER, Example, Scope, Trust
 from heedful.lessons.ranking import Briefing
-from heedful.lessons.trust import HELD, ORDER, lowest_trust, raises_trust
+from heedful.lessons.trust import HELD, lowest_trust, raises_trust
 from heedful.memory.memory import Memory
 from heedful.store import exposures, search
 from heedful.store.lessons import mark

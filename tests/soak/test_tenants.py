@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from heedful.errors import HeedfulError
-from heedful.store.database import statements
+from heedful.store.store import statements
 from tests.conftest import SOAK
 from tests.soak.tenants import ACTS, Crowd, rows_of_others
 from tests.store.support import opened, rows

@@ -16,8 +16,8 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from heedful.store import loops, open_store
-from heedful.store.database import Db
 from heedful.store.sqlite import Thread, in_file
+from heedful.store.store import Db
 from tests.engines import named
 from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
 

@@ -33,7 +33,6 @@ from heedful.store import (
     dreams,
     episodes,
     exposures,
-    idempotency,
     keys,
     lessons,
     loops,
@@ -44,13 +43,13 @@ from heedful.store import (
     transfer,
 )
 from heedful.store.records import Head, StoredEpisode
-from heedful.store.store import Store
+from heedful.store.store import Call, Store, keep_answer, read_call
 from heedful.traces.spans import Piece
 from tests.store.support import SCOPE, opened, report
 
 ROOMS = (
-    "dreams", "episodes", "exposures", "idempotency", "keys", "lessons", "loops", "patterns",
-    "quarantine", "runs", "search", "transfer",
+    "dreams", "episodes", "exposures", "keys", "lessons", "loops", "patterns",
+    "quarantine", "runs", "search", "store", "transfer",
 )  # fmt: skip
 FAR = 4e9  # seconds since 1970, after any test
 
@@ -233,9 +232,9 @@ async def of_calls(story: Story) -> None:
     await story.store.write(SCOPE, lambda db, s: keys.append(db, s.tenant, "ada", "did", "x", {}))
     assert [row["action"] for row in await read(keys.audit_rows, 9)] == ["did"]
     assert (await read(keys.verify_audit)).rows == 1
-    call = idempotency.Call(SCOPE.tenant, key.id, "once", "digest")
-    await write(idempotency.keep, call, {"status": 200})
-    assert (await read(idempotency.before, call)).answer == {"status": 200}
+    call = Call(SCOPE.tenant, key.id, "once", "digest")
+    await write(keep_answer, call, {"status": 200})
+    assert (await read(read_call, call)).answer == {"status": 200}
 
 
 @pytest.mark.both

@@ -21,9 +21,8 @@ from heedful.lessons.proof import MOST_CALLS, Comparison, _joined, proof, prove_
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
-from heedful.store.database import Db
 from heedful.store.exposures import GIVEN_UP, evidence, expose, remember
-from heedful.store.store import Store
+from heedful.store.store import Db, Store
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened, rows

@@ -21,10 +21,9 @@ from heedful.loop.record import Loop, Override, Usage
 from heedful.loop.stop import Stop
 from heedful.store import lessons
 from heedful.store import loops as loop_store
-from heedful.store.lessons import storable
 from heedful.store.loops import LEASE_SECONDS, alive, enter, leave, new_owner
 from heedful.store.records import Head, JournalEntry, StoredLoop
-from heedful.store.store import Store
+from heedful.store.store import Store, storable
 from tests.engines import IN_SOAK
 from tests.loop import support as loops
 from tests.store.support import SCOPE, ended, opened, python, report, rows

@@ -29,8 +29,8 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import open_store, shown
 from heedful.store import postgres as engine
-from heedful.store.database import Db
 from heedful.store.postgres import Database, addressed, numbered
+from heedful.store.store import Db
 from tests.postgres import rows
 
 ONE, OTHER = Scope("one"), Scope("other")
@@ -293,7 +293,7 @@ async def test_work_that_the_database_turns_back_runs_again_but_not_for_ever(
         if clashes <= 6:
             assert await database.write(ONE, work) == clashes + 1
         else:
-            with pytest.raises(StoreUnavailable, match="clash: others change the same"):
+            with pytest.raises(StoreUnavailable, match="clash: other transactions keep changing"):
                 await database.write(ONE, work)
     assert (count(postgres.owner), len(runs)) == (clashes <= 6, min(clashes, 6) + 1)
 

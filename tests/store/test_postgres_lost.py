@@ -19,10 +19,10 @@ from heedful.drive.report import AttemptReport, open_loop
 from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
-from heedful.store.database import Db
 from heedful.store.loops import new_owner
 from heedful.store.postgres import addressed
 from heedful.store.records import Head
+from heedful.store.store import Db
 from tests.postgres import alone, rows
 from tests.store.support import SCOPE, report
 from tests.store.test_postgres import ONE, add, count, opened

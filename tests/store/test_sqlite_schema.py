@@ -12,7 +12,8 @@ import pytest
 
 from heedful.errors import StoreError, StoreOlder
 from heedful.lessons.lesson import Scope
-from heedful.store import database, lessons, loops, sqlite
+from heedful.store import lessons, loops, sqlite
+from heedful.store import store as store_module
 from heedful.store.sqlite import in_file
 from tests.conftest import SOAK
 from tests.store.support import SCOPE, ended, opened, python, report, rows
@@ -39,14 +40,14 @@ def old(tmp_path):
 def folder(tmp_path):
     """The statements of a later version."""
     folder = tmp_path / "sql"
-    shutil.copytree(database.FOLDER, folder)
+    shutil.copytree(store_module.FOLDER, folder)
     folder.joinpath(f"sqlite_{sqlite.SCHEMA + 1:04}.sql").write_text(STEP)
     return folder
 
 
 @pytest.fixture
 def later(folder, monkeypatch):
-    monkeypatch.setattr(database, "FOLDER", str(folder))
+    monkeypatch.setattr(store_module, "FOLDER", str(folder))
     monkeypatch.setattr(sqlite, "SCHEMA", sqlite.SCHEMA + 1)
     return folder
 
@@ -79,9 +80,10 @@ async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_h
 MIGRATING = """
 import asyncio, sys
 from heedful.lessons.lesson import Scope
-from heedful.store import database, lessons, sqlite
+from heedful.store import lessons, sqlite
+from heedful.store import store as store_module
 
-database.FOLDER, sqlite.SCHEMA = sys.argv[2], sqlite.SCHEMA + 1
+store_module.FOLDER, sqlite.SCHEMA = sys.argv[2], sqlite.SCHEMA + 1
 store = sqlite.in_file(sys.argv[1])
 print(asyncio.run(store.read(Scope(), lessons.count)))
 asyncio.run(store.close())

@@ -10,9 +10,9 @@ from typing import get_args
 import psycopg
 import pytest
 
-from heedful.store.database import FOLDER, ROOMS, Dialect, read_sql, statements
 from heedful.store.postgres import addressed, numbered
 from heedful.store.sqlite import connected
+from heedful.store.store import FOLDER, ROOMS, Dialect, read_sql, statements
 
 DIALECTS = get_args(Dialect)
 # The nearest of a scope: SQLite hands vectors over to be compared, PostgreSQL compares them.

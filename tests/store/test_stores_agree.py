@@ -13,9 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
-from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Reflection, Scope
+from heedful.lessons.lesson import (
+    ORDER,
+    Example,
+    Exposure,
+    Filter,
+    Outcome,
+    Quota,
+    Reflection,
+    Scope,
+)
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import ORDER, Quota
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
 from heedful.memory import memory as remembering

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import context as of_host
 from heedful.checks.text import require
 from heedful.errors import InvalidInput, MalformedAnswer, UnknownName
 from heedful.loop.record import (
@@ -220,8 +221,6 @@ async def judge_once(
     A host calls a check that raised a second time. `ask` has already repeated the question, so the
     second call raises the same error without asking the model.
     """
-    from heedful.checks.evaluate import context as of_host
-
     last = _failed.get()
     if last and last[0] is check and last[1] is candidate and last[2] is context:
         _failed.set(None)

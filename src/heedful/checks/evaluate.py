@@ -133,7 +133,7 @@ Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 # Makes the finding that stands for a check that raised, from its name and the error.
 Instead = Callable[[str, CheckFailed | ModelError], Finding]
-# Writes what the next attempt reads about this one; by default `heedful.loop.feedback.feedback`.
+# Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
 EMPTY = Finding(
     "answer",

@@ -166,7 +166,7 @@ def _whole_numbers(cells: Cells) -> Numbers:
 
 
 def _cells_that(fit: Callable[[Any], bool]) -> Callable[[Cells], Numbers]:
-    """Return a reader that gives 0 for a cell that fits, since it is no number."""
+    """Return a reader that gives 0 for a cell that fits, and NaN for any other."""
 
     def read(cells: Cells) -> Numbers:
         import numpy as np

@@ -219,7 +219,7 @@ def _stepwise(body: Sequence[ast.stmt], steps: list[Step]) -> Iterator[ast.stmt]
 
 
 def _is_call(node: ast.stmt) -> bool:
-    """Return whether it calls a test function, whose statements are the tests."""
+    """Return True for a call of a test function, whose statements are the tests."""
     call = node.value if isinstance(node, ast.Expr) else None
     name = call.func if isinstance(call, ast.Call) else None
     return isinstance(name, ast.Name) and _is_test(name.id)

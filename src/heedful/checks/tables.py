@@ -419,7 +419,7 @@ def _open_parquet(path: Path) -> Table:
 
 
 class Numbers(NamedTuple):
-    """Cells as floats, NaN where missing or no number: `wrong` counts the latter."""
+    """Cells as floats, NaN if missing or not a number; `wrong` counts the non-numbers."""
 
     values: Floats
     wrong: int = 0
@@ -464,7 +464,7 @@ def to_list(cells: Cells) -> list[Any]:
 
 
 def to_number(cell: Any) -> float | None:
-    """Return the number in a cell, NaN if the cell is missing, None if it is no number.
+    """Return the number in a cell, NaN if the cell is missing, None if it is not a number.
 
     >>> to_number(" 1e3 "), to_number(True), to_number("1_000")
     (1000.0, None, None)

@@ -24,7 +24,7 @@ LONGEST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class TextCheck:
-    """A check that passes a text to `judge`; a candidate that is no text is a finding."""
+    """A check that passes a text to `judge`; a candidate that is not a text is a finding."""
 
     name: str
     judge: Callable[[str], Iterable[Finding]] = field(repr=False)
@@ -229,7 +229,7 @@ class Regex:
         return self._judge(text, match(self.pattern, text) is not None)
 
     def _cheap(self, length: int) -> bool:
-        """Return True if the number of choices for so many characters is small enough."""
+        """Return True if this many characters have few enough choices."""
         plain = _ESCAPES_AND_CLASSES.sub("x", self.pattern)
         if _RISKY.search(plain):
             return False

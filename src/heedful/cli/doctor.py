@@ -20,11 +20,16 @@ from heedful.cli.output import Columns, Db, Json, ModelName, answer, print_json,
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import EMBEDDER, Settings, by_meaning, embedder_of, scope_of, settings
 from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
+from heedful.memory.spaces import Spaces, space_of
+from heedful.models import FORMS, weights
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.database import Db as Rows
-from heedful.store.sqlite import Connection
+from heedful.store.episodes import counts, last_error
+from heedful.store.loops import alive
+from heedful.store.search import spaces
+from heedful.store.sqlite import APPLICATION, SCHEMA, Connection
+from heedful.store.store import Db as Rows
 
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
@@ -59,7 +64,7 @@ OPEN_LOOPS = "select id, owner, lease from loop where state = 'open' order by n"
 
 @dataclass(frozen=True)
 class Sign:
-    """One check: whether it is well, what was found, and what to do if it is not."""
+    """One check: whether it passed, what was found, and what to do if it failed."""
 
     name: str
     well: bool
@@ -90,7 +95,7 @@ def doctor(model: ModelName = None, db: Db = None, json: Json = False) -> int:
 
 
 def _look(look: Callable[[Settings], Iterator[Sign]], values: Settings) -> list[Sign]:
-    """Return the signs of one check; a check that fails is itself a sign."""
+    """Return the results of one check; a check that fails is itself a result."""
     signs: list[Sign] = []
     try:
         signs += look(values)
@@ -123,8 +128,6 @@ def _packages(values: Settings) -> Iterator[Sign]:
 
 
 def _weights(values: Settings) -> Iterator[Sign]:
-    from heedful.models import weights
-
     wanted: list[str] = list(EMBEDDER) if values.embedder == "minilm" else []
     if needed := weights.needed(values.model):
         wanted.append(needed.name)
@@ -157,11 +160,9 @@ def _folder(values: Settings) -> Iterator[Sign]:
 
 def _database(values: Settings) -> Iterator[Sign]:
     """Check the file on a connection of its own that cannot write."""
-    from heedful.store.sqlite import SCHEMA, Connection
-
     path = Path(values.db)
     if not path.exists():
-        yield Sign("database", True, f"{path} is not there yet; heedful run makes it")
+        yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
         return
     uri = f"{path.resolve().as_uri()}?mode=ro"
     try:
@@ -183,7 +184,6 @@ def _examine(db: Connection) -> tuple[int, str, str]:
 
     Raises StoreCorrupt, StoreNewer.
     """
-    from heedful.store.sqlite import APPLICATION, SCHEMA
 
     def pragma(name: str) -> list[tuple[Any, ...]]:
         return db.execute(f"pragma {name}").fetchall()
@@ -201,7 +201,7 @@ def _examine(db: Connection) -> tuple[int, str, str]:
 
 
 def _server(values: Settings) -> Iterator[Sign]:
-    """Check what may stand between this process and its rows, in the order in which it shows."""
+    """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
     from heedful.store import postgres as admission
     from heedful.store.postgres import MISHAPS, Session, addressed, mishap
@@ -250,7 +250,7 @@ def _vector_extension(session: Any) -> Sign:
 
 
 def _row_security(session: Any) -> Sign:
-    """Check row-level security, the second lock after the tenant that every statement names."""
+    """Check row-level security, which protects tenants even if a statement forgets its tenant."""
     rows = session.execute(_OPEN).fetchall()
     bare = [row["name"] for row in rows if not row["locked"]]
     found = f"on for {len(rows) - len(bare)} of {len(rows)} tables"
@@ -286,7 +286,7 @@ def _queue(values: Settings) -> Sign:
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
     found = f"{found}; the oldest waits for {oldest:.0f} s" if oldest else found
     ill = {one.state for one in depths} & {"stalled", "failed"}
-    todo = "run heedful worker: it does what is stalled, and says why a job fails"
+    todo = "run heedful worker: it runs stalled jobs, and says why a job fails"
     return Sign("queue", not ill, found, todo)
 
 
@@ -294,12 +294,7 @@ def _queue(values: Settings) -> Sign:
 
 
 def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
-    """Check loops, vectors and episodes: all that the connection may see."""
-    from heedful.memory.spaces import Spaces, space_of
-    from heedful.store.episodes import counts, last_error
-    from heedful.store.loops import alive
-    from heedful.store.search import spaces
-
+    """Check loops, vectors and episodes, as far as the connection may see them."""
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
@@ -335,8 +330,6 @@ def fetch(
     json: Json = False,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
-    from heedful.models import weights
-
     values = settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
@@ -351,8 +344,6 @@ def fetch(
 @models.command("list")
 def list_models(cache: Cache = None, json: Json = False) -> int:
     """List the known weights, and the forms that the name of a model takes."""
-    from heedful.models import FORMS, weights
-
     folder = settings(cache=cache).cache or weights.default_cache()
     found = [
         {
@@ -381,9 +372,7 @@ def list_models(cache: Cache = None, json: Json = False) -> int:
 
 @models.command()
 def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
-    """Hash fetched weights again; exits 1 if they are damaged, or named and absent."""
-    from heedful.models import weights
-
+    """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
     values = settings(cache=cache)
     chosen = [weights.find(name)] if name else weights.known()
     states = [drive(weights.check(one, values.cache)) for one in chosen]

@@ -1,4 +1,4 @@
-"""`heedful dream`: clean memory up, see what that did and why, and undo it."""
+"""`heedful dream`: merge lessons, see what was merged and why, and undo it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from heedful.cli.output import (
 )
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import ask, memory_of, model_of, settings, stored
-from heedful.lessons.consolidate import Proposal
-from heedful.loop.feedback import clean
-from heedful.memory.dream import Dream
+from heedful.lessons.consolidate import VETOES, Proposal
+from heedful.lessons.words import difference
+from heedful.loop.record import clean
+from heedful.memory.dream import Dream, Dreams, consolidate
 
 app: typer.Typer = typer.Typer(add_completion=False, **PLAIN)
 
@@ -86,8 +87,6 @@ def dream(
 async def _dream(
     db: str | None, model: str | None, options: Mapping[str, Any], progress: Progress
 ) -> Dream:
-    from heedful.memory.dream import consolidate
-
     values = settings(db=db, model=model)
     watch = partial(progress.counted, noun="texts")
     async with stored(values) as store:
@@ -101,8 +100,6 @@ async def _dream(
 @app.command()
 def log(limit: Newest = 20, db: Db = None, json: Json = False) -> int:
     """List the dreams, including those that changed nothing, and why."""
-    from heedful.memory.dream import Dreams
-
     found = ask(db, lambda memory: Dreams(memory).log(limit))
     columns: Columns = {
         "what": _what,
@@ -120,8 +117,6 @@ def log(limit: Newest = 20, db: Db = None, json: Json = False) -> int:
 @app.command("show")
 def show_(id: Id, db: Db = None, json: Json = False) -> int:
     """Show what a dream did to which lessons, and how their texts differ."""
-    from heedful.memory.dream import Dreams
-
     one = ask(db, lambda memory: Dreams(memory).show(id))
     if json:
         print_json(dream_document(one))
@@ -135,9 +130,7 @@ def show_(id: Id, db: Db = None, json: Json = False) -> int:
 
 @app.command()
 def rollback(id: Id, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
-    """Undo a dream: recall is as before, and what was learnt since stays. On record."""
-    from heedful.memory.dream import Dreams
-
+    """Undo a dream: recall is as before, and later lessons stay. On record."""
     back = ask(db, lambda memory: Dreams(memory).rollback(id, by=by, why=why))
     answer(
         {"dream": id, "by": by, "why": why, "lessons": back},
@@ -162,8 +155,6 @@ def _what(one: Dream) -> str:
 
 
 def _print(one: Dream) -> None:
-    from heedful.lessons.consolidate import VETOES
-
     number = f"dream {one.id}" if one.id else "a dry run"
     undone = f", rolled back {when(one.undone)}" if one.undone is not None else ""
     show(f"{number}: {one.mode}, by {clean(one.by, 60)}, {when(one.at)}{undone}")
@@ -192,8 +183,6 @@ def _print_proposal(one: Dream, proposal: Proposal) -> None:
 
 def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     """Return for each member how its text differs from the text that replaced it."""
-    from heedful.lessons.words import difference
-
     into = proposal.text or one.texts.get(proposal.survivor, "")
     members = (id for id in proposal.members if into and id in one.texts)
     return {id: str(difference(one.texts[id], into)) for id in members}

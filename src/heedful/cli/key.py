@@ -28,9 +28,8 @@ from heedful.cli.progress import drive
 from heedful.cli.settings import Settings, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
-from heedful.store.idempotency import Beside, also, beside
 from heedful.store.keys import Key
-from heedful.store.store import Store
+from heedful.store.store import Beside, Store, also, beside
 
 T = TypeVar("T")
 app: typer.Typer = group("Make, list and revoke the keys of the service.")
@@ -79,7 +78,7 @@ def create(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Make a key. It is shown once: only a hash of its secret is stored.
+    """Create a key. It is shown once: only a hash of its secret is stored.
 
     read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
     and rulings on quarantine. admin: keys and the audit.
@@ -109,7 +108,7 @@ def create(
 
 @app.command("list")
 def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
-    """List the keys of a tenant, the newest first, without their secrets."""
+    """List the keys of a tenant, newest first, without their secrets."""
     values = settings(db=db, tenant=tenant)
 
     async def read_all(store: Store) -> list[Key]:
@@ -147,7 +146,7 @@ def revoke(
 
 
 def _with_store(values: Settings, work: Callable[[Store], Awaitable[T]], *, new: bool = False) -> T:
-    """Return what the work answers on the open store. Raises NotFound, StoreError."""
+    """Run the work on the open store and return its result. Raises NotFound, StoreError."""
 
     async def opened() -> T:
         async with stored(values, new=new) as store:
@@ -158,7 +157,7 @@ def _with_store(values: Settings, work: Callable[[Store], Awaitable[T]], *, new:
 
 
 def _record(tenant: str, action: str, subject: str, **detail: Any) -> None:
-    """Write this to the audit in the transaction of the next change."""
+    """Write an audit entry in the transaction of the next change."""
     also(lambda db: keys.append(db, tenant, BY, action, subject, detail))
 
 
@@ -168,7 +167,7 @@ def _document(key: Key) -> dict[str, Any]:
 
 @audit.command("list")
 def list_audit(limit: Newest = 50, tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
-    """List what was done in a tenant, the newest first."""
+    """List what was done in a tenant, newest first."""
     values = settings(db=db, tenant=tenant)
 
     rows = _with_store(
@@ -200,7 +199,7 @@ def verify(
     if json:
         print_json(asdict(found))
     elif found.broken:
-        show(f"{found.what}; somebody besides heedful wrote to the database")
+        show(f"{found.what}; something other than heedful wrote to the database")
     else:
         show(f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}")
     return 1 if found.broken else 0

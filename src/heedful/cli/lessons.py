@@ -32,7 +32,8 @@ from heedful.cli.output import (
 from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
-from heedful.loop.feedback import clean
+from heedful.lessons.signature import signature
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.spaces import Spaces
 
@@ -88,8 +89,6 @@ def seen(
 
     Like grep, it exits 0 if the error was seen and 1 if it was not.
     """
-    from heedful.lessons.signature import signature
-
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(db, lambda memory: memory.seen(error_type, error))
@@ -210,7 +209,7 @@ def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json =
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
-    """Let evidence merge patterns again that were kept apart."""
+    """Let evidence merge patterns again that `unmerge` kept apart."""
     ask(db, lambda memory: memory.remerge(*digests, by=by, why=why))
     return _rule(digests, False, by, why, db, json)
 
@@ -241,7 +240,7 @@ def suggest(
         show(f"cosine {pair['cosine']:.2f}, {clean(pair['lessons'][0]['error_type'], WORDS)}")
         for one in pair["lessons"]:
             show(f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}")
-    show(following("lessons", db=db) if found else "no two lessons are that much alike")
+    show(following("lessons", db=db) if found else "no two lessons are similar enough")
     return 0
 
 

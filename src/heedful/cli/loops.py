@@ -29,17 +29,17 @@ from heedful.cli.output import (
 )
 from heedful.cli.runs import loop_of, tell
 from heedful.cli.settings import ask
+from heedful.drive.report import override as lift
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
 from heedful.loop.explain import Explanation
-from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt
+from heedful.loop.record import Attempt, clean
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import loops as loop_store
-from heedful.store.history import explained, state_of
+from heedful.store.loops import explained, state_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
@@ -282,8 +282,6 @@ def override(
 
     The override and its reason stay on record. `heedful run --resume` continues the loop.
     """
-    from heedful.drive.report import override as lift
-
     until = None if expires is None else time.time() + seconds("--expires", expires)
     options: dict[str, Any] = {"by": by, "why": why, "decisions": decisions, "until": until}
 

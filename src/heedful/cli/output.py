@@ -1,4 +1,4 @@
-"""What a command prints: results and JSON on stdout, everything else on stderr.
+"""Printing: results and JSON on stdout, everything else on stderr.
 
 Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
 provider, 130 interrupted.
@@ -33,7 +33,7 @@ from heedful.errors import (
     StoreError,
     UsageError,
 )
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
@@ -197,7 +197,7 @@ def counted(number: int, noun: str) -> str:
 
 def following(*words: str, db: str | None = None) -> str:
     """Return the line that names the next command, with the database unless it is the default."""
-    from heedful.store import shown  # takes a while to import, and `heedful --help` needs no store
+    from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *words, *more])}"
@@ -253,7 +253,7 @@ def leave(code: int) -> NoReturn:
     """
     try:
         sys.stdout.flush()
-    except OSError:  # Python would try again at the end, and exit with a code of its own
+    except OSError:  # Python would write again at exit, and use another exit code
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
     others = [t for t in threading.enumerate() if t is not threading.current_thread()]

@@ -12,7 +12,7 @@ from warnings import catch_warnings, filterwarnings
 
 from heedful.cli.output import check_matplotlib
 from heedful.lessons.proof import Comparison
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.loop.replay import Figures
 
 if TYPE_CHECKING:

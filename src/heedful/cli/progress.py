@@ -1,6 +1,6 @@
 """Long work: its progress on stderr, and Ctrl-C.
 
-The first Ctrl-C cancels what runs and waits a second at most, the second ends the process at once.
+The first Ctrl-C cancels the work and waits at most a second. The second ends the process at once.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Progress:
 def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
     """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
 
-    If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130:
-    what was committed is safe.
+    If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130.
+    Committed data is safe.
     """
     press = _Press(last_words)
     before = signal.signal(signal.SIGINT, press)

@@ -1,4 +1,4 @@
-"""`heedful proof`: does memory help, as a whole and by lesson, shown against withheld."""
+"""`heedful proof`: whether memory helps, as a whole and by lesson, shown against withheld."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from heedful.cli.output import (
 from heedful.cli.settings import ask
 from heedful.errors import UsageError
 from heedful.lessons.proof import Comparison, Effect, Proof
-from heedful.loop.feedback import clean
+from heedful.lessons.ranking import FIRST
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 
@@ -38,7 +39,7 @@ GAIN = "shown against withheld; a gain is for the better, and the interval holds
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is proven, the lessons by name as plain data, and how many loops have ended."""
+    """The proof, the lessons by name as plain data, and the number of loops that have ended."""
 
     proof: Proof
     lessons: dict[str, Any]
@@ -74,7 +75,7 @@ def proof(
         ask(db, lambda memory: memory.restore(restore, by=by, why=why))
         answer(
             {"restored": restore, "by": by, "why": why},
-            f"lesson {restore} is back; only what comes after counts for it or against it",
+            f"lesson {restore} is back; only later loops count for it or against it",
             following("proof", db=db),
             json=json,
         )
@@ -146,7 +147,7 @@ def _print(found: Evidence, limit: int, db: str | None) -> None:
 
 
 def _print_one(name: str, one: Comparison, again: str) -> None:
-    unfair = "" if one.fair else "; the numbers contradict the coin, so records are lost or added"
+    unfair = "" if one.fair else "; not a random draw, so records are lost or added"
     show(f"{name}\n  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}")
     if one.uplift.gain is not None:
         for what, effect, form, unit, of in (
@@ -162,15 +163,13 @@ def _against(effect: Effect, form: str, unit: float, of: str) -> str:
     means = [form.format(unit * one) for one in (effect.shown, effect.withheld) if one is not None]
     ends = [effect.gain or 0.0, effect.low, effect.high]
     digits = 0 if of else 1
-    rounded = (round(unit * one, digits) + 0.0 for one in ends)  # none is −0
+    rounded = (round(unit * one, digits) + 0.0 for one in ends)  # avoid −0
     gain, low, high = (f"{one:+.{digits}f}".replace("-", "−") for one in rounded)
     return f"{' against '.join(means):<20}gain {gain}{of}, between {low} and {high}"
 
 
 def _nothing_withheld(found: Evidence) -> str:
     """Return why there is nothing to compare with, or ""."""
-    from heedful.lessons.ranking import FIRST
-
     if any(one.withheld for one in found.proof.lessons):
         return ""
     if not found.holdout:

@@ -1,4 +1,4 @@
-"""`heedful quarantine`: read what tools and documents said, rule on it, and revoke sources."""
+"""`heedful quarantine`: read the words of tools and documents, rule on them, revoke sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.settings import ask
 from heedful.lessons.trust import QuarantinedLesson
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.store import exposures
 
 app: typer.Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
@@ -66,7 +66,7 @@ def list_(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List the entries that wait, the newest first."""
+    """List the waiting entries, newest first."""
     found = ask(db, lambda memory: memory.quarantine.waiting(limit))
     rows = [asdict(one) for one in found]
     for row in rows:
@@ -83,7 +83,7 @@ def show_(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Show one entry: its words, where they come from, and what was ruled on it."""
+    """Show one entry: its words, where they come from, and the rulings on it."""
     held = ask(db, lambda memory: memory.quarantine.show(id))
     if json:
         print_json(asdict(held))
@@ -103,7 +103,7 @@ def release(ids: Ids, by: By, why: Why = "", db: Db = None, json: Json = False) 
 
 @app.command()
 def reject(ids: Ids, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
-    """Retire entries; the same text does not come back. On record."""
+    """Retire entries; the same text is not stored again. On record."""
     ask(db, lambda memory: memory.quarantine.reject(ids, by=by, why=why))
     return _rule("rejected", ids, by, why, db, json)
 
@@ -128,9 +128,9 @@ def revoke(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Remove a source and all that rests on it, including lessons learnt with it in the prompt.
+    """Remove a source and all that derives from it, including lessons learnt with it in the prompt.
 
-    Without --yes it only says what would be removed.
+    Without --yes it only shows what would be removed.
     """
     options: dict[str, Any] = {"by": by, "why": why, "dry_run": not yes}
     counts = asdict(ask(db, lambda memory: memory.quarantine.revoke(source, **options)))
@@ -149,7 +149,7 @@ def revoke(
 
 @app.command()
 def log(limit: Newest = 50, db: Db = None, json: Json = False) -> int:
-    """List what was ruled on lessons and sources, by whom and why."""
+    """List the rulings on lessons and sources, by whom and why."""
     found = ask(db, lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
     emit(found, RULINGS, json=json, key="rulings", text=4, empty="nothing was ruled yet")
     return 0

@@ -1,4 +1,4 @@
-"""`heedful reflect`: what runs of agents teach, from files of traces, and what still waits."""
+"""`heedful reflect`: learn from runs of agents, from files of traces or from the waiting ones."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.lessons.lesson import Trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import Reflected
+from heedful.memory.reflect import Reflected, reflect_waiting
+from heedful.memory.reflect import reflect as reflect_on
 from heedful.models.contract import Model
 from heedful.store import episodes
+from heedful.traces import read
 from heedful.traces.episode import Episode
 
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
@@ -36,7 +38,7 @@ NAME = 60
 
 @dataclass
 class Result:
-    """What an episode taught: None if there was nothing to say; `error` is the model's."""
+    """The lessons of an episode, None if there were none; `error` is the error of the model."""
 
     name: str
     episode: Episode | None
@@ -46,10 +48,10 @@ class Result:
 
 @dataclass
 class Work:
-    """What reflects, and its results so far.
+    """The model or rules that reflect, and the results so far.
 
-    `damage` is the error that ended reading; `left` counts the waiting episodes that other
-    processes hold, or held when they were killed; the files in `empty` hold no run.
+    `damage` is the error that ended reading. `left` counts the waiting episodes that other
+    processes hold, or held when they were killed. The files in `empty` hold no run.
     """
 
     memory: Memory
@@ -68,14 +70,14 @@ def reflect(
         list[Path] | None, typer.Argument(help="Traces of any format.", show_default=False)
     ] = None,
     waiting: Annotated[
-        bool, typer.Option("--waiting", help="Try again what failed or was left.")
+        bool, typer.Option("--waiting", help="Try failed and unfinished episodes again.")
     ] = False,
     model: Annotated[
         str | None, typer.Option("--model", help="A model that words the lessons. [rules do]")
     ] = None,
     format: Annotated[str, typer.Option(help="auto, heedful, otlp, chat or claude-code.")] = "auto",
     trust: Annotated[
-        str, typer.Option(help="Whose tasks these are: external or operator (your own).")
+        str, typer.Option(help="Who wrote the tasks: external or operator (you).")
     ] = "external",
     keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what is learnt.")] = True,
     db: Db = None,
@@ -141,23 +143,19 @@ async def _reflect(
 
 
 async def _from_files(work: Work, files: Sequence[Path], format: str) -> AsyncIterator[Result]:
-    from heedful.memory.reflect import reflect
-
     options: dict[str, Any] = {"memory": work.memory, "trust": work.trust, "store": work.keep}
     for name, episode in _episodes(work, files, format):
         try:
-            found = await reflect(episode, model=work.model, on_model_error="raise", **options)
+            found = await reflect_on(episode, model=work.model, on_model_error="raise", **options)
             yield Result(name, episode, found)
         except ModelUnavailable:
             raise
         except ModelError as error:
-            found = await reflect(episode, **{**options, "store": False})
+            found = await reflect_on(episode, **{**options, "store": False})
             yield Result(name, episode, found, str(error))
 
 
 def _episodes(work: Work, files: Sequence[Path], format: str) -> Iterator[tuple[str, Episode]]:
-    from heedful.traces import read
-
     for file in files:
         number = 0
         try:
@@ -171,8 +169,6 @@ def _episodes(work: Work, files: Sequence[Path], format: str) -> Iterator[tuple[
 
 
 async def _from_waiting(work: Work) -> AsyncIterator[Result]:
-    from heedful.memory.reflect import reflect_waiting
-
     began, going = time.time(), True
     while going:
         try:
@@ -211,7 +207,7 @@ def _print(result: Result) -> None:
 
 
 def _stored_as(result: Result, found: Reflected) -> str:
-    """Say what memory did with it."""
+    """Describe how memory stored the lesson."""
     if result.error:
         return f"the model failed, so nothing was kept ({clean(result.error, WORDS)}); {AGAIN}"
     if found.busy:

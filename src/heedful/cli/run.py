@@ -36,7 +36,9 @@ from heedful.cli.settings import (
     settings,
     stored,
 )
-from heedful.cli.tasks import Task
+from heedful.cli.tasks import Task, read_tasks
+from heedful.drive.drive import Run
+from heedful.drive.generate import Writer
 from heedful.errors import (
     HeedfulError,
     InvalidInput,
@@ -51,7 +53,8 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
-from heedful.loop.feedback import clean
+from heedful.loop.reach import reach
+from heedful.loop.record import clean
 from heedful.store import loops, shown
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
@@ -94,10 +97,10 @@ class Row:
 
 @dataclass
 class Job:
-    """A run as the command line asks for it, and its state so far.
+    """A run: the options of the command line, and its state so far.
 
-    `given` is the name that the user gave; `name` is the name that the run has, "" before it
-    began; `rows` are the tasks that have ended; `arguments` are those of the whole command line.
+    `given` is the name that the user gave. `name` is the name of the run, "" before it begins.
+    `rows` are the tasks that have ended. `arguments` is the whole command line.
     """
 
     path: Path
@@ -156,14 +159,12 @@ def run(
     Exits 0 if all passed, else 1. A run that was interrupted or killed can be resumed: the model
     is not asked again for an answer that was stored.
     """
-    from heedful.cli.tasks import read_tasks
-
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
     values = settings(model=model, db=db, policy=policy, **learning, **limits)
     # A model is named module:function; a console script does not look here by itself.
     sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
-    given = name if name is None else _checked(name)
+    given = name if name is None else _check_name(name)
     chosen, arguments = policy_of(policy), ctx.obj or ["run"]
     listed = read_tasks(tasks)
     _warn([chosen, *(task.policy for task in listed if task.policy is not None)])
@@ -178,8 +179,6 @@ def run(
 
 def _warn(policies: Sequence[Policy]) -> None:
     """Warn of rules that can never fire: their author relies on a guard that does nothing."""
-    from heedful.loop.reach import reach
-
     warnings = {
         f"warning: policy {one.name or 'of its own'}: {found}": None
         for one in dict.fromkeys(policies)
@@ -191,16 +190,14 @@ def _warn(policies: Sequence[Policy]) -> None:
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job. The model opens first: without one no name is taken, no database made."""
-    from heedful.drive.generate import Writer
-
+    """Drive the job; open the model first, so that a failure takes no name, makes no file."""
     values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
     with Progress() as progress:
         async with (
             model_of(values, progress.fetched) as model,
             stored(values, new=not job.resume) as store,
         ):
-            find = _existing if job.resume else _fresh
+            find = _existing_run if job.resume else _new_run
             job.name = await find(store, scope, job)
             say(f"run {job.name}: {counted(total, 'task')}, model {model.name}, {store.url}")
             progress.bar("running", 0, total, f"0/{total}")
@@ -272,9 +269,7 @@ async def batch(
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
-    """Drive one task as the loop `run/id`; the task's own policy goes first."""
-    from heedful.drive.drive import Run
-
+    """Drive one task as the loop `run/id`, with the task's own policy if it has one."""
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
@@ -314,7 +309,7 @@ def _report(job: Job, failure: HeedfulError | None, json: bool) -> int:
 
 
 def _how_to_resume(job: Job) -> str:
-    """Return how to resume the run, as words that follow others; "" if it did not begin."""
+    """Return how to resume the run, as the end of a sentence; "" if it did not begin."""
     if not job.name:
         return ""
     given, kept = iter(job.arguments), ["heedful"]
@@ -324,7 +319,7 @@ def _how_to_resume(job: Job) -> str:
         elif argument.partition("=")[0] not in ("--run", "--resume", "--json"):
             kept.append(argument)
     again = shlex.join([*kept, "--run", job.name, "--resume"])
-    return f"; what is stored stays, continue with:\n  {again}"
+    return f"; stored results stay; continue with:\n  {again}"
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
@@ -355,14 +350,14 @@ def _print(rows: Sequence[Row], name: str, db: str) -> None:
         show(f"\n{following('why', failed[0].loop, db=db)}")
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     """Return the name that a user gave to a run. Raises InvalidInput."""
     if not 0 < len(name) <= LONGEST or not name.isprintable() or "/" in name:
         raise InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     return name
 
 
-async def _fresh(store: Store, scope: Scope, job: Job) -> str:
+async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the name of a new run: the given one, or the file's with the first free number.
 
     The run takes it by claiming the loop of its first task. Raises UsageError if it exists.
@@ -383,7 +378,7 @@ async def _fresh(store: Store, scope: Scope, job: Job) -> str:
     raise UsageError(f"run {name!r} exists; add --resume to continue it, or give another name")
 
 
-async def _existing(store: Store, scope: Scope, job: Job) -> str:
+async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
     if name is not None:

@@ -25,8 +25,7 @@ from heedful.cli.output import (
 )
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.proof import Estimate
-from heedful.loop.feedback import clean
-from heedful.loop.record import format_score
+from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pipeline.questions import (
     AttemptCost,
@@ -220,7 +219,7 @@ def _tell_checks(made: StageAttempt, *, whole: bool) -> None:
 
 
 def _question(report: Report, stage: StageReport | None) -> str:
-    """A question that has an answer here."""
+    """Return an example of a question that can be answered."""
     listed = (stage,) if stage else report.stages
     again = [one for one in listed if len(one.attempts) > 1]
     number = report.stages.index(again[0] if again else listed[0]) + 1 if listed else 0
@@ -233,10 +232,10 @@ def _question(report: Report, stage: StageReport | None) -> str:
 
 
 async def loop_of(memory: Memory, name: str) -> StoredLoop:
-    """Return the loop of that id, or the only one whose id begins so; `last`: the newest run.
+    """Return the loop with this id, or the only loop whose id begins so; `last`: the newest run.
 
-    The beginning of a run's id is that of its stages, too, and means the run. Raises NotFound,
-    UsageError.
+    The stages of a run have ids that begin with the run's id; such a beginning means the run.
+    Raises NotFound, UsageError.
     """
     try:
         return await memory.store.read(memory.scope, loops.read, name)

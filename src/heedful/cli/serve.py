@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from heedful.checks.loading import load
 from heedful.cli.output import Db, ModelName, counted, following, say, show
 from heedful.cli.settings import (
     Settings,
@@ -24,10 +25,14 @@ from heedful.cli.settings import (
     settings,
     stored,
 )
+from heedful.compat.reflections import Reflections
+from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.service.jobs import Work
-from heedful.service.setup import Setup
+from heedful.loop.policies import policy
+from heedful.memory.ingest import Patience
+from heedful.service.jobs import Tools, Work
+from heedful.service.setup import Limits, NoWork, Setup
 from heedful.store import POSTGRES, shown
 from heedful.store import keys as key_store
 from heedful.telemetry import LogThrottle
@@ -67,8 +72,8 @@ def serve(
 ) -> int:
     """Serve heedful over HTTP until SIGTERM or Ctrl-C.
 
-    As long as there is no key it listens on this machine alone, and every caller may do everything;
-    heedful key create makes a key, and from then on callers need one.
+    Without any key it listens on this machine only, and every caller may do everything. heedful key
+    create makes a key; from then on callers need one.
     """
     options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
     values = settings(**options, workers=workers, rate=rate, drain=drain)
@@ -88,7 +93,7 @@ def serve(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Return the coroutine's result without waiting for what still runs in a thread."""
+    """Return the coroutine's result without waiting for threads that still run."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(work)
@@ -133,14 +138,7 @@ def _check_keys(values: Settings, near: bool, keys: bool, listener: socket.socke
 
 
 def setup_of(values: Settings, store: Any) -> Setup:
-    """Return what the service works with, as the settings say. Raises UsageError."""
-    from heedful.checks.loading import load
-    from heedful.compat.reflections import Reflections
-    from heedful.compat.shapes import LoopGuardrails
-    from heedful.loop.policies import policy
-    from heedful.memory.ingest import Patience
-    from heedful.service.setup import Limits, Setup
-
+    """Return the setup of the service from the settings. Raises UsageError."""
     return Setup(
         store,
         scope_of(values),
@@ -165,10 +163,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
 
 @asynccontextmanager
 async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
-    """Yield where the service hands over work: a queue in PostgreSQL, else this process."""
-    from heedful.service.jobs import Tools
-    from heedful.service.setup import NoWork
-
+    """Yield the job queue of the service: in PostgreSQL, else in this process."""
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from heedful.service.worker import PostgresQueue
@@ -190,7 +185,7 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
 
 
 def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
-    """Say where the service is, what it works with, who may call it, and what to do next."""
+    """Print where the service is, what it works with, who may call it, and what to do next."""
     from heedful import __version__
 
     server = values.db.startswith(POSTGRES)
@@ -227,14 +222,14 @@ def _log() -> None:
 
 
 class _LostDatabase(logging.Handler):
-    """Says once a minute that the database is away; drivers log it again and again."""
+    """Logs once a minute that the database is away, because drivers log it again and again."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._throttle = LogThrottle()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it, unless it was said within the last minute."""
+        """Log it, unless it was logged within the last minute."""
         if self._throttle.allows("away"):
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
 
@@ -250,9 +245,9 @@ def report_lost_database() -> None:
 
 @contextmanager
 def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
-    """Send spans and metrics as OTLP to where the standard OTEL_* environment says.
+    """Export spans and metrics as OTLP; the OTEL_* environment variables say where.
 
-    What is left goes out at the end. Raises PackageMissing.
+    Exports the rest at the end. Raises PackageMissing.
     """
     if not wanted:
         yield

@@ -1,7 +1,7 @@
-"""What a command works with: its settings, and the store, memory and model opened from them.
+"""The settings of a command, and the store, memory and model opened from them.
 
 Settings come from options, then the environment, then `heedful.toml`, then `[tool.heedful]` in
-`pyproject.toml`, both of the current folder. Only the command line reads any of them.
+`pyproject.toml`, both in the current folder. Only the command line reads any of them.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def _parse_table(given: Any) -> Any:
 
 
 class Settings(BaseModel):
-    """What the command line reads from its surroundings.
+    """The settings of the command line.
 
-    `cache` is the folder for weights; `threads` and `context` (tokens) are for embedded models;
-    `policy` is written as for `heedful.policy`; `holdout` is the share of recalled lessons that is
-    withheld from prompts; `timeout` is in seconds an attempt.
+    `cache` is the folder for weights. `threads` and `context` (tokens) are for embedded models.
+    `policy` is written as for `heedful.policy`. `holdout` is the share of recalled lessons that is
+    withheld from prompts. `timeout` is in seconds for each attempt.
 
-    The others are for `heedful serve`: `rate` in requests a second and key, `body` and `traces` in
-    bytes, `drain` in seconds, `checks` are those that a request may name. A trace counts as
-    complete `settled` seconds after its last span, once its root has ended.
+    The others are for `heedful serve`: `rate` in requests a second for each key, `body` and
+    `traces` in bytes, `drain` in seconds, `checks` are those that a request may name. A trace
+    counts as complete `settled` seconds after its last span, once its root has ended.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
@@ -109,7 +109,7 @@ def settings(**options: Any) -> Settings:
 
 
 def policy_of(option: str | None) -> Policy:
-    """Return the policy that the option names, or else the setting. Raises UsageError."""
+    """Return the policy that the option names, else that of the settings. Raises UsageError."""
     from heedful.loop.policies import policy
 
     if option is not None:
@@ -122,7 +122,7 @@ def policy_of(option: str | None) -> Policy:
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the values by the place that they come from; a later place wins."""
+    """Return the values by their place of origin; a later place wins."""
     variables = {name: os.environ.get(f"{PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         "{field} in pyproject.toml [tool.heedful]": _table("pyproject.toml", "tool", "heedful"),
@@ -176,9 +176,9 @@ def ask(
     progress: Progress | None = None,
     stopped: str = "interrupted",
 ) -> T:
-    """Open the memory and return what `question` answers. Raises NotFound, StoreError.
+    """Open the memory and return the result of `question`. Raises NotFound, StoreError.
 
-    `new` allows a file that does not exist; `progress` shows fetches; Ctrl-C says `stopped`.
+    `new` allows a file that does not exist. `progress` shows downloads. Ctrl-C prints `stopped`.
     """
 
     async def opened() -> T:
@@ -216,7 +216,7 @@ def _check_file(db: str) -> None:
 
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
-    """Open the model, and fetch missing weights first: no attempt's time pays for it."""
+    """Open the model. Missing weights are downloaded first, outside of any attempt's time."""
     from heedful.models import weights
 
     model = _open_model(values)
@@ -229,7 +229,7 @@ async def model_of(values: Settings, progress: Progress | None = None) -> AsyncI
 
 
 def model_here(values: Settings) -> Model | None:
-    """Open the model without fetching; None if the default one is not on this machine."""
+    """Open the model without downloading; None if the default model is not on this machine."""
     from heedful.models import weights
 
     if needed := weights.needed(values.model):
@@ -252,7 +252,7 @@ def _open_model(values: Settings) -> Model:
 
 
 def describe_writer(model: Model | None) -> str:
-    """Describe what words the lessons that traces teach."""
+    """Describe who words the lessons from traces."""
     return model.name if model is not None else "none: rules word what runs teach"
 
 
@@ -276,7 +276,7 @@ def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder 
 def by_meaning(values: Settings) -> bool:
     """Return True if recall compares meanings.
 
-    `auto` does so if the packages are installed and the weights are in the cache.
+    `auto` means yes if the packages are installed and the weights are in the cache.
     """
     from heedful.models import weights
 

@@ -1,4 +1,4 @@
-"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names the line."""
+"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names its line."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _plain(value: Any) -> Any:
                 return [plain(each) for each in one]
             case _:
                 pass
-        raise InvalidInput("a value", one, "what JSON knows: text, numbers, lists, objects")
+        raise InvalidInput("a value", one, "JSON data: text, numbers, lists, objects")
 
     return plain(value)
 
@@ -164,7 +164,7 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Refuses a key that is given twice; YAML would silently keep the last."""
+    """Refuses duplicate keys, because YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping. Raises ConstructorError."""

@@ -32,10 +32,10 @@ def export(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Write all that was learnt to a file.
+    """Write all lessons to a file, for another machine or another person.
 
-    For another machine or another person: lessons with their examples, sightings, sources and
-    rulings, and what came of showing them. The last line of the file shows whether it is complete.
+    The file has the lessons with their examples, sightings, sources and rulings, and the outcomes
+    of showing them. Its last line shows whether it is complete.
     """
     if file == "-" and json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
@@ -75,9 +75,8 @@ def import_(
 ) -> int:
     """Import an export; a repeated import adds nothing twice.
 
-    What others have learnt waits in quarantine. If you vouch for it with --trust operator, it is
-    as it was in the memory that it comes from. A damaged file is refused before anything is
-    written.
+    The lessons of others wait in quarantine. If you vouch for them with --trust operator, they keep
+    their trust and state. A damaged file is refused before anything is written.
     """
 
     def watch(what: str, done: int, total: int) -> None:
@@ -109,8 +108,9 @@ def import_(
 def reembed(db: Db = None, json: Json = False) -> int:
     """Give vectors to examples that have none.
 
-    Recall compares them by meaning only then. For examples of another embedder, or learnt without
-    one. It can be stopped at any time and continues where it stopped; recall works meanwhile.
+    Recall compares examples by meaning only if they have vectors. Use this for examples of another
+    embedder, or learnt without one. You can stop it at any time; it continues where it stopped.
+    Recall works meanwhile.
     """
 
     async def embed(memory: Memory) -> tuple[int, Spaces]:
@@ -147,8 +147,7 @@ def copy_(
     """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
 
     What was written is read back and compared before it is committed. Stop the writers of the
-    source first: what they write after the beginning is not copied. The same command can be
-    repeated.
+    source first: what they write after the start is not copied. The command can be repeated.
     """
     from heedful.store.copying import copy
 
@@ -187,8 +186,8 @@ def migrate(
 ) -> int:
     """Bring a PostgreSQL database to the schema it needs.
 
-    Run it as the role that is to own the tables; the service has another one. All of it is done
-    or nothing. A SQLite file needs no migration: it is brought up to date when it is opened.
+    Run it as the role that is to own the tables; the service needs another role. All of it is done
+    or nothing. A SQLite file needs no migration, because opening it brings it up to date.
     """
     url = settings(db=store).db
     if not url.startswith(POSTGRES):

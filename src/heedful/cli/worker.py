@@ -1,4 +1,4 @@
-"""`heedful worker`: does the jobs of services, beside any number of other workers."""
+"""`heedful worker`: runs the jobs of services, together with any number of other workers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from heedful.cli.settings import (
     settings,
     stored,
 )
+from heedful.compat.reflections import Reflections
 from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.models.contract import Model
-from heedful.service.jobs import Job, Opens, Tools
+from heedful.service.jobs import QUEUES, Job, Opens, Tools, sweep
 from heedful.store import POSTGRES, lessons, shown
 
 KILLED = 143  # the exit code of a process that SIGTERM ended
@@ -67,12 +68,10 @@ def worker(
     """Do the jobs of services.
 
     Reflect, embed, dream, prune, prove and drive loops. Any number of workers share the jobs of one
-    PostgreSQL. SIGTERM lets running jobs finish; a job of a killed worker is done by another. It
-    dreams by itself unless HEEDFUL_REFLECTION_MODE is lite; it neither reflects nor dreams if
+    PostgreSQL. SIGTERM lets running jobs finish; another worker repeats the job of a killed worker.
+    It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
     HEEDFUL_REFLECTION_ENABLED is false.
     """
-    from heedful.compat.reflections import Reflections
-
     values = settings(db=db, model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
@@ -95,8 +94,6 @@ async def _work(
     options: Mapping[str, Any],
     progress: Progress,
 ) -> int:
-    from heedful.service.jobs import Tools
-
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values))
         if asks:  # otherwise nothing is fetched
@@ -119,7 +116,7 @@ async def _work(
 
 
 class _Journal:
-    """Prints what became of each job, and counts."""
+    """Prints the result of each job, and counts the results."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -135,7 +132,7 @@ class _Journal:
         self._progress.say(clean(f"{about}: {what}", WORDS))
 
     def sum_up(self) -> None:
-        """Print how many jobs there were."""
+        """Print the number of jobs."""
         self._progress.say(f"{counted(self.done, 'job')} done, {self.failed} given up")
 
 
@@ -151,7 +148,6 @@ async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], journal:
 
 
 async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
-    from heedful.service.jobs import sweep
     from heedful.service.worker import LocalQueue
 
     if not options["once"]:
@@ -169,7 +165,7 @@ async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Return what the work answers, or 0 after a signal; the second signal exits at once."""
+    """Return the result of the work, or 0 after a signal; the second signal exits at once."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     received: list[str] = []
 
@@ -193,8 +189,6 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 def _queues(text: str) -> Sequence[str] | None:
     """Parse a list of queues with commas; None for all. Raises UnknownName."""
-    from heedful.service.jobs import QUEUES
-
     names = [one.strip() for one in text.split(",") if one.strip()]
     for name in names:
         if name not in QUEUES:
@@ -203,7 +197,7 @@ def _queues(text: str) -> Sequence[str] | None:
 
 
 def _loop(text: str) -> tuple[str, Opens]:
-    """Import what `name=module:function` names. Raises UsageError."""
+    """Import the function in `name=module:function`. Raises UsageError."""
     name, _, path = text.partition("=")
     module, _, attribute = path.partition(":")
     if not (name and module and attribute):

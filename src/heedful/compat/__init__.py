@@ -1,4 +1,4 @@
-"""The names and shapes that callers of earlier reflection systems know, over the same core."""
+"""The names and shapes of earlier reflection systems, over the same core."""
 
 from heedful.compat.guardrails import (
     GuardedLoops,

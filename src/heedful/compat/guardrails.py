@@ -1,6 +1,6 @@
-"""Loop guardrails under the names that callers of earlier systems know, over the same loops.
+"""Loop guardrails under the names of earlier systems, on the same stored loops.
 
-A completion reports one run of a loop. What it leaves out is judged by critics or a model.
+A completion reports one run of a loop. Critics or a model judge what it leaves out.
 """
 
 from __future__ import annotations
@@ -39,12 +39,19 @@ from heedful.compat.shapes import (
 from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
-from heedful.lessons.lesson import Scope
-from heedful.lessons.trust import check_sequence, check_texts
+from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import check_override, latest_verdict
-from heedful.loop.feedback import clean
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop, Override, check_share
+from heedful.loop.record import (
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Loop,
+    Override,
+    check_share,
+    clean,
+)
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
@@ -54,17 +61,17 @@ from heedful.store import open_store
 from heedful.store.records import StoredLoop
 from heedful.store.store import Store
 
-SEVERITY = 0.5  # of a bias tag that comes without
+SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 Judge = Model | Embedder
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One run of a loop as a caller reports it; None stands for what is left out.
+    """One run of a loop as a caller reports it; None means that a value is missing.
 
-    Scores are in 0..1; a bias tag has its `tag`, and where it is known its `severity` in 0..1.
-    Raises InvalidInput.
+    Scores are in 0..1. A bias tag has its `tag`, and if known its `severity` in 0..1. Raises
+    InvalidInput.
     """
 
     task: str | None = None
@@ -90,7 +97,7 @@ class Completion:
 
     @property
     def reports(self) -> bool:
-        """Return True if it says anything of what was done."""
+        """Return True if the completion reports any result."""
         content = (
             self.summary,
             self.output,
@@ -102,25 +109,25 @@ class Completion:
 
     @property
     def scores(self) -> dict[str, float]:
-        """The scores that were sent."""
+        """Return the scores that were sent."""
         scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
         return {name: score for name, score in scores.items() if score is not None}
 
     @property
     def missing(self) -> list[str]:
-        """The scores that were left out."""
+        """Return the names of the scores that were left out."""
         return [name for name in (ALIGNMENT, DRIFT) if name not in self.scores]
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The scores and bias tags that were sent, each tag once; None without any."""
+        """Return the scores and bias tags that were sent, each tag once; None without any."""
         findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
         return Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
-        """The output, the summary, or both; None where both were left out."""
+        """Return the output, the summary, or both; None without either."""
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
@@ -130,7 +137,7 @@ class Completion:
         return self.task is None or redact(self.task) == task
 
     def agrees(self, attempt: Attempt) -> bool:
-        """Return True if all that it says equals what is stored of an attempt."""
+        """Return True if everything in the completion equals the stored attempt."""
         stored = attempt.evaluation or Evaluation()
         sent = self.evaluation or Evaluation()
         tags, known = (
@@ -155,14 +162,14 @@ def bias(one: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class ReflectionCheck:
-    """A check that judges what a completion leaves out; it runs once a completion."""
+    """A check that judges the missing scores; it runs once for each completion."""
 
     completion: Completion
     critics: Mapping[str, Check]
     name: ClassVar[str] = "reflection"
 
     async def __call__(self, candidate: Any, at: Context) -> Evaluation:
-        """Return what the critics say; bias tags that were sent are not judged."""
+        """Return the evaluation of the critics; bias tags that were sent are not judged."""
         one = self.completion
         own = [check for role, check in self.critics.items() if role != SUMMARY]
         said = await evaluated(one.summary if one.output is None else one.output, at, own, None)
@@ -181,10 +188,10 @@ class ReflectionCheck:
 def judges_of(
     one: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
-    """Return the check that judges the missing scores; none where no score is missing.
+    """Return the check that judges the missing scores; an empty list if none is missing.
 
-    `critics` are the host's own, by role; for the others `judge` is asked: a Model, or an Embedder,
-    which can judge alignment and drift. Raises InvalidInput where nobody can.
+    `critics` are the host's own, by role. For the others `judge` is asked: a Model, or an Embedder,
+    which can judge alignment and drift. Raises InvalidInput if nobody can judge.
     """
     missing = one.missing
     if not missing:
@@ -208,7 +215,7 @@ STORE = "heedful.db"
 DONE = "done"
 NOT_DONE = "Invalid reflection status. Must be 'done'."
 DEFAULT = LoopGuardrails()
-# What the flags fatigue, max_reruns and bias_echo of a caller lift.
+# The rules that the flags fatigue, max_reruns and bias_echo lift.
 RULES = ("fatigue", "attempts", "echo")
 _log = logging.getLogger("heedful")
 
@@ -217,10 +224,10 @@ _log = logging.getLogger("heedful")
 class GuardedLoops:
     """The loops of a scope, under guardrails.
 
-    `judge` and the host's own `critics`, by role, judge what callers leave out. With `memory`,
-    of the same store and scope, a loop that ends teaches what it learnt. `overriding` is called
-    with a loop and a rule before an override is written. `vouched`: scores and tags of
-    callers count as measured.
+    `judge` and the host's own `critics`, by role, judge what callers leave out. With a `memory` of
+    the same store and scope, a loop that ends teaches its lessons. `overriding` is called with a
+    loop and a rule before an override is written. With `vouched`, scores and tags of callers count
+    as measured.
     """
 
     store: Store
@@ -234,7 +241,7 @@ class GuardedLoops:
 
     @classmethod
     def of(cls, store: GuardedLoops | Store | str, **more: Any) -> GuardedLoops:
-        """The loops of a store, or of the store of that name."""
+        """Return the loops of a store, or of the store with this name."""
         if isinstance(store, GuardedLoops):
             return store
         return cls(open_store(store) if isinstance(store, str) else store, **more)
@@ -242,10 +249,10 @@ class GuardedLoops:
     async def complete(
         self, name: str, one: Completion, personas: Mapping[str, str], rules: Sequence[str], by: str
     ) -> LoopView:
-        """How the loop stands after a completion; those `rules` that ended it are lifted.
+        """Store a completion and return the state of its loop; lift those `rules` that ended it.
 
-        The same completion again changes nothing. Raises AttemptTaken for another one, NotFound
-        for an unknown loop without any content, and as `heedful.drive.report.report`.
+        The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
+        for an unknown loop without content, and the errors of `heedful.drive.report.report`.
         """
         place = await find(self.store, self.scope, name)
         stored = place.stored or await self._opened(name, one)
@@ -263,19 +270,22 @@ class GuardedLoops:
         return await self.view(place.id)
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
-        """How a loop stands, or stood after an attempt. Raises NotFound, StoreError."""
+        """Return the current state of a loop, or its state after an attempt.
+
+        Raises NotFound, StoreError.
+        """
         stored = await self.store.read(self.scope, loop_store.read, id)
         return LoopView(stored, await next_name(self.store, self.scope, stored), number)
 
     async def place(self, name: str) -> Place:
-        """The loop that a name stands for. Raises NotFound, StoreError."""
+        """Return the loop that a name means. Raises NotFound, StoreError."""
         place = await find(self.store, self.scope, name)
         if place.stored is None:
             raise NotFound("loop", name, self.store.url)
         return place
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
-        """Let a loop go on past rules, all of which may be lifted. Raises OverrideRefused."""
+        """Let a loop go on past rules, if all of them may be lifted. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
             check_override(
@@ -319,7 +329,7 @@ class GuardedLoops:
             reported_as=name,
             vouched=self.vouched,
         )
-        with suppress(AttemptTaken):  # by this completion, judged otherwise; or by another one
+        with suppress(AttemptTaken):  # stored by another completion, or with other scores
             await report(self.store, self.scope, stored.id, number, sent, self.memory)
 
 
@@ -335,7 +345,7 @@ async def process_loop_completion(
     override_bias_echo: bool = False,
     **content: Any,
 ) -> dict[str, Any]:
-    """Decide whether a loop that was run is run again; see the reference for what it answers.
+    """Decide whether a loop that was run is run again; the reference lists the answer's fields.
 
     `content` are the fields of `Completion`. A status other than "done" is answered with an error.
     Raises NotFound, InvalidInput, Conflict, OverrideRefused, ModelError, CheckFailed, StoreError.
@@ -357,7 +367,7 @@ async def process_loop_completion(
 async def get_guardrails_status(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """How a loop stands. Raises NotFound, StoreError."""
+    """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stands = await loops.view((await loops.place(loop_id)).id)
     return asdict(GuardrailsStatus("success", LoopStanding.of(stands, loop_id)))
@@ -373,10 +383,10 @@ async def override_guardrails(
     override_bias_echo: bool = False,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Let a loop go on past limits: the next decision in which one speaks consumes it.
+    """Let a loop go on past limits; valid for one decision that a limit would stop.
 
-    One that has ended is decided anew at once. Raises NotFound, OverrideRefused for a loop that
-    passed and without an actor, StoreError.
+    A loop that has ended is decided again at once. Raises NotFound, StoreError, and OverrideRefused
+    for a loop that passed or without an actor.
     """
     loops = GuardedLoops.of(store)
     rules = _rules((override_fatigue, override_max_reruns, override_bias_echo))
@@ -389,7 +399,7 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """All that is on record of one attempt, under the names of a trace. Raises NotFound."""
+    """Return all recorded facts of one attempt, as a trace. Raises NotFound."""
     loops = GuardedLoops.of(store)
     place = await loops.place(loop_id)
     number = place.number if place.made else place.number - 1
@@ -403,9 +413,9 @@ async def enforce_rerun_limits(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Whether a loop has had its reruns; where it has, an override lets it have one more.
+    """Return whether a loop has used up its reruns; with an override it may have one more.
 
-    Asked again, the same override is not given twice. A loop that is unknown has had none. Raises
+    A repeated override is given only once. An unknown loop has had no reruns. Raises
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
@@ -435,9 +445,9 @@ async def detect_bias_repetition(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Whether tags come again and again, over the scope, were they those of the next attempt.
+    """Return whether bias tags would be an echo in the scope if the next attempt had them.
 
-    Asks and writes nothing: a completion writes its tags. Raises InvalidInput, StoreError.
+    Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
     """
     loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     echo, place = Echo(threshold, across="scope"), await find(loops.store, loops.scope, loop_id)
@@ -464,9 +474,9 @@ async def calculate_fatigue_score(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """How tired a loop would be, were these the scores of its next attempt; 0.0 at its first.
+    """Return the fatigue of a loop if its next attempt had these scores; 0.0 at its first.
 
-    Asks and writes nothing: a completion writes its scores. Raises InvalidInput, StoreError.
+    Writes nothing, because a completion writes its scores. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
@@ -501,9 +511,9 @@ async def log_rerun_reasoning(
     overridden_by: str | None = None,
     reflection_persona: str | None = None,
 ) -> dict[str, Any]:
-    """Say in the log `heedful` why a loop runs again; the reasoning with its time.
+    """Log, to the logger `heedful`, why a loop runs again; return the reasoning with its time.
 
-    What the store keeps of it comes with the decision itself. Raises InvalidInput.
+    The decision itself is stored elsewhere. Raises InvalidInput.
     """
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
@@ -525,5 +535,5 @@ def _rules(flags: Sequence[bool]) -> list[str]:
 
 
 def _then(loop: Loop, evaluation: Evaluation) -> Loop:
-    """The loop with one more attempt, of which nothing but its evaluation is known."""
+    """Return the loop with one more attempt, which has only an evaluation."""
     return loop.then(Attempt(len(loop.attempts) + 1, Candidate(""), evaluation))

@@ -1,4 +1,4 @@
-"""Generate, critique, revise: single steps under the names that callers of earlier systems know."""
+"""Generate, critique, revise: single steps under the names of earlier systems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heedful.loop.decide import Done, Policy, Verdict, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, check_goals
 from heedful.loop.stop import find_near_repeat as near
 
-# What ends a loop without its having come to rest.
+# The rules that end a loop before it has converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
 
 
@@ -27,11 +27,11 @@ async def run_iteration(
     goals: Sequence[Goal] = (),
     policy: Policy = policies.reflection,
 ) -> dict[str, Any]:
-    """Judge a candidate, revise it once where it does not pass, and judge the revision.
+    """Judge a candidate, revise it once if it does not pass, and judge the revision.
 
-    Answers the better of the two as `candidate`, the `critique` of the given one (`severity` 0..1,
-    `issues`, `suggestions`), whether they have `converged`, and `improvement`, how much less severe
-    the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
+    Returns the better of the two as `candidate`, the `critique` of the first (`severity` 0..1,
+    `issues`, `suggestions`), whether they have `converged`, and as `improvement` how much less
+    severe the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
     check_goals(tuple(goals))
     values = [candidate]
@@ -58,17 +58,17 @@ async def run_iteration(
 
 
 def check_convergence(loop: Loop, policy: Policy = policies.reflection) -> bool:
-    """Whether a loop has come to rest: it passed, or no attempt after it would be any better."""
+    """Return True if a loop passed, or if no further attempt would improve it."""
     return _settled(decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Whether the loop of a result came to rest, and did not only run out of attempts."""
+    """Return True if the loop of a result converged, and did not only use up its attempts."""
     return _settled(result.verdict)
 
 
 def improvement_score(before: Evaluation, after: Evaluation) -> float:
-    """How much less severe the worst finding is, -1..1; above 0 is better."""
+    """Return how much less severe the worst finding became, -1..1; above 0 is better."""
     return round(before.worst - after.worst, 3)
 
 

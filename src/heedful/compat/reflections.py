@@ -1,4 +1,4 @@
-"""Reflections under the names and in the shapes that callers of earlier systems know."""
+"""Reflections under the names and in the shapes of earlier systems."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from typing import Any, Literal
 
 from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Filter, Match, Reflection, Scope, Trust
+from heedful.lessons.lesson import (
+    Filter,
+    Match,
+    Reflection,
+    Scope,
+    Trust,
+    check_sequence,
+    check_texts,
+)
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
-from heedful.lessons.trust import check_sequence, check_texts
 from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
@@ -25,7 +32,7 @@ from heedful.traces.messages import EpisodeReader
 SOURCE = "reflection_engine_v2"
 LAYER = "rm"
 STORE = "heedful.db"
-LISTED = 10_000  # of the lessons most often seen, where no text is looked for
+LISTED = 10_000  # how many of the most seen lessons are searched without a text
 OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
 TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
 TRUTHS |= {"false": False, "0": False, "no": False, "off": False}
@@ -33,9 +40,9 @@ TRUTHS |= {"false": False, "0": False, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class Reflections:
-    """Whether a host reflects, and how it dreams: "lite" on demand only, "full" periodically, too.
+    """Whether a host reflects, and how it dreams: "lite" on demand only, "full" periodically too.
 
-    A host asks for both: nothing in heedful reflects or dreams by itself. Raises InvalidInput.
+    The host calls both, because heedful never reflects or dreams by itself. Raises InvalidInput.
     """
 
     enabled: bool = True
@@ -49,10 +56,11 @@ class Reflections:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Reflections:
-        """From a mapping such as `os.environ`; other names in it are left alone.
+        """Read the settings from a mapping such as `os.environ`; ignore other names in it.
 
-        HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, in either case; else the older
-        names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
+        The names are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, in upper or lower
+        case; without them the older names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE
+        count. Raises InvalidInput.
         """
         known = {str(name).lower(): value for name, value in settings.items()}
         values: dict[str, Any] = {}
@@ -66,7 +74,7 @@ class Reflections:
 
 @dataclass(frozen=True, slots=True)
 class RunMetadata:
-    """Which run it was."""
+    """A run: its outcome, its task, its number of events and its session."""
 
     outcome: str
     task_description: str
@@ -93,7 +101,7 @@ class ReflectionAnswer:
 
     @classmethod
     def of(cls, result: Reflected) -> ReflectionAnswer:
-        """Return what came of reflecting on a run."""
+        """Return the answer for a reflection on a run."""
         lesson, rule = result.reflection, result.strategy
         return cls(
             lesson.signature.digest,
@@ -144,10 +152,10 @@ async def generate_reflection(
 ) -> dict[str, Any]:
     """Return what a run teaches, without storing it; no model is asked about a known failure.
 
-    The ids are the names of the two lessons: the same failure has the same. Without a strategy its
-    id and text are None, and so is the category of no error. `trust` and `on_model_error` as of
-    `reflect`: from whom the task and the user's words are, and what becomes of a model that fails.
-    Raises InvalidInput, ModelError, StoreError.
+    The ids are the names of the two lessons, so the same failure has the same ids. Without a
+    strategy its id and text are None; without an error the category is None. `trust` (who wrote the
+    task and the user's words) and `on_model_error` are those of `reflect`. Raises InvalidInput,
+    ModelError, StoreError.
     """
     episode = await asyncio.to_thread(_episode, context)
     scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
@@ -175,13 +183,13 @@ async def store_reflection(
     *,
     store: Memory | Store | str = STORE,
 ) -> dict[str, str | None]:
-    """Store what was generated; the ids of both lessons. The same run again adds nothing.
+    """Store a generated reflection; return the ids of both lessons. A repeated run adds nothing.
 
-    `result` is what `generate_reflection` gave: another dictionary does not say whose its words
-    are. Raises InvalidInput, QuotaExceeded, StoreError.
+    `result` must be the object that `generate_reflection` returned, because another dictionary does
+    not say who wrote its words. Raises InvalidInput, QuotaExceeded, StoreError.
     """
     if not isinstance(result, Generated):
-        raise InvalidInput("result", result, "what generate_reflection gave, not a copy of it")
+        raise InvalidInput("result", result, "the answer of generate_reflection, not a copy")
     made = result.result
     if session_id is not None:
         check_texts(session_id=session_id)
@@ -203,10 +211,10 @@ async def query_reflections(
     *,
     store: Memory | Store | str = STORE,
 ) -> list[dict[str, Any]]:
-    """Reflections and strategies that fit a text, or without one the most important; best first.
+    """Return the reflections and strategies that fit a text, best first.
 
-    With any of the `tags`, or all with `match`; what waits in quarantine is not among them. Raises
-    InvalidInput, StoreError.
+    Without a text, returns the most important ones. They have any of the `tags`, or all of them
+    with `match="all"`. Quarantined ones are left out. Raises InvalidInput, StoreError.
     """
     check_integer("k", k)
     check_share("min_importance", min_importance)
@@ -260,11 +268,11 @@ def _row(
 
 
 def _episode(context: Mapping[str, Any]) -> Episode:
-    """As the reader of our own files reads it; times and ids of Python count as their texts."""
+    """Return the episode of a run; times and ids that are Python objects become texts."""
     try:
         value = json.loads(json.dumps(dict(context), default=str))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("context", type(context).__name__, "data that JSON can say") from error
+        raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
     (episode,) = EpisodeReader(Limits()).add(value)
     return episode
 

@@ -1,6 +1,6 @@
-"""Loop guardrails: their settings, the names of attempts, and stored loops in their shapes.
+"""Loop guardrails: their settings, the names of attempts, and the shapes of stored loops.
 
-The store knows which attempt of which loop a name stands for; a name is never parsed.
+The store knows which attempt a name belongs to. Names are never parsed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An attempt, by its number, of a loop; `stored` is None where there is no such loop yet."""
+    """An attempt of a loop, by its number; `stored` is None if the loop does not exist yet."""
 
     id: str
     number: int
@@ -35,12 +35,12 @@ class Place:
 
     @property
     def made(self) -> bool:
-        """Whether there is that attempt."""
+        """Return True if the attempt exists."""
         return self.stored is not None and self.number <= len(self.stored.loop.attempts)
 
 
 async def find(store: Store, scope: Scope, name: str) -> Place:
-    """The attempt of that name: the first one of the loop of that id, or a rerun of another loop.
+    """Return the attempt with this name: the first of the loop with this id, or a loop's rerun.
 
     Raises InvalidInput, StoreError.
     """
@@ -61,13 +61,13 @@ async def find(store: Store, scope: Scope, name: str) -> Place:
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
-    """The name of an attempt that was made: the one it was reported under, if it was."""
+    """Return the name of an existing attempt: the name in its report, if there was one."""
     name = stored.loop.attempts[number - 1].reported_as
     return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
 
 
 async def next_name(store: Store, scope: Scope, stored: StoredLoop) -> str:
-    """The name of the attempt to come: `ID_r1` of the second, unless a loop has that for its id."""
+    """Return the name of the next attempt: `ID_r1` for the second, unless that is a loop's id."""
     number = len(stored.loop.attempts)
     names = (f"{stored.id}{'_' * length}r{number}" for length in count(1))
     while await _read(store, scope, name := next(names)) is not None:
@@ -98,14 +98,14 @@ RANGES: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class LoopGuardrails:
-    """When a loop runs again, and when it must end.
+    """The limits that decide when a loop runs again, and when it must end.
 
-    Alignment is at least `alignment_threshold` and drift at most `drift_threshold` where a loop is
-    fine. It ends after `max_reruns` reruns, at the lower of `fatigue_threshold` and
-    `critical_threshold`, or where a bias tag comes for the `bias_repetition_threshold`th time.
-    Fatigue grows by `base_increment`, to `max_fatigue` at most, for a rerun in which neither score
-    is better by `improvement_threshold` than before, and shrinks by `decay_rate` for another.
-    `reflection_persona` is who reflects. Raises InvalidInput.
+    A loop is fine if its alignment is at least `alignment_threshold` and its drift at most
+    `drift_threshold`. It ends after `max_reruns` reruns, when its fatigue reaches the lower of
+    `fatigue_threshold` and `critical_threshold`, or when a bias tag occurs for the
+    `bias_repetition_threshold`th time. A rerun in which no score improves by
+    `improvement_threshold` adds `base_increment` to the fatigue, up to `max_fatigue`; any other
+    rerun subtracts `decay_rate`. `reflection_persona` is who reflects. Raises InvalidInput.
     """
 
     alignment_threshold: float = 0.75
@@ -133,7 +133,7 @@ class LoopGuardrails:
 
     @property
     def policy(self) -> Policy:
-        """The policy that they come to; by default the preset `orchestrator`."""
+        """Return the policy with these limits; by default it equals the preset `orchestrator`."""
         limit = min(self.fatigue_threshold, self.critical_threshold)
         tired = Fatigue(limit, self.base_increment, self.decay_rate, self.max_fatigue)
         echo = Echo(self.bias_repetition_threshold, across="scope")
@@ -149,10 +149,10 @@ class LoopGuardrails:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
-        """From settings of any origin, such as `os.environ`; other names in it are left alone.
+        """Read the settings from a mapping such as `os.environ`; ignore other names in it.
 
-        Names count in upper and lower case, with and without `HEEDFUL_` before them, which goes
-        before the same without. Raises InvalidInput that says which.
+        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. A name with the
+        prefix wins. Raises InvalidInput, which names the setting.
         """
         values: dict[str, Any] = {}
         known = {str(name).lower(): (name, value) for name, value in settings.items()}
@@ -173,7 +173,7 @@ def _read_setting(name: str, value: Any, kind: type) -> Any:
 
 BIAS = "bias: "  # how the keys of findings that are bias tags begin
 VALID = "summary_valid"
-# Why a loop was ended -> the word for it; other rules are called by their names.
+# The rule that ended a loop -> its name here; other rules keep their names.
 ENDED: Mapping[str, str] = {
     "attempts": "max_reruns_reached",
     "echo": "bias_echo_detected",
@@ -183,10 +183,10 @@ Rule = TypeVar("Rule", Echo, Fatigue)
 
 
 class LoopView:
-    """One decision of a stored loop, the latest or the latest after attempt `number`.
+    """One decision on a stored loop: the latest, or the latest after attempt `number`.
 
-    `following` is the name of the attempt to come. Where nothing was decided yet, fields are null,
-    counts 0 and flags false.
+    `following` is the name of the next attempt. Before the first decision fields are null, counts 0
+    and flags false.
     """
 
     def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
@@ -202,71 +202,71 @@ class LoopView:
 
     @property
     def attempt(self) -> Attempt | None:
-        """The attempt that was decided on."""
+        """Return the attempt that was decided on."""
         return self.loop.attempts[self.number - 1] if 0 < self.number <= self.made else None
 
     @property
     def made(self) -> int:
-        """How many attempts there are."""
+        """Return the number of attempts."""
         return len(self.loop.attempts)
 
     @property
     def evaluation(self) -> Evaluation:
-        """What was judged; empty where nothing was."""
+        """Return the evaluation of the attempt; empty if it was not judged."""
         return (self.attempt and self.attempt.evaluation) or Evaluation()
 
     @property
     def again(self) -> bool:
-        """Whether it was decided to run again."""
+        """Return True if the decision is to run again."""
         return self.decision is not None and isinstance(self.decision.verdict, Again)
 
     @property
     def stopped_by(self) -> list[str]:
-        """The rules that ended the loop."""
+        """Return the rules that ended the loop."""
         verdict = self.decision.verdict if self.decision else None
         return [one.rule for one in verdict.stopped_by] if isinstance(verdict, Done) else []
 
     @property
     def at(self) -> float:
-        """When it was decided, or else begun, in seconds since 1970."""
+        """Return the time of the decision, or of the loop's start, in seconds since 1970."""
         return self.decision.at if self.decision else self.stored.created
 
     @property
     def threshold(self) -> int:
-        """How often a tag comes until it is an echo."""
+        """Return how often a tag must occur to be an echo."""
         return rule_of(self.policy, Echo).times
 
     @property
     def max_reruns(self) -> int | None:
-        """How many reruns the loop may have; None where nothing limits them."""
+        """Return how many reruns the loop may have; None if there is no limit."""
         rules = flat(self.policy.rules)
         limits = [one.limit for one in rules if isinstance(one, MaxAttempts)]
         return min(limits) - 1 if limits else None
 
     @property
     def rerun_count(self) -> int:
-        """The number of reruns until then, also of the one that was decided on."""
+        """Return the number of reruns so far, including the one just decided on."""
         return max(0, self.number - 1) + self.again
 
     def name(self, number: int) -> str:
-        """The name of an attempt by its number."""
+        """Return the name of an attempt by its number."""
         return name_of(self.stored, number) if number <= self.made else self.following
 
     def limits(self) -> dict[str, Any]:
-        """How many reruns there were, may be, and whether no other may follow."""
+        """Return the number of reruns, their limit, and whether it is reached."""
         most = self.max_reruns
         reached = most is not None and self.rerun_count >= most
         return {"rerun_count": self.rerun_count, "max_reruns": most, "limit_reached": reached}
 
     def overriding(self) -> dict[str, Any]:
-        """Whether a limit that was really reached ended the loop, or was lifted, and by whom."""
+        """Return whether the loop was forced to end, and who lifted a limit that it reached."""
         lifted = self.reasoning.lifted if self.reasoning else ()
         by = ", ".join(dict.fromkeys(one.by for one in lifted))
         forced = {"force_finalize": bool(self.stopped_by)}
         return {**forced, "overridden": bool(lifted), "overridden_by": by or None}
 
     def echo(self) -> dict[str, Any]:
-        """The tags that came again, how often, and those among them that came too often."""
+        """Return the repeated tags, how often each occurred, and which of them are an echo."""
         counts = self.decision.standing.echoes if self.decision else {}
         often = {tag(key): n for key, n in counts.items() if n >= min(2, self.threshold)}
         repeated = [one for one, n in often.items() if n >= self.threshold]
@@ -277,7 +277,7 @@ class LoopView:
         }
 
     def fatigue(self) -> dict[str, Any]:
-        """How tired the loop is; 0.0 before the first rerun."""
+        """Return the fatigue of the loop; 0.0 before the first rerun."""
         worn = self.decision.standing if self.decision else None
         level, change = (worn.fatigue, worn.change) if worn else (0.0, 0.0)
         better = self.number > 1 and self.loop.improved[self.number - 1]
@@ -291,7 +291,7 @@ class LoopView:
         }
 
     def why(self) -> dict[str, Any]:
-        """Why it runs again, or must not."""
+        """Return why the loop runs again, or must end."""
         one = self.reasoning
         triggers = list(dict.fromkeys(it.code for it in one.triggers)) if one else []
         reason = one.reason if one and one.decided != "passed" else None
@@ -306,20 +306,20 @@ class LoopView:
         }
 
     def scores(self) -> dict[str, Any]:
-        """What was judged, and who reflected."""
+        """Return the scores, and who reflected."""
         scores = {name: float(score) for name, score in self.evaluation.scores.items()}
         attempt = self.attempt
         text = attempt.candidate.text if attempt else None
         return {
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),
-            # One that nobody judged is valid where there is one.
+            # A summary that nobody judged is valid if it has text.
             "summary_valid": bool(scores.get(VALID, text and text.strip())),
             "reflection_persona": attempt.labels.get("reflection_persona") if attempt else None,
         }
 
     def lifting(self, rule: str, at: float) -> str:
-        """Who lifted a rule at this decision, or will at the next in which it speaks; "" nobody."""
+        """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
         lifted = self.reasoning.lifted if self.reasoning else ()
         by = [one.by for one in lifted if one.stop.rule == rule]
         by += [one.by for one in self.loop.overrides if one.rule == rule and one.lifts(at)]
@@ -327,13 +327,13 @@ class LoopView:
 
 
 def rule_of(policy: Policy, kind: type[Rule]) -> Rule:
-    """The rule of that kind of a policy, or the shipped one."""
+    """Return the policy's rule of this kind, or the default one."""
     return next((one for one in flat(policy.rules) if isinstance(one, kind)), kind())
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectionResult:
-    """What was judged of a completion."""
+    """The result of reflecting on a completion: scores, echo and fatigue."""
 
     alignment_score: float | None
     drift_score: float | None
@@ -347,7 +347,7 @@ class ReflectionResult:
 
     @classmethod
     def of(cls, view: LoopView) -> ReflectionResult:
-        """Return what was judged of the attempt that was decided on."""
+        """Return the scores of the attempt that was decided on."""
         findings = view.evaluation.findings
         biases = [one for one in findings if one.key.startswith(BIAS)]
         tags = [{"tag": tag(one.key), "severity": one.severity} for one in biases]
@@ -393,7 +393,7 @@ class DecisionResult:
 
 @dataclass(frozen=True, slots=True)
 class LoopDecision:
-    """What was decided on a completion; the same completion again gets the latest decision."""
+    """The decision on a completion; a repeated completion gets the latest decision."""
 
     status: Literal["success"]
     loop_id: str
@@ -405,7 +405,7 @@ class LoopDecision:
 
 @dataclass(frozen=True, slots=True)
 class LoopStanding:
-    """How a loop stands under its guardrails."""
+    """The state of a loop under its guardrails."""
 
     loop_id: str
     rerun_count: int
@@ -424,7 +424,7 @@ class LoopStanding:
 
     @classmethod
     def of(cls, view: LoopView, loop_id: str) -> LoopStanding:
-        """Return how the loop stands, under the name that the caller uses."""
+        """Return the state of the loop, under the name that the caller uses."""
         limits, fatigue, why = view.limits(), view.fatigue(), view.why()
         return cls(
             loop_id,
@@ -462,7 +462,7 @@ class GuardrailsOverride:
 
 
 def trace(view: LoopView, number: int) -> dict[str, Any]:
-    """Return the trace of one attempt; an attempt that is decided and not reported is pending."""
+    """Return the trace of one attempt; the next attempt, before its report, is pending."""
     ends = view.decision is not None and not view.again
     echo, scores = view.echo(), view.scores()
     return {
@@ -486,15 +486,15 @@ def trace(view: LoopView, number: int) -> dict[str, Any]:
 
 
 def action(echo: bool) -> dict[str, Any]:
-    """Who says that the loop must halt."""
+    """Return the trigger and the action: the pessimist halts the loop at an echo."""
     return {"trigger": "pessimist" if echo else None, "action": "halt_loop" if echo else None}
 
 
 def tag(key: str) -> str:
-    """The bias tag of a finding, or the key of one that is none."""
+    """Return the bias tag of a finding, or the key of a finding that has no tag."""
     return key.removeprefix(BIAS)
 
 
 def moment(at: float) -> str:
-    """A time in seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
+    """Return a time in seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

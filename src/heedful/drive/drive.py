@@ -83,7 +83,7 @@ class Result(Generic[C]):
 
     @property
     def usage(self) -> Usage:
-        """What all attempts cost."""
+        """The usage of all attempts together."""
         return self.loop.usage
 
     def explain(self) -> Explanation:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from heedful.checks.evaluate import Context, blocking, call
-from heedful.errors import GenerateFailed, InvalidInput, NotJournalable
+from heedful.drive.journal import journalable
+from heedful.errors import GenerateFailed, InvalidInput
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Finding, Usage
 from heedful.models.call import complete
@@ -100,22 +101,6 @@ class Produced:
     def of(cls, plain: Sequence[Any]) -> Produced:
         """Read what `plain` returned."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
-
-
-def journalable(value: Any) -> Any:
-    """Return the value if JSON carries it exactly. Raises NotJournalable."""
-    if isinstance(value, str):
-        return value
-    try:
-        same = json.loads(json.dumps(value)) == value
-    except (TypeError, ValueError, RecursionError):
-        same = False
-    if not same:
-        raise NotJournalable(
-            f"a candidate of type {type(value).__name__} cannot be stored; generate text or JSON "
-            "data (str, int, float, bool, None, list, dict), or run with store=None"
-        )
-    return value
 
 
 async def produce(generate: Function | Writer, at: Context) -> Produced:

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from heedful.errors import InvalidInput, LeaseLost, StoreError
+from heedful.errors import InvalidInput, LeaseLost, NotJournalable, StoreError
 from heedful.lessons.lesson import Outcome, Reflection, Scope
 from heedful.lessons.ranking import Briefing, outcome_of
 from heedful.loop.codec import decision_from, from_document
@@ -34,6 +34,22 @@ from heedful.store.store import Store
 
 ECHO_WINDOW = 20  # other loops in which findings are counted
 _log = logging.getLogger("heedful")
+
+
+def journalable(value: Any) -> Any:
+    """Return the value if JSON carries it exactly. Raises NotJournalable."""
+    if isinstance(value, str):
+        return value
+    try:
+        same = json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise NotJournalable(
+            f"a candidate of type {type(value).__name__} cannot be stored; generate text or JSON "
+            "data (str, int, float, bool, None, list, dict), or run with store=None"
+        )
+    return value
 
 
 def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
@@ -262,7 +278,7 @@ class LoopRecorder:
             await self._settle(self._memory, loop)
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Ask memory what to show the loop; a loop that no longer `begins` gets the same again."""
+        """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
         if self._memory is not None:
             self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
             self._exposed = False
@@ -272,7 +288,7 @@ class LoopRecorder:
         self.briefing, self._exposed = briefing, True
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
-        """Write `entry`, which has made the loop what it is now. Raises StoreError."""
+        """Write `entry`, with which the loop reached its present state. Raises StoreError."""
         memory = self._memory
         if memory is None:
             return await self._write(entry)

@@ -16,13 +16,13 @@ from typing import Any
 from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
 from heedful.drive.drive import validate_arguments
-from heedful.drive.generate import journalable
 from heedful.drive.journal import (
     LoopRecorder,
     Snapshot,
     append_attempt,
     cancel_loop,
     decision_entry,
+    journalable,
     retry_on_conflict,
     text_of,
 )

@@ -15,8 +15,8 @@ from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import LONGEST, Example, clip, digest_of
-from heedful.lessons.trust import LONGEST_TAG, ORDER, TAGS
+from heedful.lessons.lesson import LONGEST, ORDER, Example, clip, digest_of
+from heedful.lessons.trust import LONGEST_TAG, TAGS
 
 Plain = Mapping[str, Any]
 # What writing a record changed.

@@ -1,19 +1,27 @@
-"""What a finished loop teaches: a lesson for each error that a later attempt corrected."""
+"""What a finished loop teaches: a lesson for each error that a later attempt corrected.
+
+Another system's evaluation teaches, too: a conflict, an unverified claim, a better answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from heedful.lessons.lesson import LONGEST, Example, Reflection, clip
+from heedful.errors import InvalidInput
+from heedful.lessons.lesson import LONGEST, ORDER, Example, Reflection, Trust, check_source, clip
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import RAISING, initial_state
 from heedful.lessons.words import difference
 from heedful.loop.record import (
+    LARGEST,
     Attempt,
     Evaluation,
     Finding,
     Improvement,
     Loop,
+    check_number,
     format_score,
     thousandths,
 )
@@ -143,3 +151,164 @@ def _first_try(loop: Loop, task: str, answer: str, evaluation: Evaluation) -> Re
         Example(task, answer, after=dict(evaluation.scores)),
         tags=("accepted",),
     )
+
+
+RISE = 0.1
+UNKNOWN = "Unknown"
+LISTED = 200  # characters of a query and of a context in a listing
+
+
+def learn_from_evaluation(
+    critique: str | None,
+    verification: Sequence[Mapping[str, Any]] | None,
+    query: str | None,
+    context: str | None,
+    iteration: int,
+    quality_before: float | None,
+    quality_after: float | None,
+    *,
+    trust: Trust | None = None,
+    source: str = "",
+) -> Reflection | None:
+    """Return the lesson of one self-correction; None if there is nothing to learn.
+
+    The type of the error is the first of: a result of `verification` has the `status` conflict (its
+    `conflict_reason` becomes the text); one is unverified (its `claim_text`); the critique says
+    CONFLICTS; the quality rose by more than `RISE`. Other statuses teach nothing. Missing and empty
+    texts become "Unknown". The example has the query as task, and the qualities and the iteration
+    as scores; without an accepted output it can be found, but is not an example to follow.
+
+    `trust` is that of the judge. By default it is `measured` if the quality rose by more than
+    `RISE`, except for a factual error, which only the critique states; else it is `model`, because
+    a reason may quote a page. Texts of tools and documents are quarantined. A lesson is verified
+    only by such a rise, and only from an operator or a measurement. `source` names where it came
+    from, so that it can be revoked. Raises InvalidInput, which names the argument.
+    """
+    said, asked = _text("critique", critique), _text("query", query)
+    during = _text("context", context)
+    check_number("iteration", iteration, 0, LARGEST)
+    if not isinstance(iteration, int):
+        raise InvalidInput("iteration", iteration, "an integer")
+    if trust not in (None, *ORDER):
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    before, after = _quality("before", quality_before), _quality("after", quality_after)
+    rise = after["quality"] - before["quality"] if before and after else 0.0
+    risen = thousandths(rise) > thousandths(RISE)
+    error = _find_error(said, _results(verification), rise if risen else None)
+    if error is None:
+        return None
+    error_type, head, detail, most = error
+    text = head + (detail[:most] or UNKNOWN)
+    return learn_correction(
+        error_type,
+        text,
+        iteration,
+        before,
+        after,
+        query=asked,
+        context=during,
+        evidence=detail,
+        trust=trust,
+        source=source,
+    )
+
+
+def learn_correction(
+    error_type: str,
+    text: str,
+    iteration: int,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    *,
+    query: str = "",
+    context: str = "",
+    evidence: str = "",
+    exact: str = "",
+    trust: Trust | None = None,
+    source: str = "",
+) -> Reflection:
+    """Return the lesson with this `text` about a correction, with its `quality` before and after.
+
+    `exact` is the signature by which callers ask for it, by default that of the text. Query and
+    context are cut at `LISTED` characters in `meta`; the example has all of them.
+    """
+    known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
+    example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
+    rise = example.deltas.get("quality", 0.0)
+    risen = thousandths(rise) > thousandths(RISE)
+    trust = trust or ("measured" if risen and error_type != "factual_error" else "model")
+    exact = exact or known.exact
+    return Reflection(
+        "error",
+        known,
+        error_type,
+        text,
+        text,
+        example=example,
+        state=initial_state(trust, "verified" if trust in RAISING and risen else "candidate"),
+        trust=trust,
+        tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
+        context=context,
+        source=check_source(source),
+        meta={
+            "error_signature": exact,
+            "original_query": query[:LISTED] or UNKNOWN,
+            "iteration_count": iteration,
+            "quality_improvement": rise,
+            "reflection_context": context[:LISTED] or UNKNOWN,
+        },
+    )
+
+
+def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return such a lesson as plain data, under the names of older memories of reflections."""
+    return {
+        "content": text,
+        "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
+        "category": "reflection",
+        "tags": list(tags),
+        "context": dict(meta),
+    }
+
+
+def _find_error(
+    critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
+) -> tuple[str, str, str, int] | None:
+    """Return the error's type, the start of its text, its detail, and the detail's limit."""
+    for status, key, error_type, head, most in (
+        ("conflict", "conflict_reason", "conflict", "Detected conflict: ", LONGEST),
+        ("unverified", "claim_text", "unverified_claim", "Made unverified claim about: ", 100),
+    ):
+        for one in results:
+            if one["status"] == status:
+                return error_type, head, _text(key, one.get(key)), most
+    if "CONFLICTS" in critique:
+        return "factual_error", "", critique, 200
+    if rise is not None:
+        return "quality_improvement", f"Quality improved by {rise:.2f}: ", critique, 150
+    return None
+
+
+def _text(field: str, value: object) -> str:
+    """Return a text without secrets, since it is cut later; "" for None and blank texts."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(field, value, "a text")
+    return redact(value) if value and value.strip() else ""
+
+
+def _quality(when: str, value: float | None) -> dict[str, float]:
+    if value is None:
+        return {}
+    check_number(f"quality_{when}", value, -LARGEST, LARGEST)
+    return {"quality": float(value)}
+
+
+def _results(verification: object) -> Sequence[Mapping[str, Any]]:
+    results = () if verification is None else verification
+    allowed = "results, each a mapping with a status"
+    if isinstance(results, str | bytes) or not isinstance(results, Sequence):
+        raise InvalidInput("verification", results, f"a sequence of {allowed}")
+    for n, one in enumerate(results):
+        if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
+            raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
+    return results

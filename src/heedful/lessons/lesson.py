@@ -2,7 +2,8 @@
 
 A `Reflection` is one lesson as it is written, with one `Example`. Its `Signature` names the error:
 lessons with the same pattern are one lesson with several examples. A `Match` is an example that a
-search found. Everything belongs to a `Scope`.
+search found. Everything belongs to a `Scope`. The `check_` functions raise InvalidInput for what a
+caller hands to memory; the error names the argument, its value and what is allowed.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import Difference, difference
-from heedful.loop.record import thousandths
+from heedful.loop.record import LARGEST_INTEGER, check_integer, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
+# Each is trusted more than the next. An operator answers for the text, "measured" is an outcome of
+# an own loop, "external" is a document, an end user or an import.
+ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 KINDS = ("check", "error", "example", "reflection", "strategy")
 # Characters kept of one text of an example: a longer one does not fit into a prompt.
 LONGEST = 4_000
@@ -294,3 +299,125 @@ class Past:
     ended: int = 0
     number: int = 0
     taught: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How much one quarantined source may have in a scope: each limit is at least 1.
+
+    `entries` limits what waits in quarantine, `sightings` how many are stored with their text.
+    """
+
+    entries: int = 1_000
+    sightings: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name, value in (("entries", self.entries), ("sightings", self.sightings)):
+            if not isinstance(value, int) or value < 1:
+                raise InvalidInput(f"quota.{name}", value, "an integer of at least 1")
+
+
+LONGEST_SOURCE = 500  # characters
+_TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
+
+
+def check_id(id: object) -> None:
+    """Raise InvalidInput unless a store could hold this id."""
+    if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST_INTEGER:
+        raise InvalidInput("id", id, "an id, an integer below 2**63")
+
+
+def check_texts(**arguments: object) -> None:
+    """Raise InvalidInput unless every argument is a text."""
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            raise InvalidInput(name, value, "a text")
+
+
+def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
+    """Raise InvalidInput unless `values` is a sequence of that kind; a text is not one."""
+    text = isinstance(values, str | bytes)
+    if text or not isinstance(values, Sequence) or not all(isinstance(v, kind) for v in values):
+        raise InvalidInput(field, values, allowed)
+
+
+def check_source(source: str) -> str:
+    """Return the name of a source. Raises InvalidInput."""
+    if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
+        allowed = f"a name of at most {LONGEST_SOURCE} characters"
+        raise InvalidInput("source", source, allowed)
+    return source
+
+
+def check_actor(by: object, why: object) -> None:
+    """Raise InvalidInput unless somebody answers for a decision."""
+    if not isinstance(by, str) or not by.strip():
+        raise InvalidInput("by", by, "the name of who decides")
+    check_texts(why=why)
+
+
+def check_digests(digests: Sequence[object]) -> None:
+    """Raise InvalidInput unless there is a digest, and all are texts."""
+    if not digests or not all(isinstance(digest, str) for digest in digests):
+        raise InvalidInput("digests", digests, "signatures of lessons, at least one")
+
+
+def check_bounds(holdout: object, max_entries: object, quota: object) -> None:
+    """Raise InvalidInput for bounds that no memory can have."""
+    if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
+        raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
+    if max_entries is not None:
+        check_integer("max_entries", max_entries, 1, ", or None")
+    if quota is not None and not isinstance(quota, Quota):
+        raise InvalidInput("quota", quota, "a Quota, or None")
+
+
+def check_prune(unused_for: object, keep: object, by: object) -> None:
+    """Raise InvalidInput unless it is said what to prune, and who answers for it."""
+    check_actor(by, "")
+    if unused_for is None and keep is None:
+        raise InvalidInput("prune", None, "given unused_for, keep, or both")
+    if unused_for is not None and not (
+        isinstance(unused_for, int | float) and 0 < unused_for < float("inf")
+    ):
+        raise InvalidInput("unused_for", unused_for, "a number of seconds above 0")
+    if keep is not None:
+        check_integer("keep", keep, 0)
+
+
+def check_memory(
+    text: str,
+    trust: str,
+    importance: object,
+    tags: object,
+    example: Example | None,
+    parents: object,
+    pinned: object,
+) -> None:
+    """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
+    if not text.strip():
+        raise InvalidInput("text", text, "the text of an error")
+    if trust not in ORDER:
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    check_share("importance", importance)
+    check_sequence("tags", tags, str, "a sequence of tags, each a text")
+    check_sequence("derived_from", parents, int, "ids of examples of this scope")
+    if not isinstance(pinned, bool) or (pinned and trust != "operator"):
+        raise InvalidInput("pinned", pinned, "False unless trust is operator")
+    if example is not None:
+        _check_example(example)
+
+
+def _check_example(example: Example) -> None:
+    try:
+        values = {f"example.{name}": getattr(example, name) for name in _TEXTS}
+        scores = {"before": example.before, "after": example.after}
+    except AttributeError:
+        raise InvalidInput("example", example, "an Example, or None") from None
+    check_texts(**values)
+    for when, named in scores.items():
+        if not isinstance(named, Mapping):
+            raise InvalidInput(f"example.{when}", named, "a mapping of scores")
+        for name, value in named.items():
+            if not isinstance(value, int | float) or not isfinite(value):
+                raise InvalidInput(f"example.{when}[{name!r}]", value, "a finite number")

@@ -93,7 +93,7 @@ class Branch:
 
     @cached_property
     def merges(self) -> tuple[Merge, ...]:
-        """The groups of several patterns."""
+        """The groups that have more than one pattern."""
         together = {one: both for one, both in self.parsed.items() if one not in self.apart}
         members: dict[Tokens, list[str]] = defaultdict(list)
         why: dict[Tokens, list[str]] = defaultdict(list)
@@ -345,7 +345,7 @@ def _reason(before: str, seen: Iterable[str]) -> str:
 
 
 def _within_words(templates: Iterable[Tokens]) -> dict[Tokens, Tokens]:
-    """Map each template with holes within words to the one with holes in place of the words."""
+    """Map each template with holes inside words to the template with holes for whole words."""
     alike: dict[Tokens, list[tuple[Tokens, Tokens]]] = defaultdict(list)
     for one in sorted(templates):
         words = tuple("".join(one).split(" "))

@@ -194,7 +194,7 @@ def choose_for_loop(ranked: Sequence[Match], now: float, examples: bool | None) 
 
 
 def _length(chosen: Sequence[Match], advice: bool, seed: int) -> int:
-    """Count the tokens of the turns, or of the whole text."""
+    """Count the tokens of the chat turns, or with `advice` of the whole text."""
     turns = as_messages(chosen)
     if advice:
         return tokens(as_text(turns, seed, chosen))

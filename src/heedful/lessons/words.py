@@ -43,7 +43,7 @@ _ACCENT = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in order, as lower-case stems: at most 2,000 of 20,000 characters.
+    """Return the first 2,000 words in the first 20,000 characters, as lower-case stems in order.
 
     Accents and common English words are left out; a text of common words only keeps them. Where
     words are not spaced, each pair of neighbours is a word, and so is each Han character. A symbol

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from heedful.errors import InvalidInput, OverrideRefused
-from heedful.loop.feedback import clean, feedback
 from heedful.loop.record import (
     LARGEST,
     Evaluation,
@@ -21,6 +20,8 @@ from heedful.loop.record import (
     Loop,
     Override,
     check_goals,
+    clean,
+    feedback,
     format_score,
     thousandths,
 )
@@ -94,6 +95,7 @@ class Done:
 
 
 Verdict = Again | Done
+State = Literal["open", "passed", "stopped"]
 
 
 def decide(loop: Loop, policy: Policy) -> Verdict:
@@ -300,6 +302,13 @@ class Reasoning:
 def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
     """Return the newest verdict; a loop without decisions goes on."""
     return decisions[-1].verdict if decisions else Again()
+
+
+def state_after(verdict: Verdict) -> State:
+    """Return the state in which a verdict leaves a loop."""
+    if not isinstance(verdict, Done):
+        return "open"
+    return "passed" if verdict.passed else "stopped"
 
 
 def standing_of(loop: Loop, policy: Policy) -> Standing:

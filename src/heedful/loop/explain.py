@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
-from heedful.loop.feedback import clean
 from heedful.loop.record import (
     Attempt,
     Evaluation,
@@ -20,6 +19,7 @@ from heedful.loop.record import (
     Loop,
     Usage,
     check_goals,
+    clean,
     format_score,
 )
 from heedful.loop.stop import All, StopRule, rule_name
@@ -54,7 +54,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A value that can change: its name, what it is now, its smallest step, the case it makes."""
+    """A value that can change: its name, its present value, its smallest step, and its case."""
 
     what: str
     now: float
@@ -92,7 +92,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 
 
 def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
-    """Yield the score that alone lets the loop pass, where a smaller change turns the verdict."""
+    """Yield each score that on its own lets the loop pass, unless a smaller change does too."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
         case = _scored(loop, policy, goal.score)(goal.threshold)
@@ -131,12 +131,12 @@ def _kind(verdict: Verdict) -> str:
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
-    """Whether `policy` gives that verdict, by the same rules."""
+    """Return True if `policy` gives that verdict, by the same rules."""
     return _ends(decide(loop, policy)) == _ends(verdict)
 
 
 def _ends(verdict: Verdict) -> tuple[str, ...]:
-    """What a verdict is, and the rules that it rests on."""
+    """Return the kind of a verdict, and the rules that decided it."""
     stops = () if isinstance(verdict, Again) else verdict.stopped_by
     return _kind(verdict), *sorted(stop.rule for stop in stops)
 
@@ -199,7 +199,7 @@ def _ruled(
 
 
 def _fields(rule: StopRule) -> Iterator[tuple[str, Any, Callable[[Any], StopRule]]]:
-    """Each number that a rule is made with: its name, what it is, and the rule with another."""
+    """Yield each number in a rule: its name, its value, and a function that replaces it."""
     if isinstance(rule, All):
         for place, member in enumerate(rule.rules):
             for name, now, made in _fields(member):

@@ -214,7 +214,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
 
 
 def _missing(goal: Goal, by: int) -> float:
-    """Return a score that misses the goal by so many thousandths."""
+    """Return a score that misses the goal by `by` thousandths."""
     score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
     return max(-LARGEST, min(LARGEST, score / 1000))
 

@@ -52,7 +52,7 @@ class RecordedLoop:
 
     @property
     def oracle(self) -> int:
-        """The number of the first attempt of quality 1; 1 without one."""
+        """The number of the first attempt of quality 1; 1 if there is none."""
         numbers = range(1, len(self.loop.attempts) + 1)
         return next((n for n in numbers if self.worth(n) == 1), 1)
 

@@ -16,7 +16,6 @@ from functools import reduce
 from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.feedback import clean
 from heedful.loop.record import (
     LARGEST,
     Attempt,
@@ -24,6 +23,7 @@ from heedful.loop.record import (
     Loop,
     check_integer,
     check_number,
+    clean,
     format_score,
     thousandths,
 )
@@ -90,7 +90,7 @@ class Budget:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop with every limit that is reached."""
+        """Return all limits that the usage has reached, or None."""
         usage = loop.usage
         reached = [
             f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
@@ -200,7 +200,7 @@ class Repeat:
         _flag("near", self.near)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop with the attempt that the last one repeats."""
+        """Return the reason, if the last attempt repeats an earlier one; else None."""
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
         since = _last_improvement(loop)
@@ -376,7 +376,7 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
 
 
 def decisive_tokens(text: str) -> list[str]:
-    """Return the tokens whose change always makes a difference, in order."""
+    """Return, in order, the tokens that make a difference whenever they change."""
     return [t for t in _TOKEN.findall(text) if _is_decisive(t)]
 
 

@@ -1,10 +1,10 @@
-"""What a program finds in an episode, and the reflection that it words from it. Pure.
+"""A study of an episode by a program, and the reflection worded from it. Pure.
 
-`Study` holds the signals of an episode, the one that explains most, and the signature of what went
-wrong. `Claim` is one sentence, checked against the events it cites: numbers, names and quoted words
-must stand there; what a sentence makes of them is not judged. `by_rules` words a reflection from
-the events alone: the call that explains most, what was tried and what came back. It guesses at
-nothing and names no cause.
+`Study` holds the signals of an episode, the signal that explains most, and the signature of the
+failure. `Claim` is one sentence, checked against the events that it cites: its numbers, names and
+quoted words must occur there. Its conclusions are not judged. `by_rules` words a reflection from
+the events alone: the call that explains most, what was tried, and the result. It guesses nothing
+and names no cause.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.redact import redact
 from heedful.sanitize import sanitize
 from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
@@ -34,7 +34,7 @@ from heedful.traces.signals import (
     signals_of,
 )
 
-# What explains most comes first: a retry that worked shows what to do, a failure what not to do.
+# The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
 # Events of these types have the trust of the task: the same party wrote them.
 _GIVEN = frozenset({"user_message", "system_event", "llm_call"})
@@ -82,9 +82,9 @@ UNSURE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """An episode as it was read, with its signals.
+    """An episode with its signals.
 
-    `given` is the trust of the task and of what users and prompts say.
+    `given` is the trust of the task, and of the words of users and prompts.
     """
 
     episode: Episode
@@ -119,13 +119,13 @@ class Study:
 
     @property
     def signature(self) -> Signature:
-        """What went wrong: the same failure of the same tool, else the same task."""
+        """Return the signature: of the same failure of the same tool, else of the same task."""
         episode, (place, line) = self.episode, self.failure
         kind = self.category or ("error" if line else episode.outcome)
         if line:
             event = episode.events[place]
             where = self.tool or event.code
-            # The same complaint of a check with another fix is another mistake.
+            # The same message of a check with another fix is another mistake.
             fix = event.content if event.type == "error_event" and event.error else ""
             text = f"{where}: {line}" if where else line
             return signature(kind, f"{text}\n{fix}" if fix else text)
@@ -141,7 +141,7 @@ class Study:
         return self.episode.events[self.reason.at].tool if self.reason else ""
 
     def decisive(self) -> list[int]:
-        """Return the positions of the events that say most, the most telling first."""
+        """Return the positions of the most important events, most important first."""
         ranked = sorted(self.signals, key=lambda signal: (signal != self.reason, -signal.strength))
         places = [at for signal in ranked for at in (signal.at, *signal.evidence)]
         count = len(self.episode.events)
@@ -174,9 +174,9 @@ class Study:
         return lowest_trust(("operator", *map(self.trust_at, range(at + 1))))
 
     def _first(self, fragment: str) -> int:
-        """Return where a text came up first: -1 for the task, the number of events for nowhere.
+        """Return where a text first occurred: -1 for the task, the number of events for nowhere.
 
-        The names of the tools that were offered came with the task.
+        The names of the offered tools came with the task.
         """
         episode, fragment = self.episode, fragment.casefold()
         offered = (tool.casefold() for tool in episode.tools)
@@ -226,7 +226,7 @@ class Claim:
 
     @property
     def grounded(self) -> bool:
-        """Whether it cites an event and everything that can be checked stands there."""
+        """Return True if the cited events hold everything in the sentence that can be checked."""
         return bool(self.events) and not self.unheld
 
 
@@ -276,7 +276,7 @@ def supported(text: str, episode: Episode, among: Iterable[int]) -> Claim:
 
 
 def _searchable(event: Event) -> str:
-    """Return everything an event says, including its agent and its tool."""
+    """Return the whole text of an event, including its agent and its tool."""
     names = (event.agent, event.tool, event.code, event.type.replace("_", " "))
     return "\n".join([*filter(None, names), ends(event_text(event))])
 
@@ -298,7 +298,7 @@ def unheld(sentence: str, held: str) -> Iterator[str]:
 
 
 def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
-    """Yield what of a sentence can be looked up; its first word may be any."""
+    """Yield the quotations, numbers and names of a sentence, each with its kind."""
     rest = sentence
     for match in _QUOTED.finditer(sentence):
         yield "quoted", next(filter(None, match.groups()))
@@ -391,7 +391,7 @@ def by_rules(found: Study) -> Draft:
 _MORE = re.compile(r" and \d+ more$")
 _HEAD = re.compile(r"^\w{1,20}:\s*")
 
-# A sentence, the positions of its events, and the words of theirs in it.
+# A sentence, the positions of its events, and the words that it takes from them.
 _Sentence = tuple[str, tuple[int, ...], tuple[str, ...]]
 
 
@@ -464,7 +464,7 @@ def _step(found: Study, at: int) -> _Sentence:
 
 
 def _action(event: Event) -> tuple[str, tuple[str, ...]]:
-    """Return what a step did, in the words of its event."""
+    """Return the action of a step, in the words of its event."""
     if event.tool:
         given, words = _call_words(event)
         return f"{clean(event.tool, ARGUMENT)}{given}", (clean(event.tool, ARGUMENT), *words)
@@ -500,7 +500,7 @@ def _reason(found: Study, reason: Signal) -> _Sentence:
 
 
 def _pieces(text: str) -> tuple[str, ...]:
-    """Return the parts of a text that was shortened in its middle."""
+    """Return the parts of a text that was shortened in the middle."""
     return tuple(part.strip() for part in text.split("…") if part.strip())
 
 
@@ -518,7 +518,7 @@ NO_RULE: _Rule = ("", ())
 
 
 def _strategy(found: Study) -> _Rule:
-    """Return a rule for next time, "" if none is plain."""
+    """Return a rule for next time, or "" if no rule is obvious."""
     reason, tool = found.reason, clean(found.tool, ARGUMENT)
     if reason is None or not tool:
         # The fix that the error itself names, as findings of checks do.

@@ -32,10 +32,10 @@ from heedful.lessons.consolidate import (
     propose,
     weights_of,
 )
-from heedful.lessons.lesson import Reflection
+from heedful.lessons.lesson import Reflection, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import check_actor, check_id, lowest_trust
+from heedful.lessons.trust import lowest_trust
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import LEG, Memory
 from heedful.memory.prompts import Prompts
@@ -179,18 +179,18 @@ class Dream:
 
     @property
     def done(self) -> tuple[Proposal, ...]:
-        """The proposals that were carried out; for a dry run, those that would be."""
+        """Return the proposals that were carried out, or that a dry run would carry out."""
         return tuple(one for one in self.proposals if one.outcome in ("done", "proposed"))
 
     @property
     def after(self) -> int:
-        """How many lessons could be recalled afterwards."""
+        """Return how many lessons could be recalled afterwards."""
         gone = sum(len(one.members) for one in self.done)
         return self.before - gone + sum(one.action == "generalise" for one in self.done)
 
     @property
     def nothing(self) -> str:
-        """Why nothing happened; "" if something did."""
+        """Return why nothing happened; "" if something did."""
         if self.done:
             return ""
         why = dict.fromkeys(one.outcome for one in self.proposals if one.action in CHANGING)
@@ -357,10 +357,10 @@ class _Rehearsal:
         try:
             await self._copied()
             asked = await self._queries(proposals, own)
-            before, left = await self._recalled(asked), list(proposals)
+            before, left = await self._recall(asked), list(proposals)
             while any(one.outcome == "proposed" for one in left):
-                dream, became = await self._done(left)
-                dropped = find_regressions(became, before, await self._recalled(asked))
+                dream, became = await self._apply(left)
+                dropped = find_regressions(became, before, await self._recall(asked))
                 if not dropped:
                     break
                 await self._copy.write(self._memory.scope, dreams.undo, dream, DREAM, "")
@@ -387,7 +387,7 @@ class _Rehearsal:
     async def _queries(
         self, proposals: Sequence[Proposal], own: Mapping[int, Vector]
     ) -> dict[str, Vector]:
-        """Return the members' stored queries and own texts, each with its vector."""
+        """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
         members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
         asked: dict[str, Vector] = {self._lessons[n].text: own.get(n) for n in members}
         stored = await self._memory.store.read(self._memory.scope, dreams.queries, members)
@@ -400,7 +400,7 @@ class _Rehearsal:
             asked |= zip(part, await embed(embedder, [redact(q) for q in part]), strict=True)
         return asked
 
-    async def _recalled(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:
+    async def _recall(self, asked: Mapping[str, Vector]) -> dict[str, list[str]]:
         """Return the names of the first lessons that each query finds."""
         space, now, found = space_of(self._memory.embedder), time.time(), {}
         for n, (query, vector) in enumerate(asked.items(), 1):
@@ -413,7 +413,7 @@ class _Rehearsal:
                 self._progress("rehearsing", n, len(asked))
         return found
 
-    async def _done(self, proposals: Sequence[Proposal]) -> tuple[int, dict[str, tuple[int, str]]]:
+    async def _apply(self, proposals: Sequence[Proposal]) -> tuple[int, dict[str, tuple[int, str]]]:
         """Carry proposals out in the copy; return the dream's id and each member's successor."""
         ids = {n: self._there[one.name].id for n, one in self._lessons.items()}
         became: dict[str, tuple[int, str]] = {}

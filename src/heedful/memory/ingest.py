@@ -101,7 +101,7 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
         scope, episode_store.ended_traces, *(now - each for each in waited)
     ):
         made = await asyncio.to_thread(
-            _made, one, await store.read(scope, episode_store.spans, one.id)
+            _build_episode, one, await store.read(scope, episode_store.spans, one.id)
         )
         if await episode_store.finish_trace(store, scope, one, made):
             digests += [made.digest] if made else []
@@ -116,7 +116,7 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     return Gathered(tuple(digests), empty, given_up, again)
 
 
-def _made(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
+def _build_episode(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
     """Return the episode of a trace as it is stored, or None without a step of an agent."""
     for episode in episodes(found):
         return file(episode, episode.digest, one.trust)

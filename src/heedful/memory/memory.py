@@ -1,4 +1,8 @@
-"""Memory of one scope: remember, seen, recall, render, and what a loop learns and is shown."""
+"""Memory of one scope: remember, seen, recall, render, and what a loop learns and is shown.
+
+Its quarantine keeps lessons from tools and documents until a person rules on them. They never reach
+a prompt before.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,27 @@ from dataclasses import replace
 from typing import Any, Literal, cast
 
 from heedful import telemetry
-from heedful.errors import InvalidInput
-from heedful.lessons.evaluation import learn_from_evaluation
-from heedful.lessons.learn import learn, with_vector
+from heedful.errors import InvalidInput, NotFound
+from heedful.lessons.learn import learn, learn_from_evaluation, with_vector
 from heedful.lessons.lesson import (
     LONGEST,
     SHARE,
     Example,
     Filter,
     Match,
+    Quota,
     Reflection,
     Remembered,
     Scope,
     Trust,
+    check_bounds,
+    check_digests,
+    check_id,
+    check_memory,
+    check_prune,
+    check_sequence,
+    check_source,
+    check_texts,
 )
 from heedful.lessons.patterns import Seen, suggest_merges
 from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
@@ -41,18 +53,8 @@ from heedful.lessons.ranking import (
     rank,
 )
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import (
-    Quota,
-    check_bounds,
-    check_digests,
-    check_id,
-    check_memory,
-    check_prune,
-    check_source,
-    check_texts,
-)
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.record import Loop, check_integer
-from heedful.memory.quarantine import Quarantine
 from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of
 from heedful.memory.transfer import (
     Exported,
@@ -66,7 +68,7 @@ from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
-from heedful.store import open_store, search
+from heedful.store import open_store, quarantine, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
 
@@ -145,7 +147,7 @@ class Memory:
         """
         check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         check_memory(text, trust, importance, tags, example, derived_from, pinned)
-        text = redact(text)  # before a mask or a cut parts a secret
+        text = redact(text)  # before masking or cutting could split a secret
         reflection = Reflection(
             "error",
             signature(error_type, text),
@@ -190,7 +192,7 @@ class Memory:
     ) -> Remembered | None:
         """Remember what an evaluation from outside teaches; return None if it teaches nothing.
 
-        Takes the arguments of `heedful.lessons.evaluation.learn_from_evaluation`. Raises
+        Takes the arguments of `heedful.lessons.learn.learn_from_evaluation`. Raises
         InvalidInput, QuotaExceeded, StoreError.
         """
         values = critique, verification, query, context, iteration, quality_before, quality_after
@@ -239,7 +241,7 @@ class Memory:
         InvalidInput without an embedder, ModelError, StoreError.
         """
         if self.embedder is None:
-            raise InvalidInput("embedder", None, "one, since likeness is one of meanings")
+            raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
         active = ("candidate", "verified")
         lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
         vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])
@@ -440,7 +442,7 @@ class Memory:
         return await import_from(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
-        """Forget everything learnt in this scope; return how many lessons that were."""
+        """Forget everything learnt in this scope; return the number of lessons removed."""
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:
@@ -452,3 +454,64 @@ class Memory:
             return "", None
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
+
+
+IDS = "ids of what waits in quarantine"
+
+
+class Quarantine:
+    """The entries of one scope that wait for a ruling; every ruling is recorded.
+
+    Made by `Memory.quarantine`. All methods raise StoreError.
+    """
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store, self._scope = store, scope
+
+    async def waiting(self, limit: int = 50, after: int | None = None) -> list[QuarantinedLesson]:
+        """Return the entries that wait, the newest first. Raises InvalidInput.
+
+        `after` is the id of an entry: only older ones are returned.
+        """
+        check_integer("limit", limit)
+        held = await self._store.read(self._scope, quarantine.entries, None)
+        older = [entry for entry in held if after is None or entry.id < after]
+        return sorted(older, key=lambda entry: -entry.id)[:limit]
+
+    async def show(self, id: int) -> QuarantinedLesson:
+        """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
+        check_id(id)
+        for entry in await self._store.read(self._scope, quarantine.entries, [id]):
+            provenance = await self._store.read(self._scope, quarantine.provenance, entry)
+            return replace(entry, provenance=provenance)
+        where = f"the memory of {self._scope.tenant}/{self._scope.project}"
+        raise NotFound("example", str(id), where)
+
+    async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Let these entries be recalled, with the trust of an operator: all of them, or none.
+
+        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
+        ruled before.
+        """
+        check_sequence("ids", ids, int, IDS)
+        await self._store.write(self._scope, quarantine.settle, ids, "release", by, why)
+
+    async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
+        """Retire these entries; the same text does not return. All or none; raises as `release`."""
+        check_sequence("ids", ids, int, IDS)
+        await self._store.write(self._scope, quarantine.settle, ids, "reject", by, why)
+
+    async def revoke(
+        self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
+    ) -> RevocationResult:
+        """Remove everything that depends on `source`, and its sightings, in one transaction.
+
+        This includes what was derived from it and what loops learnt with it in their prompts. A
+        lesson that other sources gave too stays in their words. With `dry_run` nothing is removed
+        and no actor is needed. Raises NotFound if the source left nothing, InvalidInput without a
+        name or an actor.
+        """
+        check_texts(source=source)
+        if not source.strip():
+            raise InvalidInput("source", source, "the name of a source")
+        return await self._store.write(self._scope, quarantine.revoke, source, by, why, dry_run)

@@ -10,7 +10,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput
 from heedful.lessons.trust import lowest_trust
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.memory.draft import (
     SENTENCES,
     UNSURE,
@@ -84,7 +84,7 @@ class Prompts:
     dreaming: str = _DREAMING
 
     def of(self, outcome: Ended) -> str:
-        """Return the instruction for that outcome."""
+        """Return the instruction for an episode with this outcome."""
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
@@ -180,7 +180,7 @@ def drafted(answer: str, found: Study, texts: Shown, by: str) -> Draft:
     claims = [_checked_claim(text, cites, found, texts) for text, cites in _sentences_in(value)]
     kept = [each for each in claims if not each.unheld][:SENTENCES]
     if not kept:
-        wrong = "made of sentences that the events which they cite hold"
+        wrong = "sentences that the cited events support"
         raise InvalidInput("reflection", value.get("reflection"), wrong)
     episode = found.episode
     places = {at for signal in _strongest(found) for at in (signal.at, *signal.evidence)}
@@ -259,7 +259,7 @@ def _rule(given: Any, texts: Shown) -> str:
 
 
 def _share(value: Mapping[str, Any], key: str) -> float | None:
-    """Return a number of 0 to 1, None for anything else."""
+    """Return the number if it is in 0..1, else None."""
     given = value.get(key)
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
         return None

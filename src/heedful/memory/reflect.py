@@ -1,4 +1,4 @@
-"""An episode -> a reflection and a strategy: what a program finds first, a model second."""
+"""Reflect on an episode: a program finds the facts, and rules or a model word the lesson."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons.learn import with_vector
 from heedful.lessons.lesson import (
     LONGEST,
+    ORDER,
     Example,
     Reflection,
     Remembered,
     Scope,
     Signature,
     Trust,
+    check_sequence,
     digest_of,
 )
-from heedful.lessons.trust import ORDER, check_sequence, initial_state, lowest_trust
+from heedful.lessons.trust import initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory.draft import (
@@ -57,7 +59,7 @@ _log = logging.getLogger("heedful")
 MAX_TOKENS = 500
 # Events of a record that waits.
 RECORDED = 2_000
-# A strategy is worth more than what it was drawn from.
+# A strategy is worth more than the lesson that it was drawn from.
 STRONGER = 1.1
 DEFAULT = Prompts()
 
@@ -88,17 +90,17 @@ class Reflected:
 
     @property
     def text(self) -> str:
-        """The reflection."""
+        """Return the text of the reflection."""
         return self.reflection.text
 
     @property
     def by(self) -> str:
-        """Who worded it: "rules" or the name of a model."""
+        """Return who worded it: "rules" or the name of a model."""
         return str(self.reflection.meta["by"])
 
     @property
     def quarantined(self) -> bool:
-        """Whether any of it waits for a ruling in quarantine."""
+        """Return True if any of it waits in quarantine for a ruling."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
 
 
@@ -372,7 +374,7 @@ def source_of(digest: str) -> str:
 
 
 def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
-    """What is known of a lesson beside its words, as JSON data."""
+    """Return the metadata of a lesson as JSON data."""
     episode = found.episode
     events = sorted({at for claim in draft.claims for at in claim.events})
     return {

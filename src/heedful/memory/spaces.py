@@ -1,4 +1,4 @@
-"""Embedding spaces: where the texts of a memory lie, and how they move into another space."""
+"""Embedding spaces: which space each example's vector is in, and how to move them to another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """In which spaces the examples and lessons of a scope lie.
+    """How many examples and lessons of a scope have a vector in each embedding space.
 
     `space` is that of the embedder in use, "" without one. `here` counts the texts in it,
     `elsewhere` those in each other space, and `nowhere` those without a vector. Recall compares
@@ -40,7 +40,7 @@ class Spaces:
 
     @property
     def behind(self) -> int:
-        """How many texts `reembed` would move; 0 without an embedder, which needs no vectors."""
+        """Return how many texts `reembed` would move; 0 without an embedder."""
         return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
     lengths = {len(vector) for vector in vectors}
     if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
         found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
-        wanted = f"{len(texts)} of the {embedder.dimensions} numbers that it names"
+        wanted = f"{len(texts)} of {embedder.dimensions} numbers each"
         raise InvalidInput("embedder", found, wanted)
     if not all(isfinite(sum(vector)) for vector in vectors):
         raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
@@ -77,7 +77,7 @@ async def reembed(
     next call continues. Raises InvalidInput, ModelError, StoreError.
     """
     if embedder is None:
-        raise InvalidInput("embedder", None, "one, whose space the examples move into")
+        raise InvalidInput("embedder", None, "an embedder, into whose space the examples move")
     space, last, done = space_of(embedder), 0, 0
     total = Spaces.of(await store.read(scope, search.spaces), space).behind
     while batch := await store.read(scope, search.unplaced, space, last, BATCH):

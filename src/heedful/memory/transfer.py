@@ -1,7 +1,7 @@
-"""Export and import: what a scope has learnt, in a file that says whether it is complete.
+"""Export and import: what a scope has learnt, in a file that shows whether it is complete.
 
-A line of the file is a record of `heedful.lessons.export`; the last line counts the others and has
-their SHA-256. An import checks the whole file before it writes the first record.
+Each line of the file is a record of `heedful.lessons.export`. The last line has the number and the
+SHA-256 of the others. An import checks the whole file before it writes the first record.
 """
 
 from __future__ import annotations
@@ -171,13 +171,13 @@ async def import_from(
     is written, and StoreError.
     """
     if trust not in ("external", "operator"):
-        raise InvalidInput("trust", trust, "external, or operator where somebody vouches for it")
+        raise InvalidInput("trust", trust, "external, or operator if somebody vouches for it")
     for name, value in (("by", by), ("why", why)):
         if trust == "operator" and not value.strip():
-            raise InvalidInput(name, value, "given, where somebody vouches for an import")
+            raise InvalidInput(name, value, "given if somebody vouches for an import")
         if trust == "external" and value:
-            raise InvalidInput(name, value, "left out, where nobody vouches for an import")
-    with _opened(file) as (source, name):
+            raise InvalidInput(name, value, "left out if nobody vouches for an import")
+    with _open(file) as (source, name):
         header: Plain = {}
         end: Plain = {}
         async for batch in _batches(source, name, "checking", progress):
@@ -233,7 +233,7 @@ class _Tally:
 
 
 @contextmanager
-def _opened(file: File) -> Iterator[tuple[BinaryIO, str]]:
+def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
     """Yield the file, which can be read twice, and its name. Raises ExportFileError."""
     from tempfile import TemporaryFile
 
@@ -301,7 +301,7 @@ def _lines(source: BinaryIO, name: str) -> Iterator[tuple[int, Plain]]:
             return
         here = sort_key(record)
         if here <= before or (record["is"] == "example" and here[:3] != before[:3]):
-            raise ExportFileError(name, number, f"it is out of place, or there twice; {AGAIN}")
+            raise ExportFileError(name, number, f"it is out of place, or a duplicate; {AGAIN}")
         before = here
         digest.update(line)
         yield len(line), record

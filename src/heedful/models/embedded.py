@@ -83,7 +83,7 @@ class Embedded:
         self._take_seat()
 
     def _take_seat(self) -> None:
-        """Start without a child: at first, and in a fork, where the child belongs to the parent."""
+        """Begin without a child, also in a fork, where the child belongs to the parent."""
         if self._owner == os.getpid():
             return
         self._owner = os.getpid()
@@ -240,7 +240,7 @@ class _Child:
         self._send(settings | {"socket": socket if usable else "", "sys_path": paths})
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply. Raises _ChildDied."""
+        """Return the reply. Raises _ChildDied."""
         self._send(request)
         pipe = self._process.stdout
         line = pipe.readline() if pipe else b""
@@ -255,13 +255,13 @@ class _Child:
         self._process.kill()
 
     def end(self) -> None:
-        """Kill the process and release what it held; twice is harmless."""
+        """Kill the process and release its resources; a second call does no harm."""
         self.kill()
         with self._ending, suppress(OSError):  # what was still to be written
             self._held.close()
 
     def last_words(self) -> str:
-        """Why it ended, before `end`: the exit code and the end of stderr."""
+        """Return the exit code and the end of stderr. Call it before `end`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         self.kill()

@@ -24,7 +24,7 @@ BATCH_TOKENS = 64
 
 
 def main() -> None:
-    """Serve until the input ends; exits with 1 where the model cannot be loaded."""
+    """Serve until the input ends; exit with 1 if the model cannot be loaded."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what a Ctrl-C means
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # native code that prints must not disturb the lines
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def load(settings: dict[str, Any]) -> Any:
-    """The native server around the model, with one slot."""
+    """Return the native server around the model, with one slot."""
     sys.path[:] = settings["sys_path"]
     native = importlib.import_module("xllamacpp")
     params = native.CommonParams()

@@ -92,7 +92,7 @@ class Source(Protocol):
     """Gives the bytes of weights; `title` names it in errors and progress."""
 
     def title(self, weights: Weights) -> str:
-        """What a person calls this source."""
+        """The name of this source for people."""
         ...
 
     def get(self, weights: Weights, work: Work, target: Path) -> None:
@@ -285,7 +285,7 @@ class Weights:
     wheels: tuple[Wheel, ...] = ()
 
     def cached(self, folder: Path | None) -> Path:
-        """Where a cache keeps the file, there or not; None is the default cache."""
+        """Return where a cache keeps the file, if fetched; None means the default cache."""
         return (folder or default_cache()) / f"{self.name}.{self.extension}"
 
 

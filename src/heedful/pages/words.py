@@ -83,7 +83,7 @@ def counted(number: int, noun: str, nouns: str = "") -> str:
 
 
 def unseen(lines: int, characters: int) -> str:
-    """Say how many lines that were read, and characters that were not, are not shown.
+    """Say how much text is not shown: lines that were read, and characters that were not.
 
     >>> unseen(2, 0), unseen(1, 1200), unseen(0, 0)
     ('2 more lines not shown.', '1 more line and 1,200 characters not shown.', '')

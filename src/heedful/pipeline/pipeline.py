@@ -34,7 +34,6 @@ from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.loop import policies
 from heedful.loop.decide import Done, Policy, Verdict, latest_verdict
-from heedful.loop.feedback import clean
 from heedful.loop.record import (
     LARGEST,
     Attempt,
@@ -44,6 +43,7 @@ from heedful.loop.record import (
     Goal,
     Usage,
     check_number,
+    clean,
 )
 from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory

@@ -16,7 +16,7 @@ from typing import Any
 
 from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.lessons.words import difference
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
@@ -299,12 +299,12 @@ class _Query:
                 yield from _feedback_facts(made, after)
 
     def _concerns(self, made: StageAttempt, after: StageAttempt | None) -> bool:
-        """Return True if the question names the attempt or the one that it led to, or none."""
+        """Return True if the question names this attempt, the next one, or no attempt."""
         numbers = {made.attempt, after.attempt if after else 0}
         return not self.attempts or bool(numbers & {*self.attempts})
 
     def _findings(self, made: StageAttempt) -> Iterator[Fact]:
-        """Yield what did not pass, in a summary with the warnings; of named checks, everything."""
+        """Yield the results of named checks, or else the failed ones; a summary adds warnings."""
         levels = (*WORST, "warning") if self.topic == SUMMARY else WORST
         for check in made.checks:
             if check.check_name in self.checks or (not self.checks and check.status in levels):

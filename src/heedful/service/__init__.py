@@ -1,1 +1,1 @@
-"""Host (c): the library over HTTP, its client, its jobs and workers."""
+"""Host (c): the library over HTTP, with its client, its jobs and its workers."""

@@ -31,10 +31,10 @@ MARGIN = 0.05
 
 
 class TraceCollector:
-    """Makes episodes of the traces of a scope, from its first span until none waits.
+    """Turns the traces of a scope into episodes, from its first span until no trace waits.
 
-    What a killed process leaves is found by the next process that gets spans of the scope. Two
-    processes may look at the same time.
+    If a process is killed, the next process that gets spans of the scope continues its work. Two
+    processes may work on the same scope.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -42,23 +42,23 @@ class TraceCollector:
         self._looking: dict[Scope, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     def soon(self, scope: Scope) -> None:
-        """Spans came: look when they have settled."""
+        """Look for ended traces of the scope after a pause, because spans have arrived."""
         under_way = self._looking.get(scope)
         if under_way is not None and not under_way[0].done():
             under_way[1].set()
             return
         came = asyncio.Event()
-        # In a context of its own, since it is no part of the call that brought the spans.
+        # In its own context, because it is not part of the call that brought the spans.
         task = asyncio.create_task(self._look(scope, came), context=Context())
         self._looking[scope] = task, came
         task.add_done_callback(lambda done: self._ended(scope, done))
 
     def _ended(self, scope: Scope, task: asyncio.Task[None]) -> None:
-        if self._looking[scope][0] is task:  # else spans came just then
+        if self._looking[scope][0] is task:  # otherwise new spans started another task
             del self._looking[scope]
 
     async def close(self) -> None:
-        """Stop looking; what waits stays in the store."""
+        """Stop looking; waiting spans stay in the store."""
         tasks = [task for task, _ in self._looking.values()]
         for task in tasks:
             task.cancel()
@@ -87,7 +87,7 @@ class TraceCollector:
             for digest in result.episodes:
                 await setup.work.defer("reflect", scope, digest=digest)
         except StoreError as error:
-            log.warning("traces were not gathered, the next look will: %s", error)
+            log.warning("traces were not gathered; the next round will try again: %s", error)
             return Gathered(again=LONGEST_WAIT)
         counts = {
             "episode": len(result.episodes),

@@ -24,8 +24,8 @@ from heedful.lessons.lesson import Scope
 from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store import keys as audit
-from heedful.store.idempotency import also
 from heedful.store.keys import MAY, Key
+from heedful.store.store import also
 
 May = Literal["read", "write", "approve", "admin"]
 KNOWN_FOR = 1.0
@@ -39,10 +39,10 @@ Project = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: the id and the name of the key, its tenant, and what it may.
+    """The caller: the id and the name of the key, its tenant, and what it may do.
 
-    `projects` is empty for all of the tenant's; `project` is the one that is meant where none is
-    named. `key` is "" without a key, on an open service.
+    Empty `projects` means all projects of the tenant. `project` is used if a request names none.
+    `key` is "" for a caller without a key, on an open service.
     """
 
     key: str
@@ -54,14 +54,14 @@ class Caller:
 
     @classmethod
     def holding(cls, key: Key) -> Caller:
-        """Whoever has that key."""
+        """Return the caller who has this key."""
         first = key.projects[0] if key.projects else "default"
         return cls(key.id, key.name, key.tenant, key.projects, frozenset(key.may), first)
 
     def scope(self, project: str | None = None, tenant: str | None = None) -> Scope:
-        """The scope that is meant. Raises Forbidden, TenantMismatch, InvalidInput.
+        """Return the scope of a request. Raises Forbidden, TenantMismatch, InvalidInput.
 
-        `tenant` is one that a body names, which must be the key's own.
+        `tenant` is the tenant that the body names; it must be the key's own.
         """
         self.own(tenant)
         project = project or self.project
@@ -72,35 +72,35 @@ class Caller:
         return Scope(self.tenant, project)
 
     def own(self, tenant: str | None) -> None:
-        """Nothing, where no tenant is named or the key's own. Raises TenantMismatch."""
+        """Check that a named tenant is the key's own. Raises TenantMismatch."""
         if tenant is not None and tenant != self.tenant:
             raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
 
     @property
     def by(self) -> str:
-        """Who that is, on record."""
+        """Return the name under which the caller goes on record."""
         return f"{self.name} ({self.key})" if self.key else self.name
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Have this written to the audit, in the transaction of what is done next.
+        """Write an audit entry in the transaction of the next effect.
 
-        `action` is what a route does, as `override`; `subject` what it is done to; `detail` is
-        plain data.
+        `action` is what a route does, such as `override`; `subject` is what it is done to; `detail`
+        is plain data.
         """
         also(lambda db: audit.append(db, self.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
-        """Nothing, where the caller may. Raises Forbidden."""
+        """Check that the caller has this permission. Raises Forbidden."""
         if may not in self.may:
             has = ", ".join(one for one in MAY if one in self.may)
             raise Forbidden(f"this needs a key that may {may}; yours may {has}")
 
 
 class Callers:
-    """Who calls, by the keys that are sent.
+    """The callers, identified by the keys that they send.
 
-    A key is looked up once in `KNOWN_FOR` seconds: for so long one that was revoked elsewhere may
-    still be good here.
+    The result of a look-up is kept for `KNOWN_FOR` seconds. A key revoked by another process may
+    still be accepted for that long.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -108,7 +108,7 @@ class Callers:
         self._known: OrderedDict[bytes, tuple[Key, float]] = OrderedDict()
 
     async def identified(self, authorization: str | None) -> Caller:
-        """Who sends that header. Raises KeyRefused, StoreError."""
+        """Return the caller who sends this header. Raises KeyRefused, StoreError."""
         if authorization:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer":
@@ -131,7 +131,7 @@ class Callers:
         return one
 
     def forget(self) -> None:
-        """Look every key up again: one was revoked."""
+        """Forget all look-ups, because a key was revoked."""
         self._known.clear()
 
 
@@ -141,7 +141,7 @@ _bearer = HTTPBearer(
 
 
 async def _caller(request: Request) -> Caller:
-    """The caller, whom the entrance has found before."""
+    """Return the caller, whom the middleware has identified."""
     found: Caller = request.scope["state"]["caller"]
     names = [name for name, _ in request.query_params.multi_items()]
     if twice := [name for name in names if names.count(name) > 1]:
@@ -152,7 +152,7 @@ async def _caller(request: Request) -> Caller:
 
 
 class _Needs:
-    """A dependency: the caller, who may do that."""
+    """A FastAPI dependency: the caller, if the key has the permission."""
 
     def __init__(self, may: May) -> None:
         self.may: May = may

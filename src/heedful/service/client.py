@@ -1,7 +1,7 @@
-"""The library's methods over HTTP: a service decides loops and keeps lessons.
+"""A client of the service: it has the methods of the library, and the service decides.
 
-Calls send the key and are repeated without harm; answers are read as the library's own records,
-and refusals raised as its own errors.
+Calls send the key and may be repeated safely. Answers are read as the library's own records, and
+refusals are raised as its own errors.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
 
 
 class Calls:
-    """The way to one service: `url`, a key, and how long and how often a call is tried.
+    """The connection to one service: `url`, key, time-out and number of tries.
 
-    Connections belong to the event loop that they were opened on, so that any may call. Raises
-    InvalidInput, and PackageMissing without httpx.
+    Connections belong to the event loop on which they were opened, so any event loop may call.
+    Raises InvalidInput, and PackageMissing without httpx.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class Calls:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """What the service answers, as plain data; None where it has nothing to say.
+        """Call the service and return its answer as plain data; None for an empty answer.
 
-        A POST has an Idempotency-Key, the same at each try: what was done already is not done
-        again. Raises Unreachable, and the error that the service had.
+        A POST sends the same Idempotency-Key at each try, so that it has its effect once. Raises
+        Unreachable, and the error that the service reports.
         """
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
         request = self._pool().build_request(
@@ -111,7 +111,7 @@ class Calls:
             raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """The answer after which no other is to be hoped for, or the last one."""
+        """Send a request until the answer is final, and return that or the last answer."""
         import httpx
 
         tries = 0
@@ -124,14 +124,14 @@ class Calls:
                     raise Unreachable(self.url, type(error).__name__, str(error)) from error
             else:
                 asked = _asked(answer.headers.get("retry-after", ""))
-                if tries >= self._retries or not _again(answer.status_code, asked):
+                if tries >= self._retries or not _may_retry(answer.status_code, asked):
                     return answer
                 pause += asked or 0.0
             tries += 1
             await asyncio.sleep(pause)
 
     async def close(self) -> None:
-        """Close the connections of this event loop; calls open others."""
+        """Close the connections of this event loop; later calls open new ones."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:
             await pool.aclose()
@@ -151,15 +151,15 @@ class Calls:
         return self._pools[loop]
 
 
-def _again(status: int, asked: float | None) -> bool:
-    """Whether a try more may come to something: the service is busy, or was wrong itself."""
+def _may_retry(status: int, asked: float | None) -> bool:
+    """Return True if another try may succeed: the service is busy or had an internal error."""
     if asked is not None:
         return asked <= OBEYED and (status in (409, 429) or status >= 500)
     return status == 429 or status >= 500
 
 
 def _asked(retry_after: str) -> float | None:
-    """The seconds that a Retry-After asks for, as a number or a date; None without one."""
+    """Return the seconds in a Retry-After header, a number or a date; None without one."""
     if not retry_after:
         return None
     try:
@@ -209,9 +209,9 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read(kind: type[T], plain: Any) -> T:
-    """The record of that kind; what a newer service tells beyond it is left out.
+    """Return the answer as a record of this kind; fields that only a newer service has are ignored.
 
-    Raises Refused for what is no such record: then something else answered.
+    Raises Refused if it is no such record, because then the answer came from something else.
     """
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
@@ -221,12 +221,12 @@ def read(kind: type[T], plain: Any) -> T:
 
 
 def verdict(plain: Mapping[str, Any]) -> Verdict:
-    """A verdict from the answer of a report."""
+    """Return the verdict in the answer to a report."""
     return verdict_from({**plain, "verdict": plain["decision"]})
 
 
 def stored(plain: Mapping[str, Any]) -> StoredLoop:
-    """A loop with its attempts and decisions."""
+    """Return a loop with its attempts and decisions."""
     goals, made = tuple(from_document(Goal, one) for one in plain["goals"]), plain["made"]
     overrides = tuple(Override(**one) for one in plain["overrides"])
     attempts = tuple(map(_attempt, made))
@@ -269,19 +269,19 @@ def _decision(plain: Mapping[str, Any]) -> Decision:
 
 
 def read_seen(plain: Mapping[str, Any]) -> Seen:
-    """Whether an error is known; of patterns counted as one only their digests and why are told."""
+    """Return whether an error is known; other patterns of its group have only digest and reason."""
     lessons, why = tuple(plain["lessons"]), tuple(plain["why"])
     members = tuple(dict.fromkeys(one["signature"] for one in lessons))
     return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
 
 
 def found(plain: Mapping[str, Any]) -> Match:
-    """An example that recall brought; how near it is, its place in the list says."""
+    """Return an example from a recall; its place in the list tells how near it is."""
     return read(Match, {**plain, "example": plain, "at": plain.get("at", 0.0)})
 
 
 def dream(plain: Mapping[str, Any]) -> Dream:
-    """A consolidation, and why nothing happened where nothing did."""
+    """Return a consolidation, with the reason if nothing was done."""
     return read(Dream, {**plain, "found": plain["nothing"]})
 
 
@@ -289,7 +289,7 @@ Ask = Callable[..., Awaitable[Any]]
 
 
 class Quarantine:
-    """What waits for a ruling. Who rules is the key, which must be allowed to approve."""
+    """The quarantine. The key rules, so it must be allowed to approve."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -300,40 +300,40 @@ class Quarantine:
         return read(list[QuarantinedLesson], page["items"])
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """An example, waiting or not, and where it comes from. Raises NotFound."""
+        """Return an example, waiting or not, and where it comes from. Raises NotFound."""
         return read(QuarantinedLesson, await self._ask("GET", "quarantine", id))
 
     async def release(self, id: int, *, why: str) -> None:
-        """Let it be recalled, with the trust of an operator. Raises NotFound, NotQuarantined."""
+        """Let an entry be recalled, with an operator's trust. Raises NotFound, NotQuarantined."""
         await self._ask("POST", "quarantine", id, "release", body={"why": why})
 
     async def reject(self, id: int, *, why: str) -> None:
-        """Retire it: the same text comes back no more. Raises as `release`."""
+        """Retire an entry; the same text is not stored again. Raises as `release`."""
         await self._ask("POST", "quarantine", id, "reject", body={"why": why})
 
     async def revoke(self, source: str, *, why: str, dry_run: bool = False) -> RevocationResult:
-        """Remove all that rests on `source`; with `dry_run` only count it. Raises NotFound."""
+        """Remove all that derives from `source`; with `dry_run` only count it. Raises NotFound."""
         body = {"source": source, "why": why, "dry_run": dry_run}
         return read(RevocationResult, await self._ask("POST", "quarantine", "revoke", body=body))
 
     async def log(self, limit: int = 50) -> list[Mapping[str, Any]]:
-        """What was ruled on lessons and sources, by whom and why, the newest first."""
+        """Return the rulings on lessons and sources, by whom and why, newest first."""
         page = await self._ask("GET", "quarantine", "log", limit=limit)
         return list(page["items"])
 
 
-MOST = 200  # of a page
+MOST = 200  # the rows of a page
 Plain = Mapping[str, Any]
 
 
 class Client:
-    """A service at `url`, asked with a `key` for one `project` (by default the key's first).
+    """A client of the service at `url`, with a `key`, for one `project` (the key's first).
 
-    Each call is tried `retries` times more where nobody answers, or the service is busy or broken,
-    with growing pauses; one try has `timeout` seconds. To repeat a call does no harm: each has an
-    idempotency key. A key is sent over https, or to this machine, only, unless `insecure`. As of
-    `heedful.Memory` and `heedful.run`, methods raise the library's own errors; and Unreachable,
-    Refused. `transport` is one of httpx, for proxies and certificates of one's own. Raises
+    If nobody answers, or the service is busy or broken, a call is tried `retries` more times with
+    growing pauses. Each try has `timeout` seconds. Repeating a call is safe, because each call has
+    an idempotency key. A key is sent only over https or to this machine, unless `insecure` is True.
+    Methods raise the same errors as `heedful.Memory` and `heedful.run`, and also Unreachable and
+    Refused. `transport` is an httpx transport, for your own proxies and certificates. Raises
     InvalidInput, PackageMissing.
     """
 
@@ -366,7 +366,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; a client that is used again opens others."""
+        """Close the connections; a later call opens new ones."""
         await self._calls.close()
 
     # Loops: this process makes the attempts, the service decides.
@@ -380,10 +380,11 @@ class Client:
         policy: Policy | str | None = None,
         context: Any = None,
     ) -> StoredLoop:
-        """Begin a loop, or find it again, as far as it has come.
+        """Begin a loop, or return the loop with this id in its current state.
 
-        Without a `policy` the service's own counts; checks find `context` as `Context.data`. Raises
-        Conflict where another task, context, goals or policy has that id.
+        Without a `policy`, the policy of the service applies. Checks see `context` as
+        `Context.data`. Raises Conflict if a loop with this id has another task, context, goals or
+        policy.
         """
         body = {
             "task": task,
@@ -404,12 +405,12 @@ class Client:
         checks: Sequence[Plain] = (),
         usage: Usage = NOTHING,
     ) -> Verdict:
-        """Report an attempt, numbered from 1, and learn whether to make another.
+        """Report an attempt, numbered from 1, and return whether to make another.
 
-        It is judged by its `evaluation`, by `checks` of the service (`{"name": …}` and arguments),
-        or both. The same report again gets the same verdict. Raises NotFound, AttemptTaken for
-        another report of that attempt, OutOfOrder, LoopEnded, UsageError where nothing is told of
-        it.
+        The attempt is judged by its `evaluation`, by `checks` of the service (`{"name": …}` with
+        arguments), or both. The same report again gets the same verdict. Raises NotFound,
+        OutOfOrder, LoopEnded, AttemptTaken for a different report of this attempt, and UsageError
+        for a report without content.
         """
         body = {
             "output": output,
@@ -422,21 +423,21 @@ class Client:
         return verdict(told)
 
     async def loop(self, loop: str) -> StoredLoop:
-        """A loop with its attempts and decisions. Raises NotFound."""
+        """Return a loop with its attempts and decisions. Raises NotFound."""
         return stored(await self._ask("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
-        """The loops whose id begins with `prefix`, the newest first, each in short."""
+        """Yield summaries of the loops whose id begins with `prefix`, newest first."""
         return self._pages("loops", prefix=prefix)
 
     async def explain(self, loop: str) -> str:
-        """Why a loop went on and why it stopped, in words. Raises NotFound."""
+        """Explain in words why a loop went on and why it stopped. Raises NotFound."""
         return read(str, (await self._ask("GET", "loops", loop, "explain"))["text"])
 
     async def override(
         self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
     ) -> Verdict:
-        """Let a loop go on past one rule; whoever has the key answers for it.
+        """Let a loop go on past one rule; the key's name goes on record.
 
         `until` is in seconds since 1970. Raises OverrideRefused, NotFound, Forbidden.
         """
@@ -444,7 +445,7 @@ class Client:
         return verdict(await self._ask("POST", "loops", loop, "overrides", body=body))
 
     async def cancel(self, loop: str, *, why: str = "") -> Verdict:
-        """End a loop; one that has ended stays as it is. Raises NotFound."""
+        """End a loop; a loop that has ended stays as it is. Raises NotFound."""
         return verdict(await self._ask("POST", "loops", loop, "cancel", body={"why": why}))
 
     async def replay(
@@ -454,7 +455,7 @@ class Client:
         loops: Sequence[str] | None = None,
         limit: int = 1_000,
     ) -> tuple[Figures, ...]:
-        """What each policy would have cost and lost on the newest loops, or on those named."""
+        """Return what each policy would have cost and lost on the named or the newest loops."""
         written = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
         body = {"policies": written, "loops": loops and list(loops), "limit": limit}
         told = await self._ask("POST", "replay", body=body)
@@ -474,10 +475,10 @@ class Client:
         importance: float = 0.5,
         source: str = "",
     ) -> Remembered:
-        """Count one sighting of an error, as `Memory.remember`.
+        """Count one sighting of an error, as `Memory.remember` does.
 
-        By a key that may approve it is an operator's, by any other a tool's, and waits in
-        quarantine. `source` is the key where it is not given. Raises InvalidInput, QuotaExceeded.
+        The text has an operator's trust if the key may approve. Otherwise it has a tool's trust and
+        waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
         """
         pair = ("task", "accepted", "rejected", "wrong")
         body = {
@@ -493,7 +494,7 @@ class Client:
         return read(Remembered, await self._ask("POST", "reflections", body=body))
 
     async def seen(self, error_type: str, text: str) -> Seen:
-        """Have I seen this error before? As `Memory.seen`."""
+        """Return how often an error was seen and what it taught, as `Memory.seen` does."""
         body = {"error_type": error_type, "text": text}
         return read_seen(await self._ask("POST", "seen", body=body))
 
@@ -505,30 +506,30 @@ class Client:
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[Match]:
-        """What fits the task, best first, as `Memory.recall`; nothing counts as shown by it."""
+        """Return what fits the task, best first, as `Memory.recall` does; records no exposure."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         return list(map(found, (await self._ask("POST", "recall", body=body))["items"]))
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
-        """Worked examples for a prompt, as chat turns: at most 3, at most 1 of them not verified.
+        """Return worked examples as chat turns: at most 3, at most 1 of them not verified.
 
-        With a `loop` they count as shown to it, some are withheld by a coin, and it is shown the
-        same whenever it asks again.
+        With a `loop`, the examples count as shown to it, and a random part is withheld. A repeated
+        call for the same loop returns the same examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
         told = await self._ask("POST", "recall", body=body)
         return tuple(read(Message, one) for one in told["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
-        """The same as one text between delimiters that nobody can guess; "" for nothing.
+        """Return the same as one text between delimiters that nobody can guess; "" if nothing fits.
 
-        Lessons without an example are in it, too.
+        The text includes lessons without an example.
         """
         body = {"task": task, "loop": loop, "form": "text"}
         return read(str, (await self._ask("POST", "recall", body=body))["text"])
 
     async def outcome(self, one: Outcome) -> None:
-        """Tell how a loop ended that was shown lessons; the first that is told counts."""
+        """Report how a loop ended that was shown lessons; only its first report counts."""
         body = {
             "loop": one.loop,
             "right_at_once": one.right_at_once,
@@ -538,13 +539,14 @@ class Client:
         await self._ask("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """What exposures and outcomes prove about the lessons, the most exposed ones first."""
+        """Return what exposures and outcomes prove about the lessons, most exposed first."""
         return read(Proof, await self._ask("GET", "proof", limit=MOST))
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
-        """Hand over a finished run: its `digest` and `state`, and with `wait` what it `taught`.
+        """Send a finished run; return its `digest` and `state`, and with `wait` what it `taught`.
 
-        Without, a worker reflects on it. Once, however often it is handed over.
+        Without `wait`, a worker reflects on it later. A run that is sent twice is reflected on
+        once.
         """
         body = {
             **to_document(replace(episode, source="")),
@@ -557,26 +559,26 @@ class Client:
         return told
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
-        """The episodes, or those in that state, the newest first."""
+        """Yield the episodes in this state, or all, newest first."""
         return self._pages("episodes", state=state)
 
     def reflections(
         self, *, kind: str = "", error_type: str = "", tag: str = "", state: State | None = None
     ) -> AsyncIterator[Plain]:
-        """The lessons that meet all that is given, the newest first."""
+        """Yield the lessons that meet all filters, newest first."""
         return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
 
     async def reflection(self, id: int) -> Plain:
-        """A lesson. Raises NotFound."""
+        """Return a lesson. Raises NotFound."""
         told: Plain = await self._ask("GET", "reflections", id)
         return told
 
     async def pin(self, id: int, *, why: str = "") -> None:
-        """Keep a lesson from eviction, pruning and retirement; on record. Raises NotFound."""
+        """Protect a lesson from eviction, pruning and retirement; on record. Raises NotFound."""
         await self._edit(id, why, "pinned", True)
 
     async def unpin(self, id: int, *, why: str = "") -> None:
-        """Take a pin back. Raises NotFound."""
+        """Remove a pin; on record. Raises NotFound."""
         await self._edit(id, why, "pinned", False)
 
     async def restore(self, id: int, *, why: str = "") -> None:
@@ -585,27 +587,27 @@ class Client:
 
     @property
     def quarantine(self) -> Quarantine:
-        """What tools and documents said: read, release or reject it, and revoke a source."""
+        """Return the quarantine, to read, release or reject entries and to revoke a source."""
         return Quarantine(self._ask)
 
     async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
-        """Merge lessons that say the same, where recall is none the worse."""
+        """Merge lessons that say the same, unless recall gets worse."""
         return dream(await self._ask("POST", "dreams", body={"mode": mode, "dry_run": dry_run}))
 
     async def dreams(self, limit: int = 20) -> list[Dream]:
-        """The dreams, the newest first."""
+        """Return the dreams, newest first."""
         return list(map(dream, (await self._ask("GET", "dreams", limit=limit))["items"]))
 
     async def rollback(self, dream: int, *, why: str) -> int:
-        """Take a dream back; how many lessons are back. Raises NotFound, RollbackRefused."""
+        """Undo a dream; return how many lessons are back. Raises NotFound, RollbackRefused."""
         told = await self._ask("POST", "dreams", dream, "rollback", body={"why": why})
         return read(int, told["lessons"])
 
     async def _edit(self, id: int, why: str, name: str, value: bool) -> None:
-        """Change a lesson whatever else is changed meanwhile."""
+        """Change a lesson, whatever else was changed meanwhile."""
         while True:
             one = await self.reflection(id)
-            if one.get(name) == value:  # by the try before, whose answer was lost
+            if one.get(name) == value:  # by the previous try, whose answer was lost
                 return
             body, tag = {name: value, "why": why}, f'"{one["edition"]}"'
             with suppress(Changed):

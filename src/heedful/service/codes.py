@@ -1,6 +1,6 @@
-"""How a service tells each error, and by what its clients know it again: status and code.
+"""The status and the code by which a service reports each error, and clients recognise it.
 
-What a service refuses -> the error that it had, rebuilt from its problem (RFC 9457).
+A client rebuilds the error from the problem in the answer (RFC 9457).
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
 
 
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
-# Of an answer that is no problem, as proxies give them, so many characters are told.
+# The characters kept of an answer that is not a problem, as from a proxy.
 TOLD = 300
 
 
 def refused(status: int, headers: Mapping[str, str], text: str) -> HeedfulError:
-    """The error of an answer of that status; its attributes are those that the service told."""
+    """Return the error in an answer with this status, with the attributes that the service sent."""
     problem = _problem(headers.get("content-type", ""), text)
     code, told = str(problem.get("code", "")), problem.get("detail") or problem.get("title")
     kind = KINDS.get(code)

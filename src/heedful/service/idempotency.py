@@ -1,4 +1,4 @@
-"""A call that is made again with its Idempotency-Key has its effect once, and the same answer."""
+"""A call repeated with its Idempotency-Key has its effect once and gets the same answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
 from heedful.service.problems import SOON, Problem
-from heedful.store import idempotency
-from heedful.store.idempotency import Beside, Call, beside, write
-from heedful.store.store import Store
+from heedful.store.store import Beside, Call, Store, beside, keep_answer, read_call, write_effect
 
 HEADER = "Idempotency-Key"
 LONGEST = 255
 
 
 class Idempotency:
-    """Makes calls once; a call that is already being made in this process is refused."""
+    """Makes calls idempotent; refuses a call that this process is already answering."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -39,7 +37,7 @@ class Idempotency:
         call = _call(scope, once, body)
         place = call.tenant, call.caller, call.once
         if place in self._under_way:
-            detail = "the same call is being answered just now; ask again"
+            detail = "the same call is being answered right now; try again"
             raise Problem(409, "at_work", detail, {"Retry-After": SOON})
         self._under_way.add(place)
         try:
@@ -50,26 +48,28 @@ class Idempotency:
     async def _call_once(
         self, store: Store, call: Call, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        before = await store.read(Place(call.tenant), idempotency.before, call)
+        before = await store.read(Place(call.tenant), read_call, call)
         if before.digest not in ("", call.digest):
-            detail = f"this {HEADER} was sent with another request; take a new one"
+            detail = f"this {HEADER} was already used for another request; use a new key"
             raise Problem(422, "idempotency_key_reused", detail)
         answer = before.answer
         if answer is None:
             recorder = _Recorder()
-            record = Beside(lambda db, n, one: write(db, call, n, one), before.effects, before.next)
+            record = Beside(
+                lambda db, n, one: write_effect(db, call, n, one), before.effects, before.next
+            )
             with beside(record):
                 await self._app(scope, receive, recorder.send)
             answer = recorder.answer
-            # What failed had no effect, or will go on where it ended. A secret is shown once.
+            # A failed call had no effect, or a repeat continues it. A secret is shown once.
             if answer["status"] < 300 and not scope["state"].get("secret"):
                 answer = _without_secrets(answer)
-                await store.write(Place(call.tenant), idempotency.keep, call, answer)
+                await store.write(Place(call.tenant), keep_answer, call, answer)
         await _send(answer, send, replayed=bool(before.digest))
 
 
 class _Recorder:
-    """Keeps the answer of an application until its effect is on record."""
+    """Holds the answer of an application back until its effect is stored."""
 
     def __init__(self) -> None:
         self._status = 500
@@ -77,7 +77,7 @@ class _Recorder:
         self._body = b""
 
     async def send(self, message: Message) -> None:
-        """Keep a part of it."""
+        """Store a part of the answer."""
         if message["type"] == "http.response.start":
             self._status, self._headers = message["status"], list(message["headers"])
         else:
@@ -85,13 +85,13 @@ class _Recorder:
 
     @property
     def answer(self) -> dict[str, Any]:
-        """All of it, as plain data."""
+        """Return the whole answer as plain data."""
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in self._headers]
         return {"status": self._status, "headers": headers, "body": self._body.decode("latin-1")}
 
 
 def _without_secrets(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer without secrets, which the request may have brought."""
+    """Return the answer without secrets, which the request may have contained."""
     headers = dict(answer["headers"])
     if not headers.get("content-type", "").startswith("application/json"):
         return answer

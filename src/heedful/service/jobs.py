@@ -1,8 +1,8 @@
-"""Jobs: work that need not be done at once, in this process or by workers.
+"""Jobs: work that may be done later, in this process or by workers.
 
-A job is a task for one scope; to do it twice does no harm. A failed job is tried again later.
-Besides what services hand over, `sweep` finds what was left undone, and `night` keeps memories in
-order.
+A job is a task for one scope; doing it twice does no harm. A failed job is tried again later.
+Services queue jobs. `sweep` queues what was left undone, and `night` queues what maintains the
+memories.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ State = Literal["waiting", "running", "stalled", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How many jobs of a queue are in one state, and for how many seconds the oldest of them is.
+    """The number of jobs in one queue and state, and the age of the oldest in seconds.
 
-    `stalled` are those that a worker began that was not heard of since: they are run again.
+    `stalled` jobs were begun by a worker that has stopped sending heartbeats. They run again.
     """
 
     queue: str
@@ -62,10 +62,10 @@ class Depth:
 
 
 class Work(Protocol):
-    """Where work is handed over; `heedful.service.jobs.TASKS` names the tasks and arguments."""
+    """A queue of work; `heedful.service.jobs.TASKS` has the names and arguments of tasks."""
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Hand a task over, unless the same waits already.
+        """Queue a task, unless the same task waits already.
 
         `arguments` are plain data. Raises UnknownName, InvalidInput, StoreError.
         """
@@ -86,11 +86,11 @@ LONGEST = 1_000  # characters of an argument
 class Tools:
     """What a worker works with.
 
-    Not `enabled`, it neither reflects nor dreams: episodes wait in the store until a worker may.
-    `loops` are what it may drive, by the names that jobs use: no job names code. With `mode`
-    "full" it dreams by itself, with "lite" when it is asked. What was not used for `unused_for`
-    seconds is pruned, and what is beyond `keep` lessons; None: neither. `holdout` and `max_entries`
-    as of Memory.
+    If not `enabled`, it neither reflects nor dreams: episodes wait in the store. `loops` maps the
+    names that jobs use to the code that may drive loops, so that no job names code. With `mode`
+    "full" it dreams by itself, with "lite" only on request. It prunes lessons not used for
+    `unused_for` seconds and those beyond `keep` lessons; None turns either off. `holdout` and
+    `max_entries` are those of Memory.
     """
 
     store: Store
@@ -105,21 +105,21 @@ class Tools:
     enabled: bool = True
 
     def memory(self, scope: Scope) -> Memory:
-        """The memory of a scope."""
+        """Return the memory of a scope."""
         return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
 
 
 async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
-    """Reflect on the episode of that digest, or on all that wait; one that fails holds up no other.
+    """Reflect on the episode with this digest, or on all that wait; a failure does not stop others.
 
-    Raises NotFound, LeaseLost where another worker is at it, ModelError, StoreError.
+    Raises NotFound, LeaseLost if another worker has claimed it, ModelError, StoreError.
     """
     if not tools.enabled:
         return
     memory, began = tools.memory(scope), time.time()
     if digest:
         if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is None:
-            await _elsewhere(tools.store, scope, digest)
+            await _check_reflected(tools.store, scope, digest)
         return
     wrong: ModelError | None = None
     while True:
@@ -132,7 +132,7 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
         raise wrong
 
 
-async def _elsewhere(store: Store, scope: Scope, digest: str) -> None:
+async def _check_reflected(store: Store, scope: Scope, digest: str) -> None:
     """Raise NotFound or LeaseLost unless the episode was reflected on."""
     state = await store.read(scope, episodes.state, digest)
     if state is None:
@@ -142,13 +142,16 @@ async def _elsewhere(store: Store, scope: Scope, digest: str) -> None:
 
 
 async def embed(tools: Tools, scope: Scope) -> None:
-    """Give a vector to what has none in the embedder's space. Raises ModelError, StoreError."""
+    """Store vectors for the examples that lack one in the embedder's space.
+
+    Raises ModelError, StoreError.
+    """
     if tools.embedder is not None:
         await tools.memory(scope).reembed()
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
-    """Consolidate. Raises InvalidInput, ModelError, StoreError."""
+    """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
     if mode not in MODES:
         raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     if not tools.enabled:
@@ -158,22 +161,22 @@ async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
-    """Remove what the worker's settings call of no use. Raises StoreError."""
+    """Remove the lessons that the worker's settings call unused. Raises StoreError."""
     if tools.unused_for is not None or tools.keep is not None:
         memory = tools.memory(scope)
         await memory.prune(by=ACTOR, unused_for=tools.unused_for, keep=tools.keep)
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire what is proven to hurt, and rank what is proven to help. Raises StoreError."""
+    """Retire what is proven to hurt, and rank higher what is proven to help. Raises StoreError."""
     await tools.memory(scope).look()
 
 
 async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
-    """Drive a stored loop to its end, from where it is; `by` is a name in the worker's `loops`.
+    """Drive a stored loop from its current state to its end, with the code that `by` names.
 
-    Raises UnknownName, NotFound, UserCodeError, ModelError, StoreError (LeaseLost where another
-    process drives it).
+    `by` is a key of the worker's `loops`. Raises UnknownName, NotFound, UserCodeError, ModelError,
+    StoreError, and LeaseLost if another process drives the loop.
     """
     if by not in tools.loops:
         raise UnknownName("loop that this worker drives", by, sorted(tools.loops) or ["none"])
@@ -196,9 +199,9 @@ def _no_run(by: str, error: BaseException) -> GenerateFailed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One kind of work: in which queue, the higher `priority` first.
+    """A kind of work and its queue; a higher `priority` runs first.
 
-    `alone`: one at a time in a scope, since it is about all that the scope has.
+    With `alone` a scope runs one such job at a time, because the job is about all of the scope.
     """
 
     run: Callable[..., Awaitable[None]]
@@ -220,7 +223,7 @@ QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task for a scope. Raises UnknownName, InvalidInput for what no worker could do."""
+    """A task to run for a scope. Raises UnknownName, and InvalidInput for bad arguments."""
 
     task: str
     scope: Scope
@@ -241,17 +244,17 @@ class Job:
 
     @property
     def kind(self) -> Task:
-        """What is to be done."""
+        """Return the task to run."""
         return TASKS[self.task]
 
     @property
     def name(self) -> str:
-        """A name that two jobs share if they do the same."""
+        """Return the same name for jobs that do the same."""
         return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
-        """A lock that one job holds at a time; None if the store keeps jobs apart."""
+        """Return the lock that only one job holds at a time; None if the store keeps jobs apart."""
         return self._named(self.kind.queue) if self.kind.alone else None
 
     def _named(self, *what: object) -> str:
@@ -259,11 +262,11 @@ class Job:
         return f"{what[0]} {blake2b(whole.encode(), digest_size=16).hexdigest()}"
 
     async def done(self, tools: Tools) -> None:
-        """Do it. Raises HeedfulError."""
+        """Run the job. Raises HeedfulError."""
         await self.kind.run(tools, self.scope, **self.arguments)
 
 
-# Called with a job and, in words, what became of it.
+# Called with a job and a description of its result.
 JobListener = Callable[[Job, str], None]
 # Tries of a job, and the longest wait between two, in seconds: all of them take two hours.
 TRIES = 13
@@ -271,14 +274,14 @@ LONGEST_WAIT = 3_600.0
 
 
 def no_listener(job: Job, what: str) -> None:
-    """Do nothing; used where nobody listens."""
+    """Ignore the event; the default for a worker without a listener."""
 
 
 def again_in(error: BaseException | None, tries: int) -> float | None:
-    """Seconds until a job that failed `tries` times is tried again: 2, 4, 8 …; None for never.
+    """Return the seconds before a job that failed `tries` times runs again: 2, 4, 8 …; None: never.
 
-    Never what fails the same way each time: wrong input, what is not there, or a defect of heedful.
-    What a worker that stops has cut short is free for the next one at once.
+    Errors that would recur are never retried: wrong input, something missing, or a defect of
+    heedful. A job that a stopping worker interrupted is free at once.
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
@@ -295,7 +298,7 @@ async def do(
     carried: Mapping[str, str],
     listener: JobListener = no_listener,
 ) -> None:
-    """Do a job, for the `tries`th time; `carried` names the trace that it belongs to.
+    """Run a job for the `tries`th time; `carried` identifies the trace that it belongs to.
 
     Raises what the task raises.
     """
@@ -315,18 +318,18 @@ async def do(
     listener(job, f"done in {time.monotonic() - began:.2f} s")
 
 
-# Seconds between two looks for what was left undone, and between two nights.
+# Seconds between two sweeps, and between two nights.
 SWEEP = 60.0
 NIGHT = 86_400.0
-# Episodes of a scope that one look hands over, the oldest; a later one takes the others.
+# How many of the oldest episodes of a scope one sweep queues; a later sweep takes the others.
 MOST = 1_000
 
 
 async def sweep(work: Work, tools: Tools) -> None:
-    """Hand over the episodes of every scope that wait: the process that took them may be dead.
+    """Queue the waiting episodes of every scope, because the process that took them may be dead.
 
-    Traces that have ended become episodes before. Episodes that a worker holds are left to it, and
-    those that failed to the next try of their job. Raises StoreError.
+    Ended traces become episodes first. Episodes that a worker holds are left to it, and failed
+    episodes to the next try of their job. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope)
@@ -335,13 +338,13 @@ async def sweep(work: Work, tools: Tools) -> None:
 
 
 async def night(work: Work, tools: Tools) -> None:
-    """Hand over, for every scope, what keeps a memory in order. Raises StoreError."""
+    """Queue the maintenance of every scope's memory. Raises StoreError."""
     for scope in await tools.store.read(Scope(), lessons.scopes):
         await upkeep(work, tools, scope)
 
 
 async def upkeep(work: Work, tools: Tools, scope: Scope) -> None:
-    """Hand over what keeps the memory of a scope in order, as far as the settings ask for it."""
+    """Queue the maintenance of a scope's memory, as far as the settings ask for it."""
     await work.defer("prove", scope)
     if tools.embedder is not None:
         await work.defer("embed", scope)

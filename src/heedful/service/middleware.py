@@ -1,6 +1,6 @@
-"""What every request passes: its size and form, the rate of its key, and places for all.
+"""The checks on every request: size and form, the rate of its key, and free capacity.
 
-Every answer goes back through here, too, with its headers, a log line and a metric.
+Every answer also passes here, and gets its headers, a log line and a metric.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from heedful.service.setup import Limits, Setup
 
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
-# Keys whose rate is known at a time; the one that is silent for longest is forgotten.
+# Keys whose rate is tracked; the least recently used is forgotten.
 KNOWN = 10_000
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
 # size in memory, and to read a million of them a second.
 DENSE = 8
-# A body of more than so many bytes is at most so many times as large as it came.
+# A body of more than this many bytes may grow at most this many times by decompression.
 SMALL, DENSEST = 2**20, 100
-# What JSON allows and no text of ours may have, or what only Python takes for JSON.
+# Parts that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
 class RateLimit:
-    """A bucket of `burst` requests for each caller, filled with `rate` of them a second."""
+    """A bucket of `burst` requests for each caller, refilled at `rate` requests a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str, now: float | None = None) -> None:
-        """Take one request out of the caller's bucket. Raises Problem 429 where it is empty."""
+        """Take one request out of the caller's bucket. Raises Problem 429 if it is empty."""
         if not self._rate:
             return
         now = time.monotonic() if now is None else now
@@ -61,12 +61,12 @@ class RateLimit:
             self._left.popitem(last=False)
         if left < 1:
             wait = ceil((1 - left) / self._rate)
-            detail = f"this key may ask {self._rate:g} times a second; ask again in {wait} s"
+            detail = f"this key may ask {self._rate:g} times a second; try again in {wait} s"
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
 class Capacity:
-    """At most so many requests at a time; one tenant gets seven eighths of the places."""
+    """A limit on requests at the same time; one tenant gets at most seven eighths of the places."""
 
     def __init__(self, most: int) -> None:
         self._most, self._taken = most, 0
@@ -75,9 +75,9 @@ class Capacity:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place, for as long as the request lasts. Raises Problem 503 where none is free."""
+        """Hold a place while the request lasts. Raises Problem 503 if none is free."""
         if self._taken >= self._most:
-            detail = f"{self._most} requests are worked on just now; ask again"
+            detail = f"{self._most} requests are being answered already; try again"
             raise Problem(503, "busy", detail, {"Retry-After": SOON})
         self._taken += 1
         try:
@@ -87,9 +87,9 @@ class Capacity:
 
     @contextmanager
     def share(self, tenant: str) -> Iterator[None]:
-        """One of the places of a tenant. Raises Problem 429 where it has none left."""
+        """Hold one of the places of a tenant. Raises Problem 429 if it has none left."""
         if self._of[tenant] >= self._share:
-            detail = f"{self._share} requests of this tenant are worked on just now; ask again"
+            detail = f"{self._share} requests of this tenant are being answered already; try again"
             raise Problem(429, "too_many_requests", detail, {"Retry-After": SOON})
         self._of[tenant] += 1
         try:
@@ -101,9 +101,9 @@ class Capacity:
 
 
 async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """The whole body, decompressed, in a form that the route can read.
+    """Return the whole body, decompressed, in a form that the route can read.
 
-    Raises Problem 400, 408, 413 and 415; ClientDisconnect where nobody sends any more.
+    Raises Problem 400, 408, 413 and 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
     most = limits.traces if scope["path"] == TRACES else limits.body
@@ -151,7 +151,7 @@ class _Decoder:
         self._gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
 
     def part(self, part: bytes, most: int) -> bytes:
-        """Return at most so many bytes of a part."""
+        """Decompress a part; return at most `most` bytes."""
         if self._gzip is None:
             return part
         try:
@@ -186,13 +186,13 @@ def _check_form(body: bytes, path: str, kind: str, most: int) -> None:
             plain = json.loads(body.decode(), parse_constant=_no_constant)
             json.dumps(plain, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "bad_request", "the body has half of a surrogate pair") from error
+        raise Problem(400, "bad_request", "the body has half a surrogate pair") from error
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 log: logging.Logger = logging.getLogger("heedful.http")
@@ -205,7 +205,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-# Nothing that is answered is a page that may run, or be kept by somebody in between.
+# No answer may run as a page, or be cached on the way.
 SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -249,7 +249,7 @@ class Entrance:
         except ClientDisconnect:
             return
         except Exception as error:
-            if out.status:  # half an answer cannot be taken back
+            if out.status:  # a half-sent answer cannot be withdrawn
                 raise
             await answer(error, scope["path"], self._shapes)(scope, receive, out.send)
         finally:
@@ -262,7 +262,7 @@ class Entrance:
             async with time_left:
                 await self._admit(scope, receive, out.send)
         except asyncio.CancelledError as error:
-            detail = "the service was stopped before it had an answer; ask again"
+            detail = "the service stopped before it had an answer; try again"
             raise Problem(503, "stopping", detail, {"Retry-After": SOON}) from error
         except TimeoutError as error:
             if not time_left.expired():
@@ -298,7 +298,7 @@ class Entrance:
 
 
 def _route(scope: Scope, out: _Response) -> str:
-    """The template of the route, as the description has it."""
+    """Return the template of the route, as in the OpenAPI description."""
     known: str = getattr(scope.get("route"), "path", "").replace(":path}", "}")
     return known or ("(again)" if out.replayed else "(none)")
 
@@ -327,14 +327,14 @@ class _Response:
 
 
 class _BodyReplay:
-    """Hands the body to the application in one piece, then what the client sends."""
+    """Gives the application the body in one piece, then whatever the client sends."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
         self._receive = receive
 
     async def __call__(self) -> Message:
-        """The next message."""
+        """Return the next message."""
         if self._body is None:
             return await self._receive()
         body, self._body = self._body, None
@@ -342,10 +342,10 @@ class _BodyReplay:
 
 
 def _require_this_machine(caller: Caller, headers: Headers) -> None:
-    """Raise Problem 421 for a caller without a key that is no program of this machine.
+    """Refuse a caller without a key that is not a program on this machine, with Problem 421.
 
-    A page in a browser reaches a port of this machine under a name of its own, or says its origin;
-    a proxy on this machine hands on what comes from elsewhere.
+    A web page reaches a port of this machine under another host name, or sends its origin. A proxy
+    on this machine forwards requests from elsewhere.
     """
     host = headers.get("host", "")
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
@@ -356,6 +356,6 @@ def _require_this_machine(caller: Caller, headers: Headers) -> None:
 
 
 def _drop_encoding(scope: Scope) -> None:
-    """Remove the headers of a compressed body: the application gets it decompressed."""
+    """Remove the headers of a compressed body, because the application gets it decompressed."""
     gone = (b"content-encoding", b"content-length")
     scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]

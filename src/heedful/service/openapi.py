@@ -1,4 +1,4 @@
-"""What the service says of itself: OpenAPI 3.1, with an example for each route, and a page."""
+"""The description of the service: OpenAPI 3.1 with an example for each route, and a page."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ONCE: dict[str, Any] = {
     "name": HEADER,
     "in": "header",
     "required": False,
-    "description": "The call made again with it has its effect once, and the same answer.",
+    "description": "A call repeated with this key has its effect once and gets the same answer.",
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[ -~]+$"},
 }
 _INVALID = "#/components/schemas/HTTPValidationError"
 
 
 def operation_id(route: APIRoute) -> str:
-    """The id of an operation, as clients made from the description call it."""
+    """Return the id of an operation, which generated clients use as its name."""
     return f"{route.tags[0]}_{route.name}" if route.tags else route.name
 
 
 def describe(app: FastAPI, shapes: Mapping[str, Shape]) -> dict[str, Any]:
-    """The description, made once: errors as they are, calls that may come again."""
+    """Return the description, made once, with the errors and the calls that may be repeated."""
     if app.openapi_schema is None:
         spec = get_openapi(
             title=app.title,
@@ -69,7 +69,7 @@ def describe(app: FastAPI, shapes: Mapping[str, Shape]) -> dict[str, Any]:
 
 
 def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Every path and method, with what is said of it."""
+    """Yield every path, method and operation."""
     for path, item in spec["paths"].items():
         for method in METHODS:
             if method in item:
@@ -77,7 +77,7 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
 
 
 def _errors(operation: dict[str, Any], problems: bool) -> None:
-    """Say how errors are told: as problems, or in a shape of the route's own."""
+    """Describe the errors of an operation: problems, or a shape of the route's own."""
     found = operation["responses"].get("422", {}).get("content", {}).get(JSON, {})
     if found.get("schema", {}).get("$ref") == _INVALID:
         del operation["responses"]["422"]
@@ -90,7 +90,7 @@ def _errors(operation: dict[str, Any], problems: bool) -> None:
 
 
 def _require_all(spec: Mapping[str, Any], part: Any, done: set[str]) -> None:
-    """Say that every field of an answer is sent, also those whose records have a default."""
+    """Declare every field of an answer as sent, even if the record has a default."""
     if isinstance(part, list):
         for one in part:
             _require_all(spec, one, done)
@@ -111,7 +111,7 @@ def _require_all(spec: Mapping[str, Any], part: Any, done: set[str]) -> None:
 
 
 def _bodies(operation: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the request and the answers hold as JSON: "request", and the statuses."""
+    """Yield the JSON bodies of an operation: that of "request", and those of the statuses."""
     bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
     for name, body in bodies.items():
         if JSON in body.get("content", {}):
@@ -130,7 +130,7 @@ def examples(operation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def page(spec: Mapping[str, Any]) -> str:
-    """The description as a page without scripts, for people."""
+    """Return the description as a page without scripts, for people."""
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",
         f"<title>{escape(spec['info']['title'])}</title>",

@@ -1,4 +1,4 @@
-"""What went wrong, as RFC 9457 problems with stable codes: `application/problem+json`.
+"""Errors as RFC 9457 problems with stable codes: `application/problem+json`.
 
 Every error becomes a `Problem` in one place (`of`), and a response in another (`answer`). Routes
 raise the library's own errors, or a `Problem` for what only HTTP knows, such as a precondition.
@@ -34,19 +34,19 @@ from heedful.telemetry import LogThrottle
 log: logging.Logger = logging.getLogger("heedful.http")
 REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
-SOON = "1"  # seconds: what Retry-After says where nothing is known of how long it takes
+SOON = "1"  # seconds for Retry-After if the waiting time is unknown
 TITLES = {
-    "at_work": "Somebody else is at work on this",
+    "at_work": "Another process is working on this",
     "internal_error": "The service failed; it was logged",
     "invalid_input": "A value is outside what is allowed",
-    "key_refused": "A good key is needed",
+    "key_refused": "A valid key is needed",
     "not_found": "Nothing is stored under this id",
-    "store_in_doubt": "The store was lost while it committed; look, or repeat the call",
+    "store_in_doubt": "The store was lost during a commit; check the result, or repeat the call",
     "store_unavailable": "The store does not answer; nothing was written",
     "unknown_path": "No route leads here",
     "tenant_mismatch": "The key belongs to another tenant",
 }
-# Statuses of HTTP alone -> code; the others are called as HTTP calls them.
+# Statuses that only HTTP has -> code; other statuses use the phrase of HTTP.
 CODES = {404: "unknown_path", 413: "body_too_large"}
 RETRIED = (429, 503)
 # Attributes of errors that become members of their problems, and of the errors of a client.
@@ -65,7 +65,7 @@ ATTRIBUTES = (
 
 
 class Problem(Exception):
-    """A problem, ready to be answered with; `fields` are further members of its object.
+    """A problem, ready to be sent; `fields` are further members of its object.
 
     >>> Problem(428, "precondition_required", "send If-Match").code
     'precondition_required'
@@ -89,7 +89,7 @@ class Problem(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """Its object, as RFC 9457 has it."""
+        """Return its object, as RFC 9457 defines it."""
         plain = {"type": "about:blank", "title": self.title, "status": self.status}
         return {**plain, "code": self.code, "detail": self.detail, **self.fields}
 
@@ -116,7 +116,7 @@ def of(error: Exception) -> Problem:
 
 
 def _advice(error: HTTPException) -> str:
-    """What is wrong with a path or a method, and what would be right."""
+    """Return what is wrong with a path or a method, and what would be right."""
     match error.status_code:
         case 404:
             return "nothing is served under this path; /docs lists what is"
@@ -136,11 +136,11 @@ def _typed(error: HeedfulError) -> Problem:
         case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case NotFound():
-            detail = f"no {error.kind} {error.id!r}"  # where the store is, is nobody's business
+            detail = f"no {error.kind} {error.id!r}"  # the location of the store is private
         case PackageMissing():
             detail = f"the service was installed without {error.package}"
         case StoreError() if status >= 500:
-            detail = "the store of the service failed; what it said is in the log"
+            detail = "the store of the service failed; the log has its error"
         case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:
@@ -173,9 +173,9 @@ def _invalid(complaints: Sequence[Any]) -> Problem:
 
 
 def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None = None) -> Response:
-    """The response to an error; routes below a path of `shapes` have bodies of their own.
+    """Return the response to an error; routes below a path of `shapes` have bodies of their own.
 
-    What is the service's fault is logged, without secrets.
+    Faults of the service are logged, without secrets.
     """
     problem = of(error)
     if problem.status >= 500 and error is not problem:
@@ -189,7 +189,7 @@ def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None 
 
 
 def _log(error: Exception, problem: Problem) -> None:
-    """Log an error; a store that is away is one line, not repeated for each request."""
+    """Log an error; an unreachable store is one line, not repeated for each request."""
     if isinstance(error, StoreUnavailable):
         line = redact(" ".join(str(error).split()))
         if REPEATS.allows(line):
@@ -201,7 +201,7 @@ def _log(error: Exception, problem: Problem) -> None:
 
 
 def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
-    """Let the application answer every error that a route or the routing raises as a problem."""
+    """Let the application answer every error as a problem, also errors of the routing."""
 
     async def respond(request: Request, error: Exception) -> Response:
         return answer(error, request.url.path, shapes)

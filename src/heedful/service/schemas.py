@@ -1,7 +1,7 @@
-"""Bodies of requests and answers over HTTP, derived from the library's own records.
+"""HTTP bodies of requests and answers, derived from the library's own records.
 
-Declared here is only what exists on the wire alone, such as the options of a call, and what is
-flattened for callers; all else is a record of the library in a `Shape`.
+Only what exists in HTTP alone is declared here, such as the options of a call, and what is
+flattened for callers. All else is a record of the library in a `Shape`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop import codec
-from heedful.loop.decide import Again, Decision, Trigger, Verdict, latest_verdict, reasoning
+from heedful.loop.decide import (
+    Again,
+    Decision,
+    Trigger,
+    Verdict,
+    latest_verdict,
+    reasoning,
+    state_after,
+)
+from heedful.loop.decide import State as LoopState
 from heedful.loop.explain import Line
 from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override, Usage
 from heedful.loop.replay import Figures
@@ -36,9 +45,8 @@ from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
-from heedful.store.history import State as LoopState
-from heedful.store.history import explained, state_after
 from heedful.store.keys import Key
+from heedful.store.loops import explained
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
@@ -46,7 +54,7 @@ DEEPEST = 100  # levels of JSON; redaction calls itself for each
 
 
 def _without_null_character(text: str) -> str:
-    if "\0" in text:  # which PostgreSQL has no text for
+    if "\0" in text:  # PostgreSQL cannot store it
         raise ValueError("it has the character 0")
     return text
 
@@ -78,7 +86,7 @@ Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Text = Annotated[Long, AfterValidator(_without_null_character)]
 ShortText = Annotated[Short, AfterValidator(_without_null_character)]
 Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Notation = ShortText | dict[str, Plain]  # of a goal or a policy, as in a task file
+Notation = ShortText | dict[str, Plain]  # a goal or a policy, as in a task file
 LoopName = Annotated[Name, AfterValidator(_loop_name)]
 
 
@@ -88,9 +96,9 @@ LoopName = Annotated[Name, AfterValidator(_loop_name)]
 class NewLoop(Body):
     """A task whose attempts are made elsewhere and reported here.
 
-    Checks and critics see `context`. `policy` is a preset with changes, as
-    `default, attempts.limit=6`, or an object; without it the policy of the service applies. Without
-    `goals` those of the policy apply.
+    Checks and critics see `context`. `policy` is a preset with changes, such as `default,
+    attempts.limit=6`, or an object. Without it the policy of the service applies. Without `goals`
+    those of the policy apply.
     """
 
     task: Plain
@@ -129,7 +137,7 @@ ReportedEvaluation = Annotated[
 
 
 class NamedCheck(BaseModel):
-    """A check by its name, with the arguments that it takes."""
+    """A check by its name, with its arguments."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Plain]
@@ -175,7 +183,7 @@ class NewOverride(Body):
 
 
 class Cancellation(Body):
-    """Why the loop is to end."""
+    """Why the loop should end."""
 
     why: ShortText = ""
 
@@ -193,7 +201,7 @@ class ReplayRequest(Body):
 
 @dataclass(frozen=True, slots=True)
 class LiftedRule:
-    """A rule that spoke and was overridden: by whom, and by which override (from 0)."""
+    """A rule that stopped the loop and was overridden: by whom, and by which override (from 0)."""
 
     rule: str
     detail: str
@@ -205,8 +213,8 @@ class LiftedRule:
 class LoopVerdict:
     """Whether to make another attempt: `again` with `feedback`, or `done`.
 
-    `attempt` counts the attempts so far. `best` is the number of the best attempt, null where none
-    was evaluated.
+    `attempt` counts the attempts so far. `best` is the number of the best attempt, null if none was
+    evaluated.
     """
 
     decision: Literal["again", "done"]
@@ -247,20 +255,20 @@ class LoopVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ReportVerdict(LoopVerdict):
-    """The verdict on a report; `evaluated_by` names the checks, `report` for the report's own."""
+    """The verdict on a report; `evaluated_by` names the checks, `report` for its own."""
 
     evaluated_by: list[str]
 
     @classmethod
     def on(cls, result: ReportResult) -> Self:
-        """Return the verdict of a report."""
+        """Return the verdict on a report."""
         best, checks = result.loop.best, result.evaluated_by
         return cls.of(result.verdict, result.attempt, best, evaluated_by=checks)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopSummary:
-    """A loop in short; times are in seconds since 1970."""
+    """A summary of a loop; times are in seconds since 1970."""
 
     id: str
     state: LoopState
@@ -292,7 +300,7 @@ class LoopSummary:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """An attempt as it was reported or made; `output` is null where only its digest is known."""
+    """An attempt as it was reported or made; `output` is null if only its digest is known."""
 
     number: int
     digest: str
@@ -325,7 +333,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRecord:
-    """A decision and the loop's fatigue at it; `reason` is a code for programs."""
+    """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
 
     attempt: int
     verdict: dict[str, JsonValue]
@@ -359,7 +367,7 @@ class LoopRecord(LoopSummary):
 
     @classmethod
     def whole(cls, stored: StoredLoop) -> Self:
-        """Return a stored loop, whole."""
+        """Return a stored loop with its attempts and decisions."""
         loop, head, decisions = stored.loop, stored.head, stored.decisions
         why = reasoning(loop, decisions)
         return cls.of(
@@ -384,7 +392,7 @@ class LoopRecord(LoopSummary):
 class LoopExplanation:
     """Why the loop went on and why it stopped: as a `text`, and in its parts.
 
-    `would_change` are the changes of one threshold or score that alone would have turned the end.
+    `would_change` lists each change of one threshold or score that would have changed the end.
     """
 
     text: str
@@ -404,7 +412,7 @@ ReplayFigures = Annotated[Figures, Shape(also={"lost": "lost"})]
 
 @dataclass(frozen=True, slots=True)
 class ReplayAnswer:
-    """What was recorded, and what each policy would have made of it, in their order."""
+    """What was recorded, and what each policy, in order, would have made of it."""
 
     recorded: ReplayFigures
     policies: list[ReplayFigures]
@@ -431,8 +439,8 @@ TaskTrust = Literal["external", "operator"]
 class NewEpisode(Body):
     """A finished run of any agent: at least one event, or a fault.
 
-    Without an `outcome` the last event tells how it ended; without a `task` it is the first thing
-    that the user said. Times of events are in seconds since 1970 or ISO 8601.
+    Without an `outcome`, the last event shows how it ended. Without a `task`, it is the first text
+    of the user. Times of events are in seconds since 1970 or ISO 8601.
     """
 
     model_config: ClassVar[ConfigDict] = any_of(
@@ -451,7 +459,7 @@ class NewEpisode(Body):
     omitted: Count = 0
 
     def plain(self) -> dict[str, Any]:
-        """Return what was sent, as a line of an episode file."""
+        """Return the body as a line of an episode file."""
         plain = {name: getattr(self, name) for name in self.model_fields_set - {"tenant"}}
         events = [{**codec.to_document(event), "meta": dict(event.meta)} for event in self.events]
         plain |= {"events": events}
@@ -476,7 +484,7 @@ class ReflectionOutcome:
 
     @classmethod
     def of(cls, result: Reflected) -> Self:
-        """Return what came of reflecting."""
+        """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
         words = result.text, result.by, rule, result.reflection.importance
         return cls(*words, result.quarantined, result.known, list(result.stored))
@@ -484,7 +492,7 @@ class ReflectionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeReceipt:
-    """An episode that was taken; `taught` says what came of it when the call waited for it."""
+    """An episode that was accepted; `taught` is what it taught if the call waited for that."""
 
     digest: str
     state: EpisodeState
@@ -514,9 +522,9 @@ class NewExample(BaseModel):
 class NewLesson(Body):
     """An error that was seen, and what it teaches.
 
-    Its trust is that of the key: an operator's for a key that may approve, else a tool's, and then
-    it waits in quarantine. `source` names where the text came from, so that it can be revoked; by
-    default that is the key.
+    It has an operator's trust if the key may approve. Otherwise it has a tool's trust and waits in
+    quarantine. `source` names where the text came from, so that it can be revoked; the default is
+    the key.
     """
 
     error_type: Name
@@ -530,14 +538,14 @@ class NewLesson(Body):
 
     @property
     def pair(self) -> Example | None:
-        """The example as the library has it."""
+        """Return the example as a record of the library."""
         if self.example is None:
             return None
         return Example(**self.example.model_dump(), context=self.context)
 
 
 class LessonSummary(BaseModel):
-    """A lesson in short."""
+    """A summary of a lesson."""
 
     id: int
     kind: str
@@ -551,7 +559,7 @@ class LessonSummary(BaseModel):
 
 
 class LessonRow(LessonSummary):
-    """A lesson. The words of a tool or a document are held back, here and elsewhere.
+    """A lesson. Words of a tool or a document are withheld, here and in other answers.
 
     `edition` is its entity tag. Times are in seconds since 1970.
     """
@@ -574,8 +582,8 @@ class LessonRow(LessonSummary):
 class LessonEdit(Body):
     """Changes of a lesson, at least one; `why` goes on record.
 
-    `pinned` keeps it from eviction and pruning, `apart` keeps its pattern out of groups, `restored`
-    brings back a lesson that a proof retired.
+    `pinned` protects it from eviction and pruning, `apart` keeps its pattern out of groups,
+    `restored` brings back a lesson that a proof retired.
     """
 
     model_config: ClassVar[ConfigDict] = any_of(
@@ -595,7 +603,7 @@ class LessonEdit(Body):
 
 
 class Question(Body):
-    """An error, to ask whether it is known."""
+    """An error to look up."""
 
     error_type: Name
     text: ErrorText
@@ -619,10 +627,10 @@ class SeenAnswer(BaseModel):
 class RecallRequest(Body):
     """A task, and the loop that is about to do it.
 
-    With a `loop` the answer counts as shown to it, a random part is withheld, and a repeated call
-    gets the same; `limit`, `budget`, `tags` and `match` need a call without a loop. `form` is
-    worked examples as chat turns (`messages`), these and what was wrong elsewhere as one text
-    (`text`), or only the `items` (`found`).
+    With a `loop`, the answer counts as shown to it, a random part is withheld, and a repeated call
+    gets the same answer. `limit`, `budget`, `tags` and `match` need a call without a loop. `form`
+    is `messages` (worked examples as chat turns), `text` (one text, which also has lessons without
+    an example), or `found` (only the `items`).
     """
 
     model_config: ClassVar[ConfigDict] = any_of(
@@ -643,7 +651,7 @@ class RecallRequest(Body):
 class RecallItem:
     """A worked example, or a lesson without one; `id` is that of the example.
 
-    `relevance` is 0..1; `source` says in words where it comes from; `at` is when it was stored.
+    `relevance` is 0..1; `source` describes where it comes from; `at` is when it was stored.
     """
 
     id: int
@@ -685,9 +693,9 @@ class ExposureCount:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """What fits the task, best first; empty where nothing does.
+    """What fits the task, best first; empty if nothing fits.
 
-    `messages` and `text` can be put into a prompt as they are; each is filled if it was asked for.
+    `messages` and `text` can be put into a prompt as they are; each is filled if it was requested.
     """
 
     items: list[RecallItem]
@@ -697,7 +705,7 @@ class RecallAnswer:
 
 
 class NewOutcome(Body):
-    """How a loop ended: whether it was right at once, its model calls, and the errors it had.
+    """How a loop ended: whether it was right at once, its model calls, and its errors.
 
     Errors are named by the `signature` that `/v1/seen` answers.
     """
@@ -712,7 +720,7 @@ class NewOutcome(Body):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeReceipt:
-    """The number of this loop among those of the project that ended; 0 if it was shown nothing."""
+    """The number of this loop among the project's ended loops; 0 if it was shown nothing."""
 
     loop: str
     number: int
@@ -728,7 +736,7 @@ LessonComparison = Annotated[Comparison, Shape(lesson=LessonName)]
 class ProofAnswer:
     """Whether memory helps: as a whole, and each lesson, the most exposed first.
 
-    `pending` loops are under way, `ended` have ended; `holdout` is the share that is withheld.
+    `pending` loops have not ended, `ended` loops have; `holdout` is the share that is withheld.
     """
 
     pooled: LessonComparison
@@ -744,7 +752,7 @@ QuarantineRow = Annotated[QuarantinedLesson, Shape(omit=("provenance",))]
 
 
 class Ruling(BaseModel):
-    """What was done, by whom and why."""
+    """A ruling: what was done, by whom and why."""
 
     action: str
     subject: str
@@ -755,7 +763,7 @@ class Ruling(BaseModel):
 
 
 class Rulings(BaseModel):
-    """What was ruled, the newest first."""
+    """The rulings, newest first."""
 
     items: list[Ruling]
 
@@ -771,7 +779,7 @@ class RulingReceipt:
 
 
 class Revocation(Body):
-    """A source to remove with all that rests on it; with `dry_run` it is only counted."""
+    """A source to remove with all that derives from it; `dry_run` only counts that."""
 
     source: Annotated[str, Field(min_length=1, max_length=500)]
     why: Short = ""
@@ -780,7 +788,7 @@ class Revocation(Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RevocationAnswer(RevocationResult):
-    """What a revocation removed, or would remove: rows of each, and lessons without any left."""
+    """What a revocation removed, or would remove: rows of each, and lessons left without any."""
 
     source: str
     revoked: bool
@@ -801,7 +809,7 @@ DreamRecord = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class RollbackAnswer:
-    """How many lessons are back."""
+    """The number of lessons that are back."""
 
     id: int
     lessons: int
@@ -814,7 +822,7 @@ May = Literal["read", "write", "approve", "admin"]
 
 
 class NewKey(BaseModel):
-    """A key to create; without `projects` it is for all of the tenant's.
+    """A key to create; without `projects` it is valid for all projects of the tenant.
 
     `expires` is in seconds since 1970.
     """
@@ -833,13 +841,13 @@ KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key"})]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretKey(Key):
-    """A new key, whole in `secret`, which is answered once: null where the call is repeated."""
+    """A new key; `secret` is the whole key, sent once, and null if the call is repeated."""
 
     secret: str | None
 
     @classmethod
     def of(cls, key: Key, secret: str) -> Self:
-        """Return a key with its secret, "" where that was answered before."""
+        """Return a key with its secret, "" if that was sent before."""
         return cls(**asdict(key), secret=secret or None)
 
 
@@ -847,7 +855,7 @@ NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "k
 
 
 class AuditEntry(BaseModel):
-    """What was done, and by whom; `hash` is over the entry and the hash before it."""
+    """What was done, and by whom; `hash` covers the entry and the hash before it."""
 
     n: int
     at: float
@@ -870,7 +878,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What the service needs: `ok`, or the name of the error that it has."""
+    """What the service needs: `ok`, or the name of the error."""
 
     status: Literal["ready", "unavailable"]
     store: str

@@ -1,6 +1,6 @@
 """Where the service listens, and how it ends.
 
-It does not bound how long the head of a request may take: a reverse proxy does (deployment).
+It does not limit how long the head of a request may take; a reverse proxy does that (deployment).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ BACKLOG = 1024
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there, at any free port with 0. Raises UsageError."""
+    """Return a socket that listens there; port 0 means any free port. Raises UsageError."""
     where = f"{host}:{port}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-        # Connections have it from here. asyncio sets it on sockets made with their protocol alone,
+        # Connections inherit this. asyncio sets it only on sockets made with their protocol given,
         # and a body that waits for the head to be acknowledged comes 40 ms late.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
@@ -42,23 +42,23 @@ def bound(host: str, port: int) -> socket.socket:
             free = "name another with --port, or 0 for any that is free"
             raise UsageError(f"{where} is taken by another program; {free}") from error
         if error.errno in (errno.EACCES, errno.EPERM):
-            raise UsageError(f"{where} is not for this user; take a port above 1023") from error
+            raise UsageError(f"{where} is not allowed for you; use a port above 1023") from error
         raise UsageError(f"the service cannot listen on {where}: {error.strerror}") from error
 
 
 def loopback(listener: socket.socket) -> bool:
-    """Whether only this machine can reach it."""
+    """Return True if only this machine can reach the socket."""
     return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where it is reached, `http://…`."""
+    """Return the URL of the socket, `http://…`."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """A server that ends by itself when it is asked to, so that what holds it can clean up."""
+    """A server that returns when it is asked to end, so that its caller can clean up."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
         super().__init__(config)
@@ -71,7 +71,7 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def _wait_tasks_to_complete(self) -> None:
-        """Let what runs end; it is given up by a cancellation, and then cancelled itself."""
+        """Let running requests finish; cancel them if this wait is cancelled."""
         try:
             await super()._wait_tasks_to_complete()
         except asyncio.CancelledError:
@@ -80,7 +80,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """The first signal lets requests finish, the second does not wait for them."""
+        """Let requests finish at the first signal, and stop at once at the second."""
         loop = asyncio.get_running_loop()
         ends = (signal.SIGINT, signal.SIGTERM)
         before = {
@@ -101,9 +101,9 @@ class _Server(uvicorn.Server):
 async def listen(
     app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
 ) -> int:
-    """Serve until SIGTERM or Ctrl-C, then finish what is under way, for `drain` seconds at most.
+    """Serve until SIGTERM or Ctrl-C, then finish running requests within `drain` seconds.
 
-    `ready` is called when requests are taken. Answers how many were cut short.
+    Calls `ready` when the service takes requests. Returns how many requests were cut short.
     """
     config = uvicorn.Config(
         app,

@@ -1,6 +1,6 @@
-"""What the service counts, for Prometheus. No label tells of a tenant, a project or a key.
+"""What a service works with: its store, model, checks, limits and metrics.
 
-What a service works with: its store, its model, its checks and its limits.
+No label of a metric names a tenant, a project or a key.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class Metrics:
-    """The numbers of one application."""
+    """The Prometheus metrics of one application."""
 
     def __init__(self) -> None:
-        # Of every series a second one would tell when it began; the switch is that of the process.
+        # Otherwise each series gets a second one with its start time; the switch is process-wide.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
         of = ("method", "route")
@@ -74,29 +74,29 @@ class Metrics:
         )
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered; `route` is its template."""
+        """Count an answered request; `route` is its template."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
 
     def decided(self, verdict: Verdict) -> None:
-        """A loop was decided on: again, passed, or the first rule that stopped it."""
+        """Count a decision: again, passed, or the first rule that stopped the loop."""
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
-        if "+" in outcome:  # several at once: a request makes as many names of these as it likes
+        if "+" in outcome:  # one label: a request can invent any number of names
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
     def recalled(self, lessons: int) -> None:
-        """So many lessons were brought back."""
+        """Count the lessons that a recall returned."""
         self._recalled.inc(lessons)
 
     def gathered(self, outcome: str, number: int) -> None:
-        """So many traces became an episode, were empty, or given up; so many spans were refused."""
+        """Count traces by outcome (made an episode, empty, given up), and refused spans."""
         self._traces.labels(outcome).inc(number)
 
     def text(self, waiting: Iterable[Depth] | None) -> bytes:
-        """All of it in Prometheus' text format, with what there is to do; None: nobody knows."""
+        """Return all metrics in Prometheus' text format; `waiting` None: queue unknown."""
         self._reached.set(waiting is not None)
         self._jobs.clear()
         self._oldest.clear()
@@ -112,23 +112,23 @@ Check = Callable[..., Any]
 
 
 class NoWork:
-    """Hands nothing over: what waits in the store is found there by a worker."""
+    """A queue that does nothing: a worker finds the work in the store."""
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Leave it."""
+        """Do nothing."""
 
     async def depth(self) -> Sequence[Depth]:
-        """Nothing is known of other workers."""
+        """Return nothing, because other workers are unknown."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one caller, and all together, may ask of a service.
+    """The limits of a service, for each caller and for all together.
 
-    `body` and `traces` are bytes, after decompression. `rate` is requests a second and key, 0 for
-    no limit, with up to `burst` at once. `concurrent` requests are worked on at a time. A request
-    has `seconds` to arrive, and `answer` seconds to be answered.
+    `body` and `traces` are bytes, after decompression. `rate` is requests a second for each key (0:
+    no limit), with up to `burst` at once. `concurrent` requests are answered at a time. A request
+    has `seconds` to arrive, and the service has `answer` seconds to answer.
     """
 
     body: int = 4 * MIB
@@ -142,13 +142,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """All that the routes know of the world; made once, before the application.
+    """Everything that the routes use; made once, before the application.
 
-    `scope` is that of callers without a key, who are let in only where the service is `open`: it
-    listens on loopback alone, and nobody has made a key. `checks` are those that a request may name
-    besides the ones that come with heedful, `policy` is that of loops which ask for none.
-    `patience` is for traces to end. `turns` are of checks that run in a process of their own,
-    `APART` at a time: those that wait for one hold no thread.
+    `scope` is the scope of callers without a key. They are admitted only if the service is `open`:
+    it listens on loopback only, and nobody has created a key. `checks` are checks that a request
+    may name besides those of heedful. `policy` applies to loops without one. `patience` says how
+    long to wait for traces to end. `turns` limits checks in processes of their own to `APART` at a
+    time; waiting for a turn holds no thread.
     """
 
     store: Store
@@ -169,12 +169,12 @@ class Setup:
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
 
     def memory(self, scope: Scope) -> Memory:
-        """The memory of a scope, with the embedder and the bounds of the service."""
+        """Return the memory of a scope, with the embedder and the limits of the service."""
         return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
 
 
 async def setup_of(request: Request) -> Setup:
-    """The setup of the application that the request came to. What is not async gets a thread."""
+    """Return the setup of the application; async, because FastAPI gives others a thread."""
     found: Setup = request.app.state.setup
     return found
 

@@ -1,9 +1,8 @@
-"""What bodies over HTTP have in common: records with bounds, pages, and names for bounded types.
+"""What all HTTP bodies share: records with limits on their fields, pages, and bounded types.
 
-A record is declared once, as a dataclass in the room that owns it; the service takes and answers
-that dataclass. `Shape` adds what holds on the wire only: bounds of fields, fields that are left
-out, properties that are sent. Lists come page by page: `limit`, and a `cursor` that says where the
-next page begins.
+A record is declared once, as a dataclass, in the package that owns it. The service takes and
+answers that dataclass. `Shape` adds what applies to HTTP only: limits, omitted fields, and
+properties to send. Lists are sent in pages: `limit`, and a `cursor` for where the next page begins.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ LARGEST_ID = 2**63 - 1  # the largest id that a store holds
 class Shape:
     """How a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
 
-    `omit` names fields that are not answered, `also` maps properties to the names they are answered
-    under. Further arguments give fields a narrower type, such as one with bounds.
+    `omit` names fields that are not sent. `also` maps properties to the names under which they are
+    sent. Further arguments give fields a narrower type, such as a bounded one.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Shape:
     def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> Any:
         """Return pydantic's schema of the record with these changes."""
         whole: dict[str, Any] = {**handler.resolve_ref_schema(handler(record))}
-        del whole["ref"]  # the record as it is may be used beside this one
+        del whole["ref"]  # the unchanged record may be used as well
         fields = [self._field(field, handler) for field in whole["schema"]["fields"]]
         properties = [
             core_schema.computed_field(
@@ -111,17 +110,18 @@ class Reason(Body):
     why: Short = ""
 
 
-LARGEST_EXACT = 2**53  # what every JSON and every database holds exactly
+LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exactly
 Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 """As a parameter of a route: `limit: Limit = 50`."""
 Cursor = Annotated[
-    str | None, Query(max_length=1000, description="`next` of the page before; none at the first.")
+    str | None,
+    Query(max_length=1000, description="`next` of the previous page."),
 ]
 """As a parameter of a route: `cursor: Cursor = None`."""
 
 
 def cursor_to(*place: str | float) -> str:
-    """The cursor of the page after that place, such as a time and an id.
+    """Return a cursor for the page after this place, such as a time and an id.
 
     >>> cursor_from(cursor_to(1.5, "a"), float, str)
     (1.5, 'a')
@@ -130,7 +130,7 @@ def cursor_to(*place: str | float) -> str:
 
 
 def cursor_from(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """The place that a cursor names, None at the first page. Raises InvalidInput."""
+    """Return the place in a cursor, or None for the first page. Raises InvalidInput."""
     if cursor is None:
         return None
     wrong = InvalidInput("cursor", cursor, "`next` of the page before, unchanged")

@@ -1,7 +1,7 @@
-"""Two queues of jobs: in this process, and in PostgreSQL for any number of workers.
+"""Two job queues: one in this process, one in PostgreSQL for any number of workers.
 
-The queue in this process is lost with it; what it has left undone is found in the store. The queue
-in PostgreSQL is procrastinate's.
+The queue in this process ends with the process; unfinished work is found in the store. The queue in
+PostgreSQL is procrastinate's.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ from heedful.service.jobs import (
 from heedful.store.postgres import addressed, mishap
 
 _log = logging.getLogger("heedful")
-# Jobs at a time: more help only where a model on the network is waited for.
+# Jobs at a time; more help only if jobs wait for a model on the network.
 CONCURRENCY = 2
-# Seconds that what is under way may take to end when the process is asked to stop.
+# Seconds in which running jobs may finish when the process has to stop.
 GRACE = 30.0
 
 
 @dataclass(order=True)
 class _Waiting:
-    """A job and its place: the higher priority first, then the one that came first."""
+    """A job and its place: higher priority first, then the order of arrival."""
 
     place: tuple[int, int]
     job: Job = field(compare=False)
@@ -68,11 +68,11 @@ class _Waiting:
 
 
 class LocalQueue:
-    """Work in this process, for a store that one process serves; `async with` begins and ends it.
+    """A queue in this process, for a store that one process serves; use it with `async with`.
 
-    At the beginning it takes up what the store says was left undone, and once a day what keeps
-    memories in order. A job that fails is tried again; at the end what is under way may finish for
-    `GRACE` seconds, and is given back after that. `queues`: only jobs of these; None: of all.
+    On entering it queues the unfinished work in the store, and then once a day the maintenance of
+    memories. A failed job is tried again. On leaving, running jobs may finish within `GRACE`
+    seconds; after that they are given back. `queues` limits it to these queues; None means all.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class LocalQueue:
 
     @property
     def failed(self) -> int:
-        """How many jobs were given up."""
+        """Return the number of jobs that were given up."""
         return self._failed.total()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Hand a task over, unless the same waits already. Raises UnknownName, InvalidInput."""
+        """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
         job = Job(task, scope, arguments)
         wanted = self._queues is None or job.kind.queue in self._queues
         if wanted and job.name not in self._waiting:
@@ -108,7 +108,7 @@ class LocalQueue:
             self._put(_Waiting(place, job, telemetry.trace_headers(), time.time()))
 
     async def depth(self) -> Sequence[Depth]:
-        """What there is to do, by queue and state; `failed` since this process began."""
+        """Count the jobs, by queue and state; `failed` counts from the start of this process."""
         now, since = time.time(), dict[tuple[str, State], list[float]]()
         for entry in self._waiting.values():
             since.setdefault((entry.job.kind.queue, "waiting"), []).append(entry.since)
@@ -121,13 +121,13 @@ class LocalQueue:
         return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
 
     async def drain(self) -> None:
-        """Wait until nothing runs, and nothing waits but what is to be tried again later."""
+        """Wait until nothing runs, and only retries wait."""
         while self._running:
             await asyncio.wait(self._running)
-            await asyncio.sleep(0)  # what they came to is dealt with in callbacks
+            await asyncio.sleep(0)  # callbacks deal with the results
 
     async def __aenter__(self) -> LocalQueue:
-        """Begin with what was left undone."""
+        """Start with the unfinished work."""
         self._rounds = [
             asyncio.create_task(self._repeat(SWEEP, sweep)),
             asyncio.create_task(self._repeat(NIGHT, night)),
@@ -140,7 +140,7 @@ class LocalQueue:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Begin nothing new; let what runs finish, or give it back."""
+        """Start no more jobs; let running jobs finish, or give them back."""
         self._open = False
         for round in self._rounds:
             round.cancel()
@@ -153,7 +153,7 @@ class LocalQueue:
         await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
 
     async def _repeat(self, seconds: float, round: Callable[..., Any]) -> None:
-        """Go round now and at every interval; a store that fails is asked again at the next."""
+        """Run a periodic task now and at every interval; after a store error, wait for the next."""
         while True:
             try:
                 await round(self, self._tools)
@@ -167,18 +167,18 @@ class LocalQueue:
         self._go()
 
     def _go(self) -> None:
-        """Begin as many jobs as may run."""
+        """Start as many jobs as may run."""
         for entry in self._next():
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1
             arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
-            # Whatever else its maker is in the middle of is none of the job's.
+            # A job does not inherit the context of the code that queued it.
             task = asyncio.create_task(do(*arguments), context=Context())
             self._running[task] = entry
             task.add_done_callback(self._ended)
 
     def _next(self) -> Iterator[_Waiting]:
-        """What may run now, the first first; what another job of its scope holds up stays."""
+        """Yield the jobs that may run now, in order; jobs with a held lock stay in the queue."""
         blocked: list[_Waiting] = []
         while self._open and self._ready and len(self._running) < self._concurrency:
             entry = heappop(self._ready)
@@ -214,19 +214,19 @@ class LocalQueue:
         self._timers.add(timer)
 
 
-# What every worker does besides its queues: it looks after all of them.
+# The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"
-# Seconds between two signs of life of a worker, after how many without one its jobs are another's,
-# and between two looks for such jobs, at the latest.
+# Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
+# and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# When it is looked for stalled jobs (with seconds last), for what nobody handed over, and at night.
+# Cron times of the search for stalled jobs (with seconds last), of the sweep, and of the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
-# Hours that a job which was given up is kept, for people to see.
+# Hours for which failed jobs are kept, so that people can look at them.
 KEPT = 24 * 30
-# A night is made up for when no worker ran; of all else the next round comes soon.
+# A missed night is caught up; other periodic tasks come again soon.
 MISSED = 86_400
 CONNECTIONS = 4
-# Seconds after which a server that gives no connection is away.
+# Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 _DEPTH = """
 with jobs as (
@@ -245,18 +245,18 @@ from jobs group by queue, state order by queue, state
 
 
 class Backoff(BaseRetryStrategy):
-    """When a job that failed is tried again."""
+    """When to retry a failed job."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Row) -> RetryDecision | None:
-        """After `again_in` seconds, or never."""
+        """Retry after `again_in` seconds, or never."""
         wait = again_in(exception, job.attempts + 1)
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
 class PostgresQueue:
-    """Work on the queue of a `postgresql://` URL; `async with` opens and closes its connections.
+    """A queue in the database at a `postgresql://` URL; `async with` opens and closes it.
 
-    The same waits once. Raises StoreError where the database does not answer.
+    The same task waits only once. Raises StoreError if the database does not answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -265,7 +265,7 @@ class PostgresQueue:
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
 
     async def __aenter__(self) -> PostgresQueue:
-        """Open; the server may come later."""
+        """Open the queue; the server may become available later."""
         self._pool = AsyncConnectionPool(
             self._conninfo,
             min_size=1,
@@ -284,17 +284,17 @@ class PostgresQueue:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of the database."""
+        """Close the connections."""
         if self._pool is not None:
             await self._pool.close()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Hand a task over, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
+        """Queue a task, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
         job = Job(task, scope, arguments)
         options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
         deferred = self._app.configure_task(_task_name(task), queueing_lock=job.name, **options)
         what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
-        with _typed():
+        with _translate_errors():
             try:
                 await deferred.defer_async(
                     **what, carried=dict[str, Any](telemetry.trace_headers())
@@ -303,8 +303,8 @@ class PostgresQueue:
                 return
 
     async def depth(self) -> Sequence[Depth]:
-        """What there is to do, by queue and state. Raises StoreError."""
-        with _typed():
+        """Count the jobs, by queue and state. Raises StoreError."""
+        with _translate_errors():
             rows = await self._app.connector.execute_query_all_async(_DEPTH, silent=SILENT)
         return [Depth(**row) for row in rows]
 
@@ -317,24 +317,24 @@ class PostgresQueue:
         once: bool = False,
         listener: JobListener = no_listener,
     ) -> None:
-        """Do what is queued until the task is cancelled; with `once` until nothing is left.
+        """Run queued jobs until cancelled; with `once`, until the queue is empty.
 
-        Cancelled, it begins nothing new, and what runs may finish for `GRACE` seconds. Where the
-        server goes away it waits until it is back. Raises StoreError at the beginning, and with
+        When cancelled, it starts no more jobs, and running jobs may finish within `GRACE` seconds.
+        If the server goes away, it waits for it. Raises StoreError at the beginning, and with
         `once`.
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         self._register(tools, listener)
-        await sweep(self, tools)  # which also shows whether the database can be worked with
+        await sweep(self, tools)  # this also checks the database
         if once:
             await self._revive()
         else:
             self._go_round(tools)
         while True:
             try:
-                with _typed():
+                with _translate_errors():
                     await self._app.run_worker_async(
-                        name="",  # one that has a name logs elsewhere
+                        name="",  # a named worker has another logger
                         queues=[*(queues or QUEUES), *([] if once else [UPKEEP])],
                         concurrency=concurrency,
                         wait=not once,
@@ -350,10 +350,10 @@ class PostgresQueue:
                     raise
             if once:
                 return
-            await asyncio.sleep(BEAT)  # it ended by itself: the server was away
+            await asyncio.sleep(BEAT)  # it ended because the server was unavailable
 
     def _register(self, tools: Tools, listener: JobListener) -> None:
-        """Tell procrastinate what to call for each task."""
+        """Register a function with procrastinate for each task."""
         for name, task in TASKS.items():
             declare = partial(
                 self._app.task, name=_task_name(name), queue=task.queue, retry=Backoff()
@@ -361,12 +361,12 @@ class PostgresQueue:
             declare(pass_context=True)(self._runner(name, tools, listener))
 
     def _go_round(self, tools: Tools) -> None:
-        """Tell it what to do of its own accord, and when."""
+        """Register the periodic tasks with procrastinate."""
         app = self._app
 
         async def nightly() -> None:
             await night(self, tools)
-            with _typed():
+            with _translate_errors():
                 await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
 
         rounds: tuple[tuple[str, str, Callable[[], Awaitable[None]]], ...] = (
@@ -397,9 +397,9 @@ class PostgresQueue:
         return doing
 
     async def _twin(self, job: Job) -> bool:
-        """Whether the same was handed over again meanwhile: of two, one cannot wait to be retried.
+        """Return True if the same job was queued again, because then this one cannot be retried.
 
-        The queue takes a job back among those that wait only where no other has its name there
+        procrastinate requeues a job only if no waiting job has its name
         (github.com/procrastinate-org/procrastinate/issues/1446).
         """
         jobs = self._app.job_manager
@@ -407,14 +407,14 @@ class PostgresQueue:
         return bool(list(waiting))
 
     async def _revive(self) -> None:
-        """Let the jobs of workers that are not heard of wait again, but for those that had enough.
+        """Requeue the jobs of workers without heartbeat, except those that have used all tries.
 
-        Where the same waits already, the one of the dead worker is dropped.
+        If the same job already waits, the job of the dead worker is dropped.
         """
         jobs = self._app.job_manager
-        with _typed():
+        with _translate_errors():
             for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
-                if one.attempts + 1 >= TRIES:  # it may be what killed them
+                if one.attempts + 1 >= TRIES:  # it may have killed the workers
                     await jobs.finish_job(one, Status.FAILED, delete_job=False)
                     continue
                 try:
@@ -424,13 +424,13 @@ class PostgresQueue:
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:
-    """Whether it is no failure that was told already: of a job, or by the pool of connections."""
+    """Return False for failures that are reported already: of a job, or of the connection pool."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HeedfulError | failures.ConnectorException)
 
 
 def _round(name: str, work: Callable[[], Awaitable[None]]) -> Callable[[int], Any]:
-    """A round at its time; a database that fails is asked again at the next."""
+    """Return a periodic task; if the database fails, it runs again at the next interval."""
 
     async def gone(timestamp: int) -> None:
         try:
@@ -446,8 +446,8 @@ def _task_name(task: str) -> str:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
-    """procrastinate's errors as heedful's."""
+def _translate_errors() -> Iterator[None]:
+    """Raise the errors of procrastinate as errors of heedful."""
     try:
         yield
     except failures.ConnectorException as error:

@@ -1,4 +1,4 @@
-"""Stores by the name a user writes."""
+"""Open a store by its name: a path, `:memory:` or a URL."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 def open_store(url: str) -> Store:
-    """The store of that name: a path of a SQLite file, `:memory:`, or a `postgresql://` URL.
+    """Return the store with this name: a SQLite path, `:memory:`, or a `postgresql://` URL.
 
-    It is opened once a process and shared. A file is created at the first use, a database is not:
-    `heedful migrate` does that. Raises UnknownName, InvalidInput, PackageMissing.
+    Each process opens a store once and shares it. A SQLite file is created at its first use. A
+    PostgreSQL database is not: run `heedful migrate` for that. Raises UnknownName, InvalidInput,
+    PackageMissing.
     """
     from heedful.store.sqlite import shared
 
@@ -39,7 +40,7 @@ def _in_postgres(url: str) -> Store:
 
 
 def needs_psycopg() -> None:
-    """Nothing, where a PostgreSQL can be reached from here. Raises PackageMissing."""
+    """Check that psycopg is installed. Raises PackageMissing."""
     try:
         import_module("psycopg")
     except ImportError as error:
@@ -47,7 +48,7 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """What a person may see of a store's name: no password.
+    """Return a store's name without its password, so that it may be shown.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
     'postgresql://erin@host/heedful?port=5433'

@@ -1,7 +1,8 @@
-"""Copy one database into another: every row of every scope, all or nothing, then compared.
+"""Copy one database into another: every row of every scope, all or nothing, then compare them.
 
-Either may be a file of SQLite or a database of PostgreSQL, there as the role that owns its tables
-and so sees all rows. The tables and columns to copy are read from SQLite's schema.
+Either side may be a SQLite file or a PostgreSQL database. For PostgreSQL, connect as the role that
+owns the tables, because that role sees all rows. The tables and columns to copy are read from the
+schema of SQLite.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.lessons import short, token
 from heedful.store.sqlite import BUSY_SECONDS, Connection, connected, typed
+from heedful.store.store import short, token
 
 if TYPE_CHECKING:
     from heedful.store.postgres import Session
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 Cells = Sequence[Any]
 CopyProgress = Callable[[str, int], None]  # called with a table and how many of its rows are done
 EVERY = 10_000  # rows between two calls
-# Only a file has these: SQLite would give the number of a removed row again.
+# Only a file has these, because SQLite would reuse the number of a removed row.
 OWN_TABLES = ("gone",)
 OWN_COLUMNS = {"corpus": {"id", "changed"}, "vector": {"changed"}}
 # Kept by triggers: compared, but not copied.
 DERIVED = ("corpus",)
-# Exposures come before the lessons, whose `last_shown` they move; then what others point at.
+# Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
 # A row of a file without a tenant column belongs to the tenant of its owner, or of its scope token.
 _OWNERS = {
@@ -77,7 +78,7 @@ _HOLDS = (
 class Table(NamedTuple):
     """A table as both engines have it: `key` orders its rows, the last of `columns` is the tenant.
 
-    `numbered` is True if the database gives the numbers that are its key.
+    `numbered` is True if the database assigns the numbers in its key.
     """
 
     name: str
@@ -88,7 +89,7 @@ class Table(NamedTuple):
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """Return the tables that both engines have, in an order in which they can be written."""
+    """Return the tables that both engines have, ordered so that foreign keys hold while writing."""
     sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
     db = connected(":memory:", BUSY_SECONDS)
     found = {name: _table(db, name) for (name,) in db.execute(sql) if name not in OWN_TABLES}
@@ -108,7 +109,7 @@ def _table(db: Connection, name: str) -> Table:
 
 
 class _File:
-    """A file of SQLite, within a transaction."""
+    """A SQLite file, within a transaction."""
 
     def __init__(self, name: str, db: Connection) -> None:
         self.name: str = name
@@ -136,7 +137,7 @@ class _File:
             yield tuple(row)
 
     def write(self, table: Table, rows: Iterable[Cells]) -> None:
-        """Add rows; triggers decide which texts may be recalled, and have counted the lessons."""
+        """Add rows. Triggers update the search index and the counts of lessons."""
         has = self._columns(table) - {"indexed"}
         places = [place for place, column in enumerate(table.columns) if column in has]
         names = ", ".join(table.columns[place] for place in places)
@@ -147,7 +148,7 @@ class _File:
         )
 
     def numbers(self) -> Mapping[str, int]:
-        """Return, for each numbered table, the highest number that was ever given."""
+        """Return the highest number ever assigned in each numbered table."""
         found = {
             table.name: self._number(f"select coalesce(max({table.key[0]}), 0) from {table.name}")
             for table in tables()
@@ -157,7 +158,7 @@ class _File:
         return {**found, "example": max(found["example"], removed)}
 
     def finish(self, numbers: Mapping[str, int]) -> None:
-        """Write what triggers keep, and give none of these numbers again."""
+        """Write what triggers maintain, and make sure that no number is assigned twice."""
         self._db.execute("update gone set example = max(example, ?)", (numbers["example"],))
 
     def _columns(self, table: Table) -> set[str]:
@@ -169,7 +170,7 @@ class _File:
 
 
 class _Server:
-    """A database of PostgreSQL, within a transaction; its methods are those of `_File`."""
+    """A PostgreSQL database, within a transaction; it has the methods of `_File`."""
 
     def __init__(self, name: str, session: Session) -> None:
         self.name: str = name
@@ -200,7 +201,7 @@ class _Server:
         found = {}
         for table in tables():
             if table.numbered:
-                # After a restart of the server this is above any number that was given.
+                # After a restart of the server this is above any number in use.
                 last = f"pg_sequence_last_value({_sequence(table)}::regclass)"
                 row = self._session.execute(f"select coalesce({last}, 0)").fetchone()
                 found[table.name] = int(row[0])
@@ -221,7 +222,7 @@ Side = _File | _Server
 
 
 class Content(NamedTuple):
-    """What a table holds: how many rows, and a digest over them in the order of the key."""
+    """The content of a table: its number of rows, and a digest over them in key order."""
 
     table: str
     rows: int
@@ -229,27 +230,27 @@ class Content(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What the target holds now; `again` is True if it held all of it before."""
+    """The content of the target; `again` is True if an earlier copy wrote all of it."""
 
     contents: tuple[Content, ...]
     again: bool
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return sum(content.rows for content in self.contents)
 
 
 def copy(source: str, target: str, progress: CopyProgress = lambda table, rows: None) -> Copied:
     """Copy everything in one database into an empty one, in one transaction.
 
-    What was written is read again and compared before it is committed. Copying the same again
-    finds that it is there. Jobs that wait in a queue are not copied: their work is found again.
-    Raises NotFound, Conflict, InvalidInput, StoreError.
+    Reads back what was written and compares it before the commit. Copying the same database again
+    finds the copy and changes nothing. Queued jobs are not copied, because workers find their work
+    again. Raises NotFound, Conflict, InvalidInput, StoreError.
     """
     if source == target or os.path.realpath(source) == os.path.realpath(target):
         raise InvalidInput("target", shown(target), "another database than the source")
-    with _opened(source, writes=False) as origin, _opened(target, writes=True) as copied:
+    with _open(source, writes=False) as origin, _open(target, writes=True) as copied:
         holds = next((table.name for table in tables() if any(copied.rows(table))), "")
         if holds:
             contents = [_content(origin, table, progress) for table in tables()]
@@ -272,7 +273,7 @@ def _content(
     progress: CopyProgress = lambda table, rows: None,
     target: Side | None = None,
 ) -> Content:
-    """Read a table, and write its rows to the target on the way, if there is one."""
+    """Read a table and return its content; write its rows to `target` if there is one."""
     count, digest = 0, blake2b(digest_size=16)
     derived = table.name in DERIVED
     texts = table.columns.index("texts") if derived else 0
@@ -299,15 +300,15 @@ def _content(
 
 
 def _plain(cell: object) -> object:
-    """Return a cell as every database can hold it: no flags, no character 0."""
+    """Return a cell that every database can hold: booleans as integers, no NUL."""
     if isinstance(cell, str):
         return cell.replace("\0", "?")
     return int(cell) if isinstance(cell, bool) else cell
 
 
 @contextmanager
-def _opened(url: str, *, writes: bool) -> Iterator[Side]:
-    """Yield a database in a transaction, which is committed at the end."""
+def _open(url: str, *, writes: bool) -> Iterator[Side]:
+    """Yield a database in a transaction, and commit it at the end."""
     if url.startswith(POSTGRES):
         with _server(url, writes=writes) as side:
             yield side

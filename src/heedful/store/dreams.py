@@ -1,4 +1,4 @@
-"""Dreams: what a consolidation sees, supersedes in one transaction, and how that is undone."""
+"""Dreams: the lessons that a consolidation reads, how it supersedes them, and how to undo it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from heedful.errors import NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import Reflection, Scope
-from heedful.store.database import Db, Row
-from heedful.store.lessons import carry, key_of, name_of, rule, storable, upsert
+from heedful.store.lessons import carry, name_of, rule, upsert
+from heedful.store.store import Db, Row, key_of, storable
 
 Plain = dict[str, Any]
 FLAGS = ("pinned", "apart", "held")
 QUERIES = 5
-# What a lesson still has to be for a dream to supersede it.
+# The fields that must be unchanged for a dream to supersede a lesson.
 SAME = ("id", "kind", "signature", "text", "trust")
 CHANGED = "a lesson of it changed meanwhile"
 
 
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
-    """What may be recalled, in the order of its names, with vectors."""
+    """Return the lessons that may be recalled, ordered by name, each with its vector."""
     import numpy as np
 
     rows = db.named("material", {**key_of(scope), "space": space})
@@ -39,7 +39,7 @@ def _lesson(row: Row) -> Lesson:
 
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return the newest texts that each lesson was found by, five at most, without its own."""
+    """Return for each lesson the newest texts that found it, five at most, without its own text."""
     found = {}
     for id in ids:
         rows = db.named("asked", {"reflection": id, "most": QUERIES})
@@ -56,10 +56,11 @@ def supersede(
     made: Mapping[int, Reflection],
     by: str,
 ) -> tuple[int, list[Proposal]]:
-    """Keep the report and do what is "proposed"; return the dream's id and the proposals' outcomes.
+    """Store the report and apply the proposals; return the dream's id and each proposal's outcome.
 
-    `expected` are the lessons as the dream read them: a proposal with one that changed since is not
-    done. `made` are the new lessons of proposals, by their place.
+    `expected` holds the lessons as the dream read them: a proposal is skipped if one of its lessons
+    has changed since. `made` holds the new lessons, by the position of their proposal. One
+    transaction.
     """
     now = time.time()
     key = {**key_of(scope), "now": now}
@@ -113,14 +114,14 @@ def _carry_out(
 
 
 def plain(one: Proposal) -> Plain:
-    """A proposal as it is kept: without a text, which may be revoked."""
+    """Return a proposal as it is stored: without texts, because a text may be revoked later."""
     return {name: value for name, value in asdict(one).items() if name != "text"}
 
 
 def log(
     db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Mapping[str, Any]]:
-    """Dreams, the newest first, or the one of that id; with the texts that there are still."""
+    """Return dreams, newest first, or the dream with this id, with the texts that still exist."""
     values = {**key_of(scope), "limit": limit, "dream": id, "before": before}
     found: list[Mapping[str, Any]] = []
     for row in db.named("read_dreams", values).fetchall():
@@ -134,9 +135,9 @@ def log(
 
 
 def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
-    """Bring back what a dream superseded, on record; how many lessons are back.
+    """Bring back the lessons that a dream superseded; return how many came back.
 
-    Raises NotFound, RollbackRefused, InvalidInput without an actor.
+    Puts it on record. Raises NotFound, RollbackRefused, and InvalidInput without an actor.
     """
     known = log(db, scope, 1, id)
     if not known:

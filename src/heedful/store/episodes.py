@@ -1,7 +1,7 @@
-"""Episodes of agents, each kept once, and the spans of traces that have not ended yet.
+"""Episodes of agents, each stored once, and the spans of traces that have not ended yet.
 
-One worker at a time reflects on an episode, and one that failed is tried again. Spans wait, each
-once and within bounds, until their trace has ended and becomes an episode.
+One worker at a time reflects on an episode. If that fails, the episode is tried again. Spans wait,
+each stored once and within bounds, until their trace ends and becomes an episode.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from math import inf
 from typing import Any
 
 from heedful.errors import Conflict
-from heedful.lessons.lesson import Reflection, Remembered, Scope, Trust
-from heedful.lessons.trust import Quota
+from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
-from heedful.store.database import Db, Row, holds
-from heedful.store.lessons import key_of, storable, token
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import Store
+from heedful.store.store import Db, Row, Store, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -33,19 +30,19 @@ LEASE = 15.0
 
 
 async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
-    """Keep an episode unless it is there, and take it: None; else the state it is in."""
+    """Store a new episode and claim it; return None, or the state of an episode that was known."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
     return await store.write(scope, insert_taken, episode.digest, texts)
 
 
 async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
-    """Keep an episode unless it is there, for any worker to take; the state it is in."""
+    """Store a new episode for any worker to claim; return its state."""
     texts = await asyncio.to_thread(_texts, episode)
     return await store.write(scope, insert, episode.digest, texts)
 
 
 def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> EpisodeState:
-    """Write an episode unless it is there; the state it is in."""
+    """Insert an episode if it is new; return its state."""
     db.named("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
     return state(db, scope, digest) or "waiting"
 
@@ -53,16 +50,15 @@ def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> Episo
 def insert_taken(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
 ) -> EpisodeState | None:
-    """Write an episode unless it is there, and take it: None; else the state it is in."""
+    """Insert and claim an episode if it is new; return None, or the state of one that was known."""
     found = insert(db, scope, digest, texts)
     return None if take(db, scope, time.time() + 1, digest) is not None else found
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
-    """Take the oldest that waits or failed, and was not tried since `before`; None without.
+    """Claim the oldest episode that waits or failed, and was not tried since `before`; or None.
 
-    With a `digest` that episode alone. It is the caller's for `LEASE` seconds from the last `beat`
-    on.
+    With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
     """
     values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
     rows = db.named("take_episode", values).fetchall()
@@ -76,13 +72,13 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
 
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:
-    """Return the digests of those that wait and that nobody is at work on, the oldest first."""
+    """Return the digests of the waiting episodes that nobody has claimed, oldest first."""
     values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": LEASE}
     return [row[0] for row in db.named("episodes_left", values)]
 
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
-    """Return the state of an episode; None where none of that digest is kept."""
+    """Return the state of an episode, or None if no episode has this digest."""
     row = db.named("episode_state", _key(scope, digest)).fetchone()
     return row[0] if row else None
 
@@ -96,13 +92,13 @@ def record_lessons(
     most: int = 0,
     quota: Quota | None = None,
 ) -> list[Remembered]:
-    """Write what an episode taught, once; a strategy is linked with its reflection, the first.
+    """Write the lessons of an episode, once; a strategy is linked with the first reflection.
 
-    Raises Conflict where another worker has done it, InvalidInput, QuotaExceeded.
+    Raises Conflict if another worker wrote them already, InvalidInput, QuotaExceeded.
     """
     now = time.time()
     if not _settle(db, scope, digest, "reflected", ""):
-        raise Conflict(f"episode {digest[:16]} is reflected on already; nothing was added")
+        raise Conflict(f"episode {digest[:16]} was reflected on before; nothing was added")
     answers = lessons.upsert(db, scope, reflections, now, quota)
     names = [lessons.name_of(one) for one in reflections]
     for child in names[1:]:
@@ -112,12 +108,12 @@ def record_lessons(
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
-    """Put on record that reflecting failed, so that it is tried again; "" gives it back."""
+    """Record that reflecting failed, so that it is tried again; "" only releases the claim."""
     _settle(db, scope, digest, "failed" if error else "waiting", error)
 
 
 def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
-    """Return those in that state, or all, the newest first."""
+    """Return the episodes in this state, or all, newest first."""
     values = {**key_of(scope), "state": state, "limit": limit}
     return [_filed(row) for row in db.named("newest_episodes", values)]
 
@@ -125,31 +121,31 @@ def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpis
 def page(
     db: Db, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
 ) -> list[StoredEpisode]:
-    """As `newest` without their records: those that come after the one of `at` and `digest`."""
+    """Return a page of episodes, without records: those after the one with `at`, `digest`."""
     values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
     return [_filed(row) for row in db.named("episodes_before", values)]
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
-    """Return those of the digests that examples of the scope have."""
+    """Return those of the digests that belong to examples of the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
     return {row[0] for row in db.named("known_examples", values)}
 
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
-    """How many episodes are in each state."""
+    """Return the number of episodes in each state."""
     return dict(db.named("count_episodes", key_of(scope)).fetchall())
 
 
 def last_error(db: Db, scope: Scope) -> str:
-    """Why the newest of those that failed did; "" where none is."""
+    """Return the error of the newest failed episode, or "" if none failed."""
     values = {**key_of(scope), "state": "failed", "limit": 1}
     rows = db.named("newest_episodes", values).fetchall()
     return str(rows[0]["error"]) if rows else ""
 
 
 def _texts(one: StoredEpisode) -> dict[str, str]:
-    """The texts of an episode as they are written."""
+    """Return the texts of an episode as they are stored."""
     return {
         "name": storable(one.name),
         "session": storable(one.session),
@@ -171,12 +167,12 @@ def _filed(row: Row) -> StoredEpisode:
     return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
-LATE = "their trace had ended and was made an episode, or given up"
+LATE = "their trace had ended and become an episode, or was given up"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What may wait: `spans` and `bytes` of a trace, and `traces` and `whole` bytes of a scope."""
+    """Limits on waiting spans: `spans`, `bytes` per trace; `traces`, `whole` bytes per scope."""
 
     spans: int = 10_000
     bytes: int = 32 * 2**20
@@ -186,9 +182,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A trace that waits in a store: how many `spans` it has, and from whom what it was to do is.
+    """A trace that waits for its end: its number of `spans`, and the source of its task.
 
-    `last` is when the last of them came, in seconds since 1970.
+    `last` is when its last span arrived, in seconds since 1970.
     """
 
     id: str
@@ -200,10 +196,10 @@ class Unfinished:
 def ended_traces(
     db: Db, scope: Scope, settled: float, missing: float, elsewhere: float
 ) -> list[Unfinished]:
-    """Return traces whose root has ended and to which nothing came since the time `settled`.
+    """Return traces that have ended and got no span since `settled`, oldest first, 100 at most.
 
-    Nor since `missing` to one in which the parent of a span is missing, nor since `elsewhere` to
-    one that has its root in another process; the oldest first, 100 at most.
+    A trace that lacks the parent of a span must have been quiet since `missing`, and a trace with
+    its root in another process since `elsewhere`. All three are times in seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
     rows = db.named("ended_traces", {**key_of(scope), **times})
@@ -211,7 +207,7 @@ def ended_traces(
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
-    """Return the spans of a trace, as they came."""
+    """Return the spans of a trace, in order of arrival."""
     rows = db.named("read_spans", {**key_of(scope), "trace": trace})
     return [Piece(**{**dict(row), "root": bool(row["root"])}) for row in rows]
 
@@ -219,9 +215,9 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 async def finish_trace(
     store: Store, scope: Scope, trace: Unfinished, made: StoredEpisode | None
 ) -> bool:
-    """Keep the episode that was made of a trace, and let go of its spans.
+    """Store the episode made from a trace, and delete the spans of the trace.
 
-    False where more spans came meanwhile, or another process was first: nothing was done.
+    Returns False, and does nothing, if more spans arrived meanwhile or another process was first.
     """
     episode = None
     if made is not None:
@@ -233,7 +229,7 @@ async def finish_trace(
 def replace_trace(
     db: Db, scope: Scope, trace: Unfinished, episode: Mapping[str, str] | None
 ) -> bool:
-    """Write the episode in place of the spans of its trace, unless more of them came."""
+    """Replace the spans of a trace by its episode; return False if more spans arrived."""
     values = {**key_of(scope), "trace": trace.id, "spans": trace.spans, "now": time.time()}
     if not db.named("finish_trace", values).fetchall():
         return False
@@ -245,9 +241,9 @@ def replace_trace(
 
 @holds("traces")
 def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
-    """Let go of traces without a root to which nothing came since `before`; how many.
+    """Delete traces without a root that got no span since `before`; return how many.
 
-    Of traces that are finished nothing is known any more where they are older than `known`.
+    Also forgets which traces were finished before `known`.
     """
     values = {**key_of(scope), "before": before, "known": known}
     rows = db.named("give_up_traces", values).fetchall()
@@ -258,7 +254,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return how many traces wait, of how many bytes, and when the first last got a span."""
+    """Return the number of waiting traces, their bytes, and the oldest time of a last span."""
     row = db.named("count_traces", key_of(scope)).fetchone()
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 
@@ -267,9 +263,9 @@ def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
-    """Keep spans within the bounds, each once; why how many of them are not kept.
+    """Store spans within the bounds, each once; count those that were refused, by reason.
 
-    What a trace is trusted is the least that any of its spans came with.
+    A trace has the lowest trust that any of its spans came with.
     """
     refused: Counter[str] = Counter()
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)

@@ -15,14 +15,14 @@ from heedful.lessons.lesson import (
     LessonName,
     Outcome,
     Past,
+    Quota,
     Reflection,
     Remembered,
     Scope,
 )
 from heedful.lessons.proof import Case, Cases, Comparison
-from heedful.lessons.trust import Quota
-from heedful.store.database import Db
-from heedful.store.lessons import LESSON, evict, key_of, mark, rule, upsert
+from heedful.store.lessons import LESSON, evict, mark, rule, upsert
+from heedful.store.store import Db, key_of
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -38,13 +38,14 @@ def remember(
     most: int = 0,
     quota: Quota | None = None,
 ) -> list[Remembered]:
-    """Count each sighting, creating what is new; and write down what a loop was shown.
+    """Store reflections, counting each sighting, and record what a loop was shown.
 
-    The first exposures of a loop stay, and so does its first outcome. All that a loop teaches comes
-    in one call: what comes later of the same loop is left out. With `most` above 0 the least useful
-    lessons beyond so many are evicted, none pinned; for a new one that is not kept itself the
-    answer is `Remembered(0, False, 0)`. No source that is not trusted gets beyond its `quota`. What
-    a loop learnt from what is gone by now is left out. Raises InvalidInput, QuotaExceeded.
+    The first exposures and the first outcome of a loop stay. All that a loop teaches comes in one
+    call; a later call for the same loop adds nothing. If `most` is above 0, the least useful
+    lessons beyond that number are evicted, except pinned ones; a new lesson that is evicted at once
+    is answered with `Remembered(0, False, 0)`. A source that is not trusted may not exceed its
+    `quota`. A lesson learnt from something that was removed since is left out. Raises InvalidInput,
+    QuotaExceeded.
     """
     now = time.time()
     expose(db, scope, exposures, outcome, now)
@@ -55,7 +56,7 @@ def remember(
 def expose(
     db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
 ) -> None:
-    """Write down what a loop was shown, and how it ended, each once: what was first stays."""
+    """Record what a loop was shown and how it ended; the first record stays."""
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
@@ -79,7 +80,7 @@ def past(db: Db, scope: Scope, loop: str) -> Past:
 
 
 def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Reflection]:
-    """Return reflections of no loop, or of loops that taught nothing yet; these count as taught."""
+    """Return the reflections whose loop has taught nothing yet, and mark these loops as taught."""
     new = {""}
     for loop in {one.loop for one in reflections if one.loop}:
         if db.named("teach", {**key_of(scope), "loop": loop}).rowcount:
@@ -88,9 +89,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
-    """Return the exposures of a loop: the lessons that it was shown or that were withheld."""
-    from heedful.lessons.lesson import Exposure
-
+    """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
     rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
     return [
         Exposure(
@@ -107,10 +106,10 @@ def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
-    """Return how often each case was met, counted by the database; and the loops under way.
+    """Return how often each case occurred, counted by the database, and the number of open loops.
 
-    A loop without outcome a day after counts as given up: not right at once, each error come again,
-    `most_calls` calls. Of a lesson that was restored, only what came after counts.
+    A loop without an outcome after a day counts as given up: wrong at first, with every error
+    repeated and `most_calls` calls. For a restored lesson only later loops count.
     """
     values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
@@ -123,10 +122,10 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
-    """Retire what is proven to hurt, on record; return the names of those that were not before.
+    """Retire lessons that are proven to hurt, on record; return the names of those newly retired.
 
-    What is pinned stays. `useful` are the factors by which lessons are ranked from now on, by name
-    (`kind/signature`); 1 for all others, and at least 1 for what is pinned.
+    Pinned lessons stay. `useful` maps names (`kind/signature`) to the factors used in ranking from
+    now on. The factor is 1 for all others, and at least 1 for pinned lessons.
     """
     db.named("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -143,7 +142,7 @@ def conclude(
 
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
-    """Bring back a lesson that a proof retired; on record. Raises NotFound."""
+    """Bring back a lesson that a proof retired, on record. Raises NotFound."""
     rows = db.named("restore", {**key_of(scope), "id": id}).fetchall()
     if not rows:
         where = f"the lessons of {scope.tenant}/{scope.project}"
@@ -160,7 +159,7 @@ def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
-    """Return the time now, or just after the last ruling: a clock may be set back."""
+    """Return the current time, or a moment after the last ruling if the clock was set back."""
     values = {**key_of(scope), "subject": lesson, "now": now}
     return float(db.named("after_ruling", values).fetchone()["at"])
 

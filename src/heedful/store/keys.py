@@ -1,7 +1,7 @@
-"""Keys of a service, and the audit of what was done through it.
+"""The API keys of a service, and its audit log.
 
-A key is kept as the hash of its secret. A row of the audit has the hash of the row before, so that
-one which is changed or removed is found.
+A key is stored as the hash of its secret. Each audit row holds the hash of the row before it, so
+that a changed or missing row is found.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import Any
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.database import Db, Row, holds
-from heedful.store.store import Store
+from heedful.store.store import Db, Row, Store, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
-# In seconds: a key that is in use all the time is written down once in so long.
+# Seconds: the use of a key is recorded at most this often.
 USED_EVERY = 60.0
 _TOKEN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
-# Compared with where there is no such key, so that a guess takes as long as a wrong secret.
+# Compared with if the key does not exist, so that a guess takes as long as a wrong secret.
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as it is stored, without its secret.
+    """An API key as it is stored, without its secret.
 
-    `projects` is empty for all of the tenant's. `by` made it. Times are seconds since 1970.
+    Empty `projects` means all projects of the tenant. `by` created it. Times are seconds since
+    1970.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Key:
 
     @property
     def shown(self) -> str:
-        """How a person recognises it: its beginning."""
+        """Return the beginning of the key, by which people recognise it."""
         return f"heedful_{self.id}"
 
 
@@ -68,16 +68,16 @@ async def create(
     expires: float | None = None,
     id: str = "",
 ) -> tuple[Key, str]:
-    """Make a key; return it and its text, which is known to nobody afterwards. Raises InvalidInput.
+    """Create a key; return it and its text, which is not stored. Raises InvalidInput.
 
-    `id` is one of `new_id`, where it has to be known before. The text is "" where the call was made
-    before, and the key is that of then.
+    Give an `id` from `new_id` if you have to know it before. The text is "" if a repeated call
+    finds the key that the first call created.
     """
     now = time.time()
     _allowed(tenant, name, projects, may, expires, now)
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
-    name = redact(name)  # which may be anything that is sent
+    name = redact(name)  # a caller may send anything
     key = Key(id or new_id(), tenant, name, tuple(projects), held, by, now, expires)
     made = await store.write(Scope(tenant), insert, key, _hash(secret))
     return made, f"{made.shown}_{secret}" if made.id == key.id else ""
@@ -92,7 +92,7 @@ def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
 
 
 async def holder(store: Store, token: str) -> Key:
-    """Return the key of that text. Raises KeyRefused where it is unknown, revoked or expired."""
+    """Return the key with this text. Raises KeyRefused if it is unknown, revoked or expired."""
     parts = _TOKEN.fullmatch(token)
     key, hash = await store.read(Scope(), find, parts[1]) if parts else (None, _NOBODY)
     same = hmac.compare_digest(_hash(parts[2]) if parts else _NOBODY, hash)
@@ -102,33 +102,33 @@ async def holder(store: Store, token: str) -> Key:
     if (key.used or 0.0) < now - USED_EVERY:
         try:
             await store.write(Scope(key.tenant), use, key.id)
-        except StoreUnavailable as error:  # what only reads goes on
+        except StoreUnavailable as error:  # a call that only reads continues
             _log.warning("the use of key %s was not written down: %s", key.id, error)
     return key
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key of that id, of whatever tenant, and the hash of its secret."""
+    """Return the key with this id, of any tenant, and the hash of its secret."""
     row = db.named("find_key", {"id": id}).fetchone()
     return (_key(row), row["hash"]) if row else (None, _NOBODY)
 
 
 @holds("keys")
 def use(db: Db, scope: Scope, id: str) -> None:
-    """Write down that a key is used."""
+    """Record that a key was used."""
     db.named("use_key", {"tenant": scope.tenant, "id": id, "now": time.time()})
 
 
 def any_key(db: Db, scope: Scope) -> bool:
-    """Return True if there is a key, of whatever tenant.
+    """Return True if any tenant has a key.
 
-    One that was revoked counts: who revokes the last one shuts the service, and opens nothing.
+    Revoked keys count: revoking the last key closes the service, it does not open it to all.
     """
     return bool(db.named("any_key").fetchone()["n"])
 
 
 def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
-    """Return the keys of a tenant, newest first, beginning `after` that time and id."""
+    """Return the keys of a tenant, newest first, beginning after the time and id in `after`."""
     at, id = after or (inf, "")
     values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
     return [_key(row) for row in db.named("list_keys", values)]
@@ -136,9 +136,10 @@ def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = N
 
 @holds("keys")
 def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
-    """Let a key be good for nothing from now on; again changes nothing.
+    """Revoke a key; revoking it again changes nothing.
 
-    With `projects` one that is bound to some of them alone. Raises NotFound, Forbidden.
+    With `projects`, only a key limited to these projects may be revoked. Raises NotFound,
+    Forbidden.
     """
     values = {"tenant": scope.tenant, "id": id_of(id), "now": time.time()}
     rows = db.named("revoke_key", values).fetchall()
@@ -151,12 +152,12 @@ def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
 
 
 def new_id() -> str:
-    """The id of a key that is to be made: 12 hex digits."""
+    """Return an id for a new key: 12 hex digits."""
     return secrets.token_hex(6)
 
 
 def id_of(key: str) -> str:
-    """The id of a key that is named by it, by how it begins, or as a whole.
+    """Return the id of a key given as an id, a beginning, or the whole key.
 
     >>> id_of("heedful_0cb7fbdbffce")
     '0cb7fbdbffce'
@@ -198,11 +199,11 @@ COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What became of looking at every row of a tenant's audit.
+    """The result of checking every audit row of a tenant.
 
-    `broken` is the number of the first row that is not what was written, or is missing; 0 where all
-    are whole. `head` is the hash of the last row: keep it elsewhere to see later that the chain
-    was not written again as a whole.
+    `broken` is the number of the first row that was changed or is missing, 0 if there is none.
+    `head` is the hash of the last row. Keep it elsewhere to see later whether somebody rewrote the
+    whole chain.
     """
 
     tenant: str
@@ -215,7 +216,7 @@ class Verified:
 def append(
     db: Db, tenant: str, by: str, action: str, subject: str, detail: Mapping[str, Any]
 ) -> None:
-    """Add a row, in the transaction of what it tells of."""
+    """Add an audit row, in the transaction of the action."""
     row = db.named("next_audit", {"tenant": tenant}).fetchall()[0]
     values = {
         "tenant": tenant,
@@ -233,17 +234,17 @@ def append(
 
 
 def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
-    """Return rows as plain data, the newest first, those `before` a number where one is given."""
+    """Return audit rows as plain data, newest first; with `before`, those with a lower number."""
     values = {"tenant": scope.tenant, "before": before, "limit": limit}
     rows = [dict(row) for row in db.named("newest_audit", values).fetchall()]
     return [{**row, "detail": json.loads(row["detail"])} for row in rows]
 
 
 def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
-    """Look at every row of a tenant: whether it is as it was written, and none is missing.
+    """Check that no audit row of a tenant was changed or removed.
 
-    With `kept`, a `head` of before, also whether its row is among them: one that is not shows that
-    the whole chain was written again.
+    `kept` is the `head` of an earlier check. If no row has this hash, the whole chain was
+    rewritten.
     """
     tenant = scope.tenant
     head = db.named("audit_head", {"tenant": tenant}).fetchone()

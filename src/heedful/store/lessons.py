@@ -1,13 +1,12 @@
-"""Lessons: written, counted, ruled on, kept within bounds and removed.
+"""Lessons: write, count, rule on, limit and remove them.
 
-A lesson is one row for each kind and signature, which every sighting counts. Its examples carry
-what it rests on, so that a revoked source takes along all that derives from it. The trust and the
-state with which a text is written are decided here, whatever wrote it.
+A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
+record their sources, so that revoking a source also removes all that derives from it. The trust and
+the state of every text are decided here, whoever wrote it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -17,20 +16,19 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
+from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, check_actor
 from heedful.lessons.trust import (
     HELD,
     RAISING,
     TAGS,
-    Quota,
-    check_actor,
     clip_reflection,
     derive_trust,
     initial_state,
     lowest_trust,
 )
-from heedful.redact import redact, redact_data
-from heedful.store.database import ALL, Db, Row
+from heedful.lessons.words import words
+from heedful.redact import redact_data
+from heedful.store.store import ALL, Db, Row, blob, key_of, placed, storable, token
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -38,20 +36,18 @@ NOBODY = "[]"
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
-# How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
-HALVES, LARGEST_HALF = 16_000, 65_504
 SIGNED = "sig:"  # how a tag begins that is an exact signature
-# The tables of a scope that are emptied with its lessons, which take other tables along.
+# The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
-# The fields of a reflection that are written as they are.
+# The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
 LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Give the successor copies of the examples of a lesson that may be recalled.
+    """Copy the examples of a superseded lesson that may be recalled to its successor.
 
-    Each derives from the example that it copies, so that a revocation removes both.
+    Each copy derives from its original, so that a revocation removes both.
     """
     values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
     for row in db.named("carried", values).fetchall():
@@ -66,10 +62,10 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 
 
 def follow(db: Db, values: dict[str, Any]) -> None:
-    """Let what was just learnt of a superseded lesson be recalled with what took its place.
+    """Copy what was just learnt about a superseded lesson to its successor.
 
-    Do nothing where it is not superseded.
-    `values`: the scope, and its `kind`, `signature` and id as `reflection`.
+    Does nothing if the lesson is not superseded. `values` holds the scope, and the lesson's `kind`,
+    `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
     superseded = {**values, "name": name, "subject": values["reflection"]}
@@ -79,11 +75,11 @@ def follow(db: Db, values: dict[str, Any]) -> None:
 
 
 def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
-    """Return the reflection with the trust, state and parents that it is written with.
+    """Return the reflection with the trust, state and parents with which it is stored.
 
-    `key` names the scope: `tenant`, `project`, and its token as `scope`. Return None for the lesson
-    of a loop that was shown what is revoked or forgotten by now: what it rests on is unknown.
-    Raises InvalidInput where a parent is unknown.
+    `key` is the scope: `tenant`, `project`, and its token as `scope`. Returns None for a lesson
+    from a loop that was shown something revoked or forgotten since, because its origin is unknown.
+    Raises InvalidInput for an unknown parent.
     """
     parents = set(one.parents)
     if one.loop:
@@ -103,7 +99,7 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
     trust = derive_trust(one.trust, trusts, one.loop) if parents else one.trust
     if one.pinned and trust not in RAISING:
-        raise InvalidInput("pinned", True, f"False for what is of trust {trust}")
+        raise InvalidInput("pinned", True, f"False for text of trust {trust}")
     state = initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
     one = clip_reflection(one) if trust in HELD else one
@@ -111,10 +107,10 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
 
 
 def rests(db: Db, values: Plain, example: int) -> bool:
-    """Write what an example derives from, in place of what it derived from before.
+    """Replace the recorded parents of an example; return True if it had any before.
 
-    Its earlier origins stay where it derives from itself. Return whether it had an origin.
-    `values`: the scope, its `source`, and its `parents` as a JSON list of ids.
+    Earlier origins stay if the example derives from itself. `values` holds the scope, the `source`,
+    and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
     known = db.named("has_origin", values).fetchone() is not None
@@ -127,7 +123,7 @@ def rests(db: Db, values: Plain, example: int) -> bool:
 
 
 def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
-    """Raises QuotaExceeded where the source, which is not trusted, has said too much."""
+    """Check the quota of a source that is not trusted. Raises QuotaExceeded."""
     for what, name, most, remedy in (
         ("entries in quarantine", "count_held", quota.entries, "release or reject some first"),
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
@@ -139,7 +135,7 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Return True if the last ruling on this very text rejected it."""
+    """Return True if the last ruling on exactly this text rejected it."""
     row = db.named("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
     return row is not None and row["action"] == "reject"
 
@@ -149,8 +145,8 @@ def upsert(
 ) -> list[Remembered]:
     """Write each reflection with one upsert: its count, its sighting and its example.
 
-    A lesson of a loop that was shown what is gone by now is left out. Raises InvalidInput for an
-    unknown parent, and QuotaExceeded.
+    Leaves out a lesson from a loop that was shown something removed since. Raises InvalidInput for
+    an unknown parent, and QuotaExceeded.
     """
     key = {**key_of(scope), "scope": token(scope)}
     answers = []
@@ -189,7 +185,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
 
 
 def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
-    """Let a lesson be asked for by the signature of this very text, too, where that is a tag."""
+    """Make a lesson findable by the signature of this exact text too, if that is a tag."""
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
@@ -197,9 +193,9 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
-    """Write what comes with a sighting: its example, or the row of the lesson itself, or both.
+    """Write the texts of a sighting: its example, the row of the lesson itself, or both.
 
-    `row` is the lesson, which has no author where its words are new or were replaced just now.
+    `row` is the lesson. It has no author if its words are new or were just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
     if raised:
@@ -213,14 +209,14 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         wrote = _add_words(db, values, reflection)
     if row["author"] is None:
         words: Wrote = wrote
-        if wrote == "nothing":  # the example is another's, the words are not
+        if wrote == "nothing":  # another source wrote the example, this one the words
             values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
         db.named("set_author", values)
-        if words == "nothing":  # and these words another's, too
+        if words == "nothing":  # another source wrote these words too
             db.named("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
-        # An operator raised what was known by saying the same.
+        # An operator said the same, which raises the trust of a known text.
         source, digest = values["source"], mark(values["digest"], values["text"])
         record = json.dumps({"digest": digest, "source": source})
         ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
@@ -229,14 +225,14 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
 
 
 def step_aside(db: Db, values: Plain) -> None:
-    """Let the words that a lesson had be an entry like others, since it has new ones now."""
+    """Turn the old words of a lesson into an ordinary entry, because the lesson has new words."""
     for row in db.named("old_voice", values).fetchall():
         digest = mark(LESSON, row["lesson"])
         db.named("step_aside", {"example": row["id"], "digest": digest})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
-    """Write the row that a lesson is found by without an example."""
+    """Write the row by which a lesson without an example is found."""
     if values["digest"] == LESSON:
         values["mark"] = mark(LESSON, values["text"])
         db.named("take_voice", values)
@@ -245,10 +241,10 @@ def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
 
 
 def _speaks(reflection: Reflection, row: Row, text: str) -> str:
-    """Return the digest of the row for a lesson without an example; "" where it needs none.
+    """Return the digest of the row for a lesson without an example, or "" if it needs none.
 
-    That of its own where these are its words. Others are kept beside it where they are no mere
-    sighting: to be released, or since less trusted words must not silence them.
+    If the lesson has these words, that is its own row. Other words get a row beside it if they have
+    to be released first, or if less trusted words must not replace them.
     """
     if row["text"] == text:
         return LESSON
@@ -261,15 +257,11 @@ def _speaks(reflection: Reflection, row: Row, text: str) -> str:
 
 
 def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
-    """Write an example of a lesson, with what it comes from, unless it is there and trusted more.
+    """Write an example of a lesson and its origin, unless a more trusted copy exists.
 
-    `values`: its `reflection`, `digest`, `text`,
-    `state`, `trust`, `source`, `parents` and `now`, and the scope.
+    `values` holds the scope and `reflection`, `digest`, `text`, `state`, `trust`, `source`,
+    `parents`, `now`.
     """
-    from heedful.lessons.words import (
-        words,  # costs 0.3 MB, which a loop without memory can do without
-    )
-
     task = storable(example.task)
     values = {
         **values,
@@ -295,12 +287,12 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
 
 
 def name_of(reflection: Reflection) -> str:
-    """Return the name by which a ruling knows a lesson: `kind/signature`."""
+    """Return the name of a lesson in rulings: `kind/signature`."""
     return f"{reflection.kind}/{reflection.signature.digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return a digest that stays with a text: the row of a lesson itself may get other words."""
+    """Return a digest that identifies a text, even if the row of the lesson gets other words."""
     return Example(lesson, "").digest if digest == LESSON else digest
 
 
@@ -331,53 +323,12 @@ def clear(db: Db, scope: Scope) -> int:
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
-    """Return all scopes that have lessons; those where traces or episodes wait with `waiting`.
+    """Return all scopes with lessons; with `waiting`, those with unfinished traces or episodes.
 
-    The caller sees no more of them than their names.
+    The caller sees only their names.
     """
     rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
-
-
-def token(scope: Scope) -> str:
-    """Return the scope as one word of the full-text index."""
-    name = f"{scope.tenant}\0{scope.project}"
-    return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def key_of(scope: Scope) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "project": scope.project}
-
-
-def storable(text: str) -> str:
-    """Text without secrets that every database can hold.
-
-    A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the character 0,
-    which PostgreSQL cannot hold.
-    """
-    text = redact(text).replace("\0", "?")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def blob(vector: Sequence[float]) -> bytes:
-    """The vector as 32-bit floats, the least byte first."""
-    import numpy as np
-
-    return np.asarray(vector, dtype="<f4").tobytes()
-
-
-def placed(db: Db, space: str, data: bytes) -> Plain:
-    """Return the values that the statements take for a vector; PostgreSQL's short form, too."""
-    return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
-
-
-def short(data: bytes) -> str | None:
-    """A vector as pgvector reads it as halfvec; None where that has no room for it."""
-    import numpy as np
-
-    numbers = np.frombuffer(data, "<f4")
-    fits = 0 < len(numbers) <= HALVES and bool((np.abs(numbers) < LARGEST_HALF).all())
-    return f"[{','.join([f'{one:.4g}' for one in numbers.tolist()])}]" if fits else None
 
 
 def plain(row: Row) -> Mapping[str, Any]:
@@ -395,9 +346,9 @@ def rule(
     now: float,
     record: Mapping[str, Any] = NOTHING_MORE,
 ) -> None:
-    """Put on record what was done to what; `record` is plain data. Raises InvalidInput.
+    """Record a ruling; `record` is plain data. Raises InvalidInput.
 
-    The subject is a lesson by `kind/signature`, so that the ruling outlives it, or a digest.
+    The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
     """
     check_actor(by, why)
     values = {
@@ -413,10 +364,10 @@ def rule(
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Bring a scope back to `most` lessons and examples; return the answers, marking what is gone.
+    """Evict all beyond `most` lessons and examples; return the answers, with evicted ones marked.
 
-    New lessons go last, so that a full memory still learns; but what is quarantined goes before
-    all else, new or not.
+    Quarantined lessons go first. Among the others new lessons go last, so that a full memory still
+    learns.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -431,10 +382,11 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 
 
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
-    """Return what `prune` would remove, as plain data with `why`.
+    """Return the lessons that `prune` would remove, as plain data with `why`.
 
-    `unused_for`: lessons neither seen nor shown for so many seconds; 0 asks for none. `keep`: all
-    beyond so many lessons; below 0 asks for none. Times to come, of a wrong clock, count as used.
+    `unused_for`: lessons neither seen nor shown for that many seconds; 0 turns this off. `keep`:
+    all beyond that many lessons; below 0 turns this off. A time in the future, from a wrong clock,
+    counts as used.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -450,7 +402,7 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
-    """Remove what `prunable` names; on record, with the names."""
+    """Remove the lessons that `prunable` returns; put their names on record."""
     found = prunable(db, scope, unused_for, keep)
     ids = json.dumps([one["id"] for one in found])
     db.named("delete_reflections", {**key_of(scope), "ids": ids})
@@ -463,7 +415,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Keep a lesson from eviction and pruning, or end that, on record. Raises NotFound."""
+    """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
     rows = db.named("set_pinned", values).fetchall()
     if not rows:

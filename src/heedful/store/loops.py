@@ -1,7 +1,9 @@
-"""Loops: claimed by one driver, written entry by entry, read whole.
+"""Loops: claimed by one driver, written entry by entry, read as a whole.
 
-A driver holds a loop by a lease, and its token says whether its process still lives: what a killed
-process drove is free at once on its own machine. The `epoch` of a loop fences off an older driver.
+A driver claims a loop with a lease. Its token shows whether its process still lives, so the loops
+of a killed process are free at once on the same machine. The `epoch` of a loop keeps an older
+driver from writing. The last functions read the history of a stored loop: its state, its
+explanation, and its record for a replay.
 """
 
 from __future__ import annotations
@@ -12,48 +14,59 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop import codec
-from heedful.loop.decide import Done, Verdict, count_echoes
+from heedful.loop.codec import policy_from
+from heedful.loop.decide import (
+    Done,
+    Policy,
+    State,
+    Verdict,
+    count_echoes,
+    echoes_before,
+    latest_verdict,
+    state_after,
+)
+from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
-from heedful.loop.stop import counts_scope
+from heedful.loop.replay import Figures, RecordedLoop
+from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact_data
 from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
-from heedful.store.database import MEMORY, Db, Row, holds
-from heedful.store.lessons import storable
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
+from heedful.store.store import MEMORY, Db, Row, holds, storable
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
 
 
 def new_owner() -> str:
-    """A token for one driver in this process: host, process, its start, and a nonce."""
+    """Return a token for one driver in this process: host, process id, start time and a nonce."""
     return f"{_host()}|{os.getpid()}|{_started(os.getpid())}|{os.urandom(6).hex()}"
 
 
 def enter(owner: str) -> None:
-    """Mark the owner as at work."""
+    """Mark the owner as working."""
     _active.add(owner)
 
 
 def leave(owner: str) -> None:
-    """The owner is no longer at work; its loops may be taken over by this process."""
+    """Mark the owner as finished, so that this process may take over its loops."""
     _active.discard(owner)
 
 
 def alive(owner: str, lease: float, now: float) -> bool:
-    """Whether the owner may still be at work.
+    """Return True if the owner may still be working.
 
-    The lease ends at `lease` (seconds since 1970). On this host a process that is gone ends it at
-    once, and within this process an owner that is not at work has let go.
+    The lease ends at `lease` (seconds since 1970). On this host it ends at once when the process is
+    gone. Within this process it ends when the owner is finished.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
@@ -66,7 +79,7 @@ def alive(owner: str, lease: float, now: float) -> bool:
 
 @cache
 def _host() -> str:
-    """The host and, where there are any, the container's own process numbers."""
+    """Return the host name and, on Linux, the namespace of its process numbers."""
     try:
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -85,7 +98,7 @@ def _running(pid: int) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When the process started, in clock ticks since boot (proc(5), field 22); "" where unknown."""
+    """Return the start of a process in clock ticks since boot (proc(5), field 22), or ""."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             stat = file.read()
@@ -100,7 +113,7 @@ SETTINGS = ("pipeline", "checks", "on_exhausted", "on_unvalidated", "model")
 
 
 def _of_loop(id: str, *_: object, **__: object) -> tuple[str, ...]:
-    """The lock that serialises writers of one loop."""
+    """Return the lock that serialises the writers of one loop."""
     return (f"loop {id}",)
 
 
@@ -111,9 +124,9 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 
 @holds(given=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop, created where it is new, and whether it is; nobody drives it.
+    """Return the loop, created if it is new, and whether it is new; nobody drives it.
 
-    Raises Conflict where it has another task, context, goals or policy.
+    Raises Conflict if the stored loop has another task, context, goals or policy.
     """
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
@@ -124,9 +137,9 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
-    """Return what a decision rests on that is made without driving the loop. Raises NotFound.
+    """Return what a decision needs when no driver runs the loop. Raises NotFound.
 
-    Where a rule of its policy counts them, with the echoes in the `window` newest other loops.
+    If a rule of the policy counts echoes, they are counted in the `window` newest other loops.
     """
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
@@ -143,7 +156,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
 @holds(given=_of_loop)
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
-    """Take the loop over, creating it where it is new. Raises LeaseLost, Conflict."""
+    """Claim the loop, creating it if it is new. Raises LeaseLost, Conflict."""
     key, now = _key(scope, id), time.time()
     row = one(db, "read_loop", key)
     if row is None:
@@ -172,10 +185,10 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
 
-    Of an attempt that is stored already nothing is written again: its decision was made, its
-    lessons were counted. With the `owner` "" nobody drives the loop: nothing is written where it is
-    not as it was `seen`, and its epoch moves on, so that of all who have read the same state one
-    writes.
+    Writes nothing for an attempt that is already stored, because its decision was made and its
+    lessons counted. With `owner` "" nobody drives the loop. Then nothing is written if the loop
+    changed since it was `seen`, and the epoch grows, so that of several writers who read the same
+    state only one writes.
     """
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
@@ -204,7 +217,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
-    """Return the loop as it stands. Raises NotFound."""
+    """Return the loop as it is stored. Raises NotFound."""
     row = one(db, "read_loop", _key(scope, id))
     if row is None:
         raise NotFound("loop", id, db.url)
@@ -212,7 +225,7 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
-    """Return those of the loops that exist, in the order of their ids."""
+    """Return those of the loops that exist, ordered by id."""
     rows = (one(db, "read_loop", _key(scope, id)) for id in ids)
     return [_stored(db, row) for row in rows if row is not None]
 
@@ -222,7 +235,7 @@ def newest(
 ) -> list[StoredLoop]:
     """Return the newest loops whose id begins with `prefix`, newest first.
 
-    With `before` those that are older than the loop of that id; none where there is no such loop.
+    With `before`, return only loops older than the loop with that id; none if it does not exist.
     """
     values = {**_key(scope, before), "limit": limit, "prefix": prefix}
     rows = db.named("loops_before" if before else "newest_loops", values).fetchall()
@@ -230,10 +243,10 @@ def newest(
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Finding key -> in how many attempts of the newest other loops it echoes.
+    """Return for each finding key the number of attempts in the newest other loops that echo it.
 
-    As inside a loop: since its last improvement, persistent findings since its start. What a loop
-    has mended echoes no more.
+    As inside a loop, findings count since its last improvement and persistent findings since its
+    start. A finding that a loop has fixed no longer counts.
     """
     rows = db.named("echoing", {**_key(scope, id), "window": window}).fetchall()
     counts: Counter[str] = Counter()
@@ -245,13 +258,13 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
 
 
 def one(db: Db, name: str, values: Plain) -> Row | None:
-    """The first row of a named statement."""
+    """Return the first row of a named statement, or None."""
     rows = db.named(name, values).fetchall()
     return rows[0] if rows else None
 
 
 def dump(value: Any) -> str:
-    """JSON without secrets, in ASCII: lone surrogates, which UTF-8 cannot hold, become escapes."""
+    """Return JSON without secrets, in ASCII, because UTF-8 cannot hold lone surrogates."""
     return _json(redact_data(value))
 
 
@@ -284,7 +297,7 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
 
 
 def _kind(head: Head) -> dict[str, str]:
-    """The columns that say what a loop is."""
+    """Return the columns that say what kind of loop it is."""
     stage = head.stage
     run, name = (stage.run, stage.name) if stage else ("", "")
     settings = {one: getattr(stage, one) for one in SETTINGS} if stage else None
@@ -301,7 +314,7 @@ def _stage_of(row: Row) -> StageHead | None:
 
 
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
-    """Raises Conflict where a part of the head is stored with other content."""
+    """Check that the stored head has the same content. Raises Conflict."""
     given = {"goals": list(head.goals), "policy": dict(head.policy)}
     for part in parts:
         if row[part] != dump(given.get(part, getattr(head, part))):
@@ -327,7 +340,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 
 def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) -> bool:
-    """Whether it is new. Raises AttemptTaken where other content is stored under its number."""
+    """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
     record, value = _json(attempt), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": number})
     if row is not None:
@@ -387,7 +400,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
-        # Asked again, it is decided as it was: an override that had expired lifts nothing.
+        # A repeated decision is the same: an override that had expired lifts nothing.
         at=decisions[-1].decided if decisions and overrides else 0.0,
     )
     return StoredLoop(
@@ -405,3 +418,60 @@ def _stored(db: Db, row: Row) -> StoredLoop:
 
 def _values(attempts: Sequence[Row]) -> tuple[Any, ...]:
     return tuple(json.loads(a["value"]) for a in attempts)
+
+
+# The policy that is replayed to learn what the record holds.
+WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
+
+
+def state_of(stored: StoredLoop) -> State:
+    """Return the state of a loop."""
+    return state_after(latest_verdict(stored.decisions))
+
+
+def explained(stored: StoredLoop) -> Explanation:
+    """Explain, from the recorded decisions, why the loop went on and why it stopped."""
+    policy = policy_from(stored.head.policy)
+    recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
+    echoes = echoes_before(stored.loop, policy, stored.decisions)
+    return explain(replace(stored.loop, echoes=echoes), policy, recorded)
+
+
+def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
+    """Return the loops that have an attempt to replay, oldest first; `found` has the newest first.
+
+    A pipeline's run is left out, because its stages are loops with attempts of their own.
+    """
+    loops = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
+    return list(map(RecordedLoop, loops))
+
+
+def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
+    """Return the loops; give loops with scores but no goals the goals that all policies share.
+
+    This way every policy is judged by the same goals.
+    """
+    wanted = {one.goals: one for one in policies if one.goals}
+    if len(wanted) != 1:
+        return list(recorded)
+    ((goals, policy),) = wanted.items()
+    return [
+        one
+        if one.loop.goals or unscored([one], policy)
+        else replace(one, loop=replace(one.loop, goals=goals))
+        for one in recorded
+    ]
+
+
+def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
+    """Count the loops without goals that lack a score for a goal of the policy."""
+    loops = [one.loop for one in recorded if not one.loop.goals]
+    return sum(
+        any(a.evaluation is not None and a.evaluation.unscored(policy.goals) for a in loop.attempts)
+        for loop in loops
+    )
+
+
+def document(figures: Figures) -> dict[str, Any]:
+    """Return the figures of a replay as JSON data."""
+    return {**asdict(figures), "lost": figures.lost}

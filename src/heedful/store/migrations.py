@@ -1,6 +1,6 @@
-"""The schema of PostgreSQL, in numbered migrations of two parts, and that of its queue.
+"""Numbered migrations of the PostgreSQL schema, in two parts, and of its job queue.
 
-The part `pre` may be applied while the old version still serves, `post` once it is gone.
+Apply the part `pre` while the old version still runs, and `post` after it has stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple
 from psycopg import errors, sql
 
 from heedful.errors import InvalidInput, PackageMissing, RoleRefused, StoreError, StoreNewer
-from heedful.store.database import read_sql
 from heedful.store.postgres import (
     MISHAPS,
     PATIENT,
@@ -26,6 +25,7 @@ from heedful.store.postgres import (
     mishap,
     newest,
 )
+from heedful.store.store import read_sql
 
 _BOOK = """
 create table if not exists queue_version (
@@ -36,9 +36,9 @@ create table if not exists queue_version (
 
 
 def migrate_jobs(db: Session, part: str) -> None:
-    """Bring the queue to the installed procrastinate's schema, unless somebody else keeps it.
+    """Migrate the job queue to the installed procrastinate's schema, unless someone else owns it.
 
-    Its migrations have parts as ours; those named neither pre nor post count as pre.
+    Its migrations have the same two parts; those without a part in their name count as pre.
     """
     try:
         from procrastinate.schema import SchemaManager
@@ -71,7 +71,7 @@ def migrate_jobs(db: Session, part: str) -> None:
 
 
 Part = Literal["pre", "post", "all"]
-# The lock that migrators of one database take one after the other: "heedful" as a number.
+# The lock that allows one migration of a database at a time: "heedful" as a number.
 LOCK: Final = 0x6865656466756C
 _MAY = (
     "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
@@ -88,7 +88,7 @@ create table if not exists schema_version (
 
 
 class Migrated(NamedTuple):
-    """What was applied just now, what waits for another part, and the schema there is now."""
+    """A migration's result: the steps applied, the steps that wait, and the schema's number."""
 
     applied: tuple[Step, ...]
     waiting: tuple[Step, ...]
@@ -96,10 +96,11 @@ class Migrated(NamedTuple):
 
 
 def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
-    """Bring a database to this version's schema, in one transaction; again, it does nothing.
+    """Migrate a database to this version's schema, in one transaction; again, it does nothing.
 
-    The role of the URL makes the tables and owns them. `role` is the service's: it is created where
-    there is none, without a password, and may read and write rows. Raises StoreError, InvalidInput.
+    The role in the URL creates and owns the tables. `role` is the role of the service: it is
+    created without a password if it does not exist, and may read and write rows. Raises StoreError,
+    InvalidInput.
     """
     try:
         session = Session(addressed(url).conninfo)
@@ -122,7 +123,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
     """)
     vectors(db)
     if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
-        db.script(f"create schema {SCHEMA}")  # `if not exists` would ask for the right to make it
+        db.script(f"create schema {SCHEMA}")  # `if not exists` would need the right to create it
     db.script(_BOOK_migrations)
     done = {Step(*row) for row in db.execute("select number, part from schema_version")}
     if strange := sorted(done - set(known())):
@@ -145,7 +146,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
 
 
 def _chosen(waiting: list[Step], part: Part) -> Iterator[Step]:
-    """Those of a part, in order, up to the first that another one has to come before."""
+    """Yield the steps of a part, in order, up to the first that must wait for another part."""
     for one in waiting:
         if part not in ("all", one.part):
             return
@@ -153,7 +154,7 @@ def _chosen(waiting: list[Step], part: Part) -> Iterator[Step]:
 
 
 def vectors(db: Session) -> str:
-    """The version of pgvector. Raises StoreError where it is missing or too old."""
+    """Return the version of pgvector. Raises StoreError if it is missing or too old."""
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if found is None:
         available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
@@ -171,7 +172,7 @@ def vectors(db: Session) -> str:
 
 
 def _served(db: Session) -> list[str]:
-    """The roles that were let in before: what is new has to be granted to them, too."""
+    """Return the roles that already have access, because new tables must be granted to them too."""
     rows = db.execute("""
         select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
         join pg_roles r on r.oid = a.grantee
@@ -181,9 +182,9 @@ def _served(db: Session) -> list[str]:
 
 
 def _grant(db: Session, role: str) -> None:
-    """Let a role read and write every row that row-level security shows it, and nothing more.
+    """Let a role read and write the rows that row-level security shows it.
 
-    To the audit it adds; what is there it cannot change.
+    A role may add audit rows, but not change them.
     """
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")

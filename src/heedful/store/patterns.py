@@ -16,31 +16,30 @@ from typing import Any
 
 from heedful.errors import Changed, NotFound
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
-from heedful.lessons.patterns import Merge, Seen, Templates
+from heedful.lessons.patterns import MOST_PATTERNS, Merge, Seen, Templates, is_learnable
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.database import Db, Row
-from heedful.store.lessons import key_of, plain, rule, storable
+from heedful.store.lessons import plain, rule
+from heedful.store.store import Db, Row, key_of, storable
 
-# Of so many error types a process keeps the templates; of a group so many lessons are shown.
+# The error types whose templates a process keeps; the lessons of a group that are shown.
 KEPT = 32
 LESSONS = 50
 
 
 class Learned:
-    """The templates of each error type; those kept count as long as the store says the same.
+    """The templates of each error type, kept while the store's version of them stays the same.
 
-    What tools and documents said teaches when it is released: no flood of it merges other patterns.
+    Words of tools and documents count only after their release, so that a flood of them cannot
+    merge other patterns.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """Return what the first patterns of the type teach, from any author."""
-        from heedful.lessons.patterns import MOST_PATTERNS
-
+        """Return the templates learnt from the first patterns of the error type, of any author."""
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
         state = db.named("learnt_state", values).fetchall()[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
@@ -49,14 +48,14 @@ class Learned:
             kept = state, _templates(error_type, rows)
         self._kept[scope, error_type] = kept
         if len(self._kept) > KEPT:
-            del self._kept[next(iter(self._kept))]  # the one that was not asked for longest
+            del self._kept[next(iter(self._kept))]  # the least recently used
         return kept[1]
 
 
 def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
-    """Return the lessons of a pattern and of its group, by indexed reads; a group costs two more.
+    """Return the lessons of a pattern and of its group by indexed reads; a group costs two more.
 
-    A lesson that a dream superseded is answered by the one that took its place.
+    If a dream superseded a lesson, its successor is returned.
     """
     alone = _lessons(db, scope, pattern.digest, (pattern.digest,))
     if any(one["apart"] for one in alone):
@@ -83,7 +82,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
 
 
 def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
-    """Keep patterns apart from all others, or no longer; on record. Raises NotFound."""
+    """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
     for digest in digests:
         values = {**key_of(scope), "signature": digest, "apart": apart}
         if not db.named("set_apart", values).fetchall():
@@ -107,9 +106,6 @@ def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[st
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
-    from heedful.lessons.lesson import Signature
-    from heedful.lessons.patterns import Templates, is_learnable
-
     learnt = [
         (Signature("", row["pattern"], row["signature"], error_type), row["apart"]) for row in rows
     ]
@@ -118,9 +114,6 @@ def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
 
 
 def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
-    from heedful.lessons.lesson import Signature
-    from heedful.lessons.patterns import is_learnable
-
     if not is_learnable(pattern):
         return None
     error_type = storable(pattern.error_type)
@@ -131,8 +124,6 @@ def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
 def _grouped(
     db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
 ) -> Iterator[Mapping[str, Any]]:
-    from heedful.lessons.patterns import MOST_PATTERNS
-
     patterns = {
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows
@@ -157,21 +148,21 @@ def _entry(
 
 
 FLAGS = ("pinned", "apart")
-# What a lesson says, and what may be done about it: not how often it was seen or shown.
+# The text of a lesson and its states, but not how often it was seen or shown.
 EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
 
 
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
-    """Return lessons as plain data, the newest first, without words that are held back.
+    """Return lessons as plain data, newest first, without words that are withheld.
 
-    Each with its `edition`, which changes with all that an editor sees, except counters.
+    Each has an `edition`, which changes with everything that an editor sees, except counters.
     """
     values = {**key_of(scope), **asdict(wanted), "limit": limit}
     return list(map(_plain, db.named("list_reflections", values).fetchall()))
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
-    """Return the lesson of that id. Raises NotFound."""
+    """Return the lesson with this id. Raises NotFound."""
     for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST_INTEGER - 1) + 1), 1):
         if found["id"] == id:
             return found
@@ -181,9 +172,9 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 def amend(
     db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
 ) -> Mapping[str, Any]:
-    """Change a lesson that is still of that edition, on record, and return it as it is then.
+    """Change a lesson that still has this edition, on record; return the changed lesson.
 
-    Raises NotFound, Changed, InvalidInput without an actor.
+    Raises NotFound, Changed, and InvalidInput without an actor.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:

@@ -1,9 +1,9 @@
 """PostgreSQL: a pool of connections, each transaction on a thread of its own.
 
-A connection is refused where row-level security would not hold its role. A transaction that was
-turned back by the database, or whose connection was lost before its commit, runs again. Tasks of
-this process that need the same lock wait here, without a thread or a connection: without that 64
-writers of one scope kept a reader of another waiting for 1.3 s, at two thirds of the rate.
+A connection is refused if row-level security would not restrict its role. A transaction that the
+database rolled back, or that lost its connection before the commit, runs again. Tasks of this
+process that need the same lock wait here, without a thread or a connection. Otherwise 64 writers of
+one scope kept a reader of another scope waiting for 1.3 s, at two thirds of the rate.
 """
 
 from __future__ import annotations
@@ -43,20 +43,19 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
-from heedful.store.database import MEMORY, Dialect, Kept, Work, statements
 from heedful.store.sqlite import TOO_LARGE
-from heedful.store.store import Store
+from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, statements
 
 
 class Turns:
-    """One holder a key, the others in the order in which they came; from any event loop."""
+    """Locks for the tasks of all event loops: one holder for each key, the others wait in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Future[None]]] = {}
 
     async def take(self, keys: Sequence[Hashable]) -> None:
-        """Wait for all of them, one after the other: everybody names them in the same order."""
+        """Wait for all keys, one after the other; every caller gives them in the same order."""
         for number, key in enumerate(keys):
             turn = self._enter(key)
             if turn is None:
@@ -64,12 +63,12 @@ class Turns:
             try:
                 await asyncio.wrap_future(turn)
             except asyncio.CancelledError:
-                had = not turn.cancel()  # it came at the very moment
+                had = not turn.cancel()  # the turn came at the same moment
                 self.give(keys[: number + had])
                 raise
 
     def give(self, keys: Sequence[Hashable]) -> None:
-        """The next one's turn, of each."""
+        """Release the keys, each to the next task that waits for it."""
         with self._lock:
             for key in keys:
                 while waiting := self._waiting[key]:
@@ -98,13 +97,13 @@ class Step(NamedTuple):
 
     @property
     def file(self) -> str:
-        """Its name in `sql/`."""
+        """Return the name of its file in `sql/`."""
         return f"postgres_{self.number:04}_{self.part}.sql"
 
 
 @cache
 def known() -> tuple[Step, ...]:
-    """All of them, in their order."""
+    """Return all steps, in order."""
     folder = os.path.join(os.path.dirname(__file__), "sql")
     names = (re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name) for name in os.listdir(folder))
     steps = [Step(int(name[1]), name[2]) for name in names if name]
@@ -112,20 +111,20 @@ def known() -> tuple[Step, ...]:
 
 
 def newest() -> int:
-    """The schema that this version needs: the number of its newest pre part."""
+    """Return the schema that this version needs: the number of its newest `pre` part."""
     return max((one.number for one in known() if one.part == "pre"), default=0)
 
 
 T = TypeVar("T")
 K = TypeVar("K")
 STREAMED = 1_000  # rows that the server sends at a time
-PREPARED_MAX = 1_000  # more than there are statements: none has to make room for another
-# What holds no parameter (strings, quoted names, comments, casts), or one: `:name`.
+PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
+# Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""", re.DOTALL)
 
 
 class Row(tuple[Any, ...]):
-    """A row: its columns by position and by name."""
+    """A row; its columns are reached by position and by name."""
 
     __slots__ = ()
     _at: Mapping[str, int]
@@ -134,12 +133,12 @@ class Row(tuple[Any, ...]):
         return tuple.__getitem__(self, self._at[key] if isinstance(key, str) else key)
 
     def keys(self) -> Sequence[str]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return tuple(self._at)
 
 
 class Rows:
-    """What a statement answered, all of it; empty where it has no rows."""
+    """The complete result of a statement; empty for a statement that returns no rows."""
 
     def __init__(self, rows: list[Any], rowcount: int) -> None:
         self._rows = rows
@@ -151,26 +150,26 @@ class Rows:
             yield row
 
     def fetchone(self) -> Any:
-        """The next row, None after the last."""
+        """Return the next row, or None after the last."""
         found = self.fetchmany(1)
         return found[0] if found else None
 
     def fetchall(self) -> list[Any]:
-        """All rows that are left."""
+        """Return all remaining rows."""
         return self.fetchmany(len(self._rows))
 
     def fetchmany(self, size: int = 1) -> list[Any]:
-        """At most `size` of the rows that are left."""
+        """Return at most `size` of the remaining rows."""
         found = self._rows[self._next : self._next + size]
         self._next += len(found)
         return found
 
 
 class Session:
-    """A connection; it belongs to one thread at a time. psycopg's errors come through as they are.
+    """A connection, used by one thread at a time; it raises the errors of psycopg unchanged.
 
-    Parameters are written `:name`, as SQLite has them. A whole number is sent as bigint, whatever
-    its size, so that a statement is prepared once; text has the type that its place asks for.
+    Parameters are written `:name`, as in SQLite. Every integer is sent as bigint, so that a
+    statement is prepared only once. Text gets the type that its place in the statement needs.
     """
 
     dialect: Final[Dialect] = "postgres"
@@ -179,7 +178,7 @@ class Session:
         self.url = url
         self._connection = psycopg.connect(
             conninfo,
-            autocommit=True,  # a transaction begins in words of its own, together with its tenant
+            autocommit=True,  # transactions are begun explicitly, together with their tenant
             prepare_threshold=1,
             cursor_factory=psycopg.RawCursor,
             row_factory=_named,
@@ -191,7 +190,7 @@ class Session:
         self._status = ""
 
     def named(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
-        """Run the statement of that name."""
+        """Run a named statement."""
         return self.execute(statements("postgres")[name], values)
 
     def execute(self, sql: str, values: Mapping[str, Any] = {}) -> Rows:
@@ -202,45 +201,45 @@ class Session:
         return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     def script(self, sql: str) -> None:
-        """Run statements without parameters, one message to the server for all of them."""
+        """Run several statements without parameters, in one message to the server."""
         self._status = self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
     def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, some at a time; within a transaction, one stream at a time."""
+        """Yield the rows of a query in batches; a transaction can have one stream at a time."""
         with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
             cursor.itersize = STREAMED
             cursor.execute(sql.encode(), binary=True)
             yield from cursor
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Add rows to a table as fast as the server takes them."""
+        """Add rows to a table in bulk."""
         copy = f"copy {table} ({', '.join(columns)}) from stdin"
         with self._connection.cursor().copy(copy.encode()) as copied:
             for row in rows:
                 copied.write_row(row)
 
     def kept(self, kind: Callable[[], K]) -> K:
-        """The one of that kind that this connection keeps."""
+        """Return the object of this class that the connection keeps."""
         return self._kept.one(kind)
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
-        """What `work` returns, which runs between `begin` and `end` (commit, rollback).
+        """Run `work` between `begin` and `end` (commit or rollback) and return its result.
 
-        Raises InDoubt where the connection was lost while it was committed.
+        Raises InDoubt if the connection was lost during the commit.
         """
         try:
             self.script(begin)
             value = work(self)
             self.end(end)
         except psycopg.errors.FeatureNotSupported:
-            self.close()  # what it has prepared is from before the schema was changed
+            self.close()  # its prepared statements are older than the change of the schema
             raise
         finally:
             self.undo()
         return value
 
     def end(self, end: str) -> None:
-        """Commit, or roll back. Raises InDoubt where nobody knows whether it was committed."""
+        """Commit or roll back. Raises InDoubt if it is unknown whether the commit happened."""
         try:
             self.script(end)
         except psycopg.OperationalError as error:
@@ -249,11 +248,11 @@ class Session:
             raise
         if self._status.lower() != end:
             raise StoreError(
-                "a statement failed in a transaction that went on; nothing was written"
+                "a statement failed and the transaction continued; nothing was written"
             )
 
     def undo(self) -> None:
-        """Leave no transaction open; a connection that cannot do that is closed."""
+        """End an open transaction; close the connection if that fails."""
         try:
             if self._connection.info.transaction_status != TransactionStatus.IDLE:
                 self._connection.execute("rollback")
@@ -262,16 +261,16 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """Whether it is of no more use."""
+        """Return True if the connection can no longer be used."""
         return self._connection.closed
 
     def close(self) -> None:
-        """Let go of the server; harmless when called twice."""
+        """Close the connection; closing it twice does no harm."""
         self._connection.close()
 
 
 class InDoubt(psycopg.OperationalError):
-    """The connection was lost while a transaction was being committed."""
+    """The connection was lost during a commit."""
 
 
 @cache
@@ -281,7 +280,7 @@ def _sent(sql: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
-    """SQL with `$1` for the first of its parameters, and their names in that order.
+    """Return SQL with `$1`, `$2` … for its named parameters, and their names in that order.
 
     >>> numbered("select :a::text, ':b', :c + :a")
     ("select $1::text, ':b', $2 + $1", ('a', 'c'))
@@ -314,12 +313,12 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
 POOL_SIZE = 12
 # The schema of heedful's tables; the types of pgvector are in the second one.
 SCHEMA = "heedful"
-# And what a server that hangs may cost. The URL's own `options` come after these and win.
+# The time-outs limit the cost of a hanging server. The URL's own `options` come later and win.
 OPTIONS = (
     f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"
 )
-# For a transaction that may take its time, and wait for what is done elsewhere meanwhile.
+# For a slow transaction, which may also wait for work elsewhere.
 PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
 # libpq's parameters unless the URL has its own: in seconds, the last one in milliseconds.
 DEFAULTS = {
@@ -333,7 +332,7 @@ _ALLOWED = "postgresql://user@host:5432/database"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a database is; `conninfo` holds the password, `shown` does not."""
+    """The address of a database; `conninfo` contains the password, `shown` does not."""
 
     conninfo: str
     shown: str
@@ -344,20 +343,20 @@ class Address:
 
 
 def addressed(url: str) -> Address:
-    """The parts of a URL; its parameter `pool_size` (1..500) is ours. Raises InvalidInput."""
+    """Parse a URL; `pool_size` (1..500) is a parameter of heedful. Raises InvalidInput."""
     place, _, query = url.partition("?")
     parts = [one.partition("=") for one in query.split("&") if one]
     sizes = [value for name, _, value in parts if name == "pool_size"]
     # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
     kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
     rest = "&".join(kept)
-    parameters = _parsed(f"{place}?{rest}" if rest else place)
+    parameters = _parse(f"{place}?{rest}" if rest else place)
     options = " ".join(filter(None, (OPTIONS, str(parameters.get("options") or ""))))
     conninfo = make_conninfo("", **{**DEFAULTS, **parameters, "options": options})
     return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
 
 
-def _parsed(url: str) -> dict[str, Any]:
+def _parse(url: str) -> dict[str, Any]:
     try:
         return dict(conninfo_to_dict(url))
     except psycopg.Error as error:
@@ -371,9 +370,9 @@ def _size(text: str) -> int:
     return int(text)
 
 
-# What transactions raise that `mishap` knows: the work's own errors pass as they are.
+# The errors that `mishap` translates; errors of the work itself pass unchanged.
 MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
-# What a user can do about an error, by its class or by its SQLSTATE's first letters
+# What a user can do about an error, by its class or the first letters of its SQLSTATE
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
     errors.LockNotAvailable: "another transaction holds what this one needs; try again",
@@ -390,14 +389,14 @@ _AWAY = (
 
 
 class Mishap(NamedTuple):
-    """What an error means: ours, and whether the same work may run again at once."""
+    """A database error as one of heedful, and whether the same work may run again at once."""
 
     told: HeedfulError
     again: bool
 
 
 def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool = False) -> Mishap:
-    """What it means. `lost`: the connection is gone."""
+    """Translate a database error; `lost` is True if the connection is gone."""
     match error:
         case UnicodeEncodeError():
             allowed = "text that UTF-8 can hold, without a lone surrogate"
@@ -407,15 +406,15 @@ def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool
         case InDoubt():
             told = Mishap(StoreInDoubt(_line(error)), again=False)
         case errors.SerializationFailure() | errors.DeadlockDetected():
-            why = "others change the same again and again; try again later"
+            why = "other transactions keep changing the same rows; try again later"
             told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
         case _:
-            told = Mishap(_told(error, lost), again=lost)
+            told = Mishap(_translate(error, lost), again=lost)
     told.told.__cause__ = error
     return told
 
 
-def _told(error: psycopg.Error, lost: bool) -> HeedfulError:
+def _translate(error: psycopg.Error, lost: bool) -> HeedfulError:
     line = _line(error)
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -433,7 +432,7 @@ def _told(error: psycopg.Error, lost: bool) -> HeedfulError:
 
 
 def _line(error: Exception) -> str:
-    """The first line of a message; what follows quotes the statement."""
+    """Return the first line of a message; the lines after it quote the statement."""
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
@@ -453,7 +452,7 @@ _MIGRATE = "run heedful migrate as the role that owns its tables"
 
 
 def admit(session: Session) -> None:
-    """Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable."""
+    """Check a new connection. Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable."""
     found = who(session)
     if found["server"] < SERVER:
         raise StoreUnavailable(
@@ -464,13 +463,13 @@ def admit(session: Session) -> None:
 
 
 def who(session: Session) -> Row:
-    """What a connection is to this server and this database."""
+    """Return the role, its rights and the schema, as the server reports them."""
     found: Row = session.execute(_WHO).fetchone()
     return found
 
 
 def of_role(found: Row) -> str:
-    """The role; RoleRefused where row-level security would not hold it."""
+    """Return the role. Raises RoleRefused if row-level security would not restrict it."""
     for flag, what in (
         ("super", "is a superuser"),
         ("bypass", "has BYPASSRLS"),
@@ -485,7 +484,7 @@ def of_role(found: Row) -> str:
 
 
 def of_schema(session: Session, found: Row) -> int:
-    """The number of the schema. Raises StoreOlder, StoreNewer."""
+    """Return the number of the schema. Raises StoreOlder, StoreNewer."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -500,9 +499,9 @@ def of_schema(session: Session, found: Row) -> int:
     return has
 
 
-# Seconds before work that the database turned back runs again; each drawn between nothing and that.
+# Seconds before work that the database rolled back runs again; a random share of each.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-# Times that work runs again because its connection was lost: a restarted server has lost them all.
+# Retries after a lost connection: a restarted server has lost all connections of the pool.
 RECONNECTIONS: Final = 2
 NAME: Final = "heedful-postgres"  # of the threads
 READS: Final = "begin isolation level repeatable read read only"
@@ -511,13 +510,13 @@ _guard = threading.Lock()
 
 
 def in_database(url: str) -> Store:
-    """A store in the database of that URL, with connections of its own. Raises InvalidInput."""
+    """Return a store in the database at this URL, with its own connections. Raises InvalidInput."""
     address = addressed(url)
     return Store(address.shown, Database(address))
 
 
 def shared(url: str) -> Store:
-    """The store of this URL in this process. Raises InvalidInput."""
+    """Return the store that this process shares for this URL. Raises InvalidInput."""
     with _guard:
         store = _open.get(url) or in_database(url)
         _open[url] = store
@@ -525,43 +524,43 @@ def shared(url: str) -> Store:
 
 
 class Database:
-    """Access to one database. A transaction that was begun runs to its end, awaited or not."""
+    """Access to one database. A transaction that has begun runs to its end, awaited or not."""
 
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
-        # The pool knows nothing of the store, so that one that nobody uses any more is closed.
+        # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """What `work` returns, which reads one state of the database."""
+        """Run `work` on one consistent state of the database and return its result."""
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """What `work` returns, once it is committed; run again where the database asks for it.
+        """Run `work`, commit and return its result; run it again if the database asks for a retry.
 
-        Raises StoreInDoubt where the server was lost before it acknowledged the commit. It is not
-        run again then: the caller asks again, and finds what was written under its own number, id
-        or idempotency key.
+        Raises StoreInDoubt if the server was lost before it acknowledged the commit. Then the work
+        is not run again. The caller repeats the call, and finds what was written under its own
+        number, id or idempotency key.
         """
         locks = [_key(scope, name) for name in dict.fromkeys(holds)]
         job = partial(self._pool.transact, _begin("begin", scope, locks), work, "commit")
         return await self._pool.run(job, locks)
 
     async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """As `read`, on a connection and a thread of its own, and a statement may take its time."""
+        """Run `work` as `read` does, on its own connection and thread, without a time-out."""
         begin = f"{_begin(READS, scope)}; {PATIENT}"
         return await asyncio.to_thread(self._pool.alone, begin, work)
 
     async def close(self) -> None:
-        """Finish what is under way and let go of every connection; used again, it opens again."""
+        """Finish running work and close every connection. A later call opens the database again."""
         self._pool.close()
 
 
 class _Pool:
-    """At most `size` threads, and as many connections: the one used last is used first.
+    """At most `size` threads and as many connections; the one used last is used first.
 
-    psycopg_pool connects on threads of its own and tries again until a time-out: a refused role or
-    an older schema would be a time-out, not an error that says what to do.
+    psycopg_pool connects on threads of its own and retries until a time-out. There a refused role
+    or an older schema would appear as a time-out, not as an error that says what to do.
     """
 
     def __init__(self, address: Address) -> None:
@@ -570,14 +569,14 @@ class _Pool:
         _pools.add(self)
 
     def forked(self) -> None:
-        """In a child process the threads are gone, and the connections are the parent's."""
+        """Reset a child process: it has no threads, and the connections belong to its parent."""
         self._lock = threading.Lock()
         self._idle: list[Session] = []
         self._threads: ThreadPoolExecutor | None = None
         self._turns = Turns()
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
-        """What the job returns, on a thread; none of this process that has one of its `locks`."""
+        """Run a job on a thread and return its result; no other job has its `locks` meanwhile."""
         turns = self._turns
         await turns.take(locks)
         try:
@@ -595,7 +594,7 @@ class _Pool:
             return self._threads.submit(job)
 
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
-        """What `work` returns; run again where the database asks for it."""
+        """Run `work` in a transaction and return its result; retry as the database asks."""
         lost = 0
         for pause in (*PAUSES, None):
             session: Session | None = None
@@ -617,15 +616,15 @@ class _Pool:
         raise AssertionError  # the last round returns or raises
 
     def alone(self, begin: str, work: Work[T]) -> T:
-        """As `transact`, once, on a connection that is closed at the end."""
+        """Run `work` once, as `transact` does, on a connection that is closed afterwards."""
         try:
-            with closing(self._connected()) as session:
+            with closing(self._connect()) as session:
                 return session.within(begin, work, "rollback")
         except MISHAPS as error:
             raise mishap(error).told from error
 
     def close(self) -> None:
-        """Finish what was handed over and close the connections; harmless when called twice."""
+        """Finish the queued jobs and close the connections; closing twice does no harm."""
         with self._lock:
             threads, self._threads = self._threads, None
         if threads is not None:  # a store may be forgotten on a thread of its own
@@ -636,9 +635,9 @@ class _Pool:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return self._connected()
+        return self._connect()
 
-    def _connected(self) -> Session:
+    def _connect(self) -> Session:
         session = Session(self._address.conninfo, self._address.shown)
         with ExitStack() as refused:
             refused.callback(session.close)
@@ -647,7 +646,7 @@ class _Pool:
         return session
 
     def _give(self, session: Session) -> None:
-        """Put it back; one that was lost takes along those that have waited, as old as it is."""
+        """Return a connection to the pool; if it was lost, close all idle connections too."""
         if session.lost:
             self._drop()
         with self._lock:
@@ -664,14 +663,14 @@ class _Pool:
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
-    """Begin a transaction, name its tenant and take its locks: one message to the server."""
+    """Begin a transaction, set its tenant and take its locks, in one message to the server."""
     taken = "".join(f", pg_advisory_xact_lock({lock})" for lock in locks)
     tenant = sql.quote(scope.tenant)
     return f"{begin}; select set_config('heedful.tenant', {tenant}, true){taken}"
 
 
 def _key(scope: Scope, name: str) -> int:
-    """A lock's number. Two names with one number wait for each other, and no more than that."""
+    """Return the number of a lock. Two names with the same number only wait for each other."""
     text = f"{scope.tenant}\0{scope.project}\0{name}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
 

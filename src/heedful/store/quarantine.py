@@ -10,10 +10,9 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined
-from heedful.lessons.lesson import Example, Reflection, Scope
+from heedful.lessons.lesson import ORDER, Example, Reflection, Scope, Signature
 from heedful.lessons.trust import (
     HELD,
-    ORDER,
     Action,
     Provenance,
     QuarantinedLesson,
@@ -21,8 +20,8 @@ from heedful.lessons.trust import (
     Sighting,
     initial_state,
 )
-from heedful.store.database import Db, Row
-from heedful.store.lessons import LESSON, add_example, follow, key_of, mark, rule, storable, token
+from heedful.store.lessons import LESSON, add_example, follow, mark, rule
+from heedful.store.store import Db, Row, key_of, storable, token
 
 Plain = dict[str, Any]
 # How many sightings of a lesson are shown, the newest first.
@@ -59,8 +58,7 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
 def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
     """Release or reject entries, all or none; on record.
 
-    What is released has the trust of the operator who did it. Raises NotFound, NotQuarantined and
-    InvalidInput.
+    A released entry gets the trust of the operator. Raises NotFound, NotQuarantined, InvalidInput.
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
@@ -101,9 +99,10 @@ def _settle(
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
-    """Remove all that derives from a source, and its sightings, on record. `dry_run` only counts.
+    """Remove everything that derives from a source, and its sightings, on record.
 
-    Lessons keep what others said of them. Raises NotFound where the source left nothing.
+    `dry_run` only counts. Lessons keep what other sources said about them. Raises NotFound if the
+    source left nothing.
     """
     now = time.time()
     db.execute("savepoint revocation")
@@ -137,7 +136,7 @@ def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
 
 
 def _bereft(db: Db, values: Plain) -> bool:
-    """Give a lesson whose author is gone the words of an example that is left, or delete it."""
+    """Give a lesson that lost its author the words of a remaining example, or delete the lesson."""
     lesson = db.named("read_voice", values).fetchone()
     if lesson["spoken_for"]:
         return False
@@ -151,20 +150,20 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 
 def _best(db: Db, values: Plain) -> int | None:
-    """Return the most trusted example of a lesson, then the oldest; rejected ones come last."""
+    """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
     row = db.named("best_example", {**values, "order": json.dumps(ORDER)})
     found = row.fetchone()
     return int(found["id"]) if found is not None else None
 
 
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
-    """Give a lesson the words, trust and state of an example; what a proof retired stays so."""
+    """Give a lesson the words, trust and state of an example; a proof's retirement stays."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.named("bring_back", values)
     db.named("set_voice", values)
     rows = db.named("read_voices", values).fetchall()
-    # The row of the lesson itself has its words; that of other words has a digest of its own.
+    # The row of the lesson itself has its words; a row with other words has its own digest.
     for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
         alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
         digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
@@ -174,8 +173,6 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    from heedful.lessons.lesson import Signature  # whose patterns a store has no need of
-
     order = {**values, "order": json.dumps(ORDER)}
     row = db.named("best_sighting", order).fetchone()
     if row is None:

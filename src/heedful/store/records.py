@@ -15,10 +15,10 @@ Kind = Literal["loop", "run", "stage"]
 
 @dataclass(frozen=True, slots=True)
 class StageHead:
-    """What the loop of a stage says of it: its name and settings, and those of its pipeline's run.
+    """What the loop of a stage says about the stage: its name, its settings and those of the run.
 
-    `checks` are the names under which its checks report. `model` writes its output; "" where a
-    function does.
+    `checks` are the names under which its checks report. `model` is the model that writes its
+    output, "" if a function does.
     """
 
     run: str
@@ -34,8 +34,8 @@ class StageHead:
 class Head:
     """What is stored when a loop begins: its task, and its goals and policy as plain data.
 
-    `context` is what its checks find as `Context.data` where its driver gives nothing else. `kind`
-    says whether it is a loop of its own, the run of a pipeline, or one of the run's stages.
+    `context` is the `Context.data` of its checks if the driver gives no other. `kind` is the kind
+    of loop: on its own, the run of a pipeline, or a stage of the run.
     """
 
     task: Any
@@ -50,9 +50,10 @@ class Head:
 class StoredLoop:
     """A loop as the store holds it.
 
-    `values` are the candidates of its attempts, in order; `decisions` all of them, oldest first;
-    `journal` holds the finished steps of the attempt that is not recorded yet, by key. `epoch`
-    fences: it grows with every process that takes the loop over. Times are seconds since 1970.
+    `values` are the candidates of its attempts, in order. `decisions` are all decisions, oldest
+    first. `journal` maps keys to the finished steps of the attempt that is not recorded yet.
+    `epoch` grows with every process that claims the loop, and keeps older ones from writing. Times
+    are seconds since 1970.
     """
 
     id: str
@@ -67,7 +68,7 @@ class StoredLoop:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """All verdicts, oldest first."""
+        """Return all verdicts, oldest first."""
         return tuple(decision.verdict for decision in self.decisions)
 
 
@@ -75,11 +76,10 @@ class StoredLoop:
 class JournalEntry:
     """What one transaction adds to a loop.
 
-    `head` is given for a loop that may not be stored yet. A `verdict` that lifts rules consumes
-    their overrides; `standing` is how worn the loop was then, `decided` when that was
-    (seconds since 1970; 0: just now). `seen` is the `updated` of the loop that it rests on, where
-    nobody drives it. `reflections`, `exposures` and `outcome`
-    belong to memory, which keeps `most` lessons (0: all).
+    Give `head` for a loop that may be new. A `verdict` that lifts rules consumes their overrides.
+    `standing` is the loop's wear at the decision, `decided` its time (seconds since 1970; 0: now).
+    If nobody drives the loop, `seen` is the `updated` of the state that the entry was based on.
+    `reflections`, `exposures` and `outcome` go to memory, which keeps `most` lessons (0: all).
     """
 
     id: str
@@ -105,8 +105,8 @@ class JournalEntry:
 class Committed:
     """What a store wrote of an entry: attempt and decision as plain data, without secrets.
 
-    `at` is the time of the decision, in seconds since 1970. A journal that keeps nothing has no
-    plain data.
+    `at` is the time of the decision, in seconds since 1970. A journal without a store has no plain
+    data.
     """
 
     at: float
@@ -116,10 +116,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a decision rests on that is made without driving the loop, read as one state.
+    """One consistent state of a loop, from which a decision is made without driving the loop.
 
-    `driver` is who drives it just now, "" for nobody. `echoes` counts finding keys in other loops
-    of the scope where a rule of its policy counts them, `exposures` are what it was shown.
+    `driver` drives it at the moment, "" if nobody does. `echoes` counts finding keys in other loops
+    of the scope if a rule of the policy needs that. `exposures` are the lessons that it was shown.
     """
 
     stored: StoredLoop
@@ -135,7 +135,7 @@ EpisodeState = Literal["waiting", "reflected", "failed"]
 class StoredEpisode:
     """An episode as a store keeps it: `record` is its plain data, `error` why reflecting failed.
 
-    `tries` counts how often it was; `at` is when it was first read, in seconds since 1970.
+    `tries` counts the attempts to reflect. `at` is when it was first read, in seconds since 1970.
     """
 
     digest: str

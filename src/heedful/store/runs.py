@@ -1,6 +1,6 @@
-"""Runs of pipelines: how they are stored, and their reports, which are read from what is stored.
+"""Runs of pipelines: how they are stored, and the reports that are read from the store.
 
-A run is a loop, and so is each of its stages; the loop of a stage has the id `RUN/STAGE`.
+A run is a loop, and so is each of its stages. The loop of a stage has the id `RUN/STAGE`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ from heedful.errors import NotFound, UnknownName
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
-from heedful.loop.feedback import MOST, feedback
-from heedful.loop.record import NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.record import (
+    MOST,
+    NOTHING,
+    Attempt,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Usage,
+    feedback,
+)
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import sanitize
 from heedful.store import loops
@@ -80,17 +89,17 @@ class StageAttempt:
 
     @property
     def without_results(self) -> bool:
-        """True if results were missing: a check that is not named may have had nothing to judge."""
+        """Return True if results are missing: an unnamed check may have had nothing to judge."""
         return any(one.check_name == MISSING for one in self.failed)
 
     @property
     def failed_checks_summary(self) -> list[str]:
-        """A line for each failed check: its name and what was wrong."""
+        """Return a line for each failed check: its name and what was wrong."""
         return [f"{one.check_name}: {one.message}" for one in self.failed]
 
     @property
     def file(self) -> str:
-        """The name of its file."""
+        """Return the name of the file for this attempt."""
         stage, run = (file_safe(name) for name in (self.stage_name, self.run))
         return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
 
@@ -113,10 +122,10 @@ class StageAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """One stage of a run: its attempts, the number of the one `kept`, and how the run went on.
+    """One stage of a run: its attempts, the number of the attempt `kept`, and what happened next.
 
-    `action` is passed, continued or best (in spite of failures, with the last or the best attempt),
-    halted, open (it was interrupted), or not_run.
+    `action` is passed, continued (failed, with the last attempt), best (failed, with the best
+    attempt), halted, open (interrupted), or not_run.
     """
 
     name: str
@@ -151,8 +160,8 @@ class Report:
     """One run of a pipeline.
 
     `status` is passed, degraded (it went on in spite of failures), halted or open (interrupted).
-    `began` is in seconds since 1970, `ended` too, or 0. `state` is the state that the run left, if
-    it ran in this process.
+    `began` and `ended` are in seconds since 1970; `ended` is 0 while it is open. `state` is the
+    final state, if the run happened in this process.
     """
 
     pipeline: str
@@ -164,7 +173,7 @@ class Report:
 
     @property
     def status(self) -> Literal["passed", "degraded", "halted", "open"]:
-        """How the run as a whole stands."""
+        """Return the status of the whole run."""
         actions = {one.action for one in self.stages}
         if "halted" in actions:
             return "halted"
@@ -184,16 +193,16 @@ class Report:
 
     @property
     def usage(self) -> Usage:
-        """What all attempts cost."""
+        """Return the usage of all attempts together."""
         return sum((one.usage for stage in self.stages for one in stage.attempts), NOTHING)
 
     @property
     def stem(self) -> str:
-        """The name of its files, without the suffix."""
+        """Return the name of its files, without the suffix."""
         return file_safe(self.run)
 
     def stage(self, name: str) -> StageReport:
-        """Return the stage of that name. Raises UnknownName."""
+        """Return the stage with this name. Raises UnknownName."""
         for one in self.stages:
             if one.name == name:
                 return one
@@ -223,7 +232,7 @@ def stage_feedback(
 ) -> str:
     """Return the feedback for the next attempt: a line for each finding, lessons, what to do.
 
-    It has at most `heedful.loop.feedback.MOST` characters; lessons, whose first line is a heading,
+    It has at most `heedful.loop.record.MOST` characters; lessons, whose first line is a heading,
     are left out if they do not fit. Markers of chat turns are made harmless.
     """
     head, kept = HEAD.format(stage), ""
@@ -235,7 +244,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return the verdict; if the loop is that of a stage, with the feedback of that stage."""
+    """Return the verdict; the verdict on a stage's loop gets the feedback of the stage."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
@@ -273,7 +282,11 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
 
 
 def _unjudged(last: StageAttempt, on_unvalidated: str) -> Action:
-    """A stage without checks passes; a stage whose check raised is degraded or halted."""
+    """Return the action for an output that could not be judged.
+
+    A stage without checks passes. If a check raised, the run halts or continues, as
+    `on_unvalidated` says.
+    """
     if not any(one.status == "not_validated" for one in last.checks):
         return "passed"
     return "halted" if on_unvalidated == "halt" else "continued"
@@ -330,8 +343,8 @@ def _checked(
 ) -> Iterator[CheckResult]:
     """Yield a result for each finding and goal, and for each check that found nothing.
 
-    If results are missing, or a finding has a name that no check has, nobody knows which checks
-    found nothing and which had nothing to judge; then the silent ones are left out.
+    Checks without findings are left out if results are missing, or if a finding has a name that no
+    check has. Then nobody knows which checks found nothing and which had nothing to judge.
     """
     found = {one.check for one in evaluation.findings}
     wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
@@ -375,7 +388,7 @@ def file_safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
 
 
-# A run is a loop with an attempt for each time that it ends.
+# A run is a loop with one attempt each time that it ends.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
 
 
@@ -399,7 +412,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     """Read the report of a run, ended or not. Raises NotFound."""
     stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
-        raise NotFound("run of a pipeline", run, "the store: it is a loop, heedful why tells it")
+        raise NotFound("run of a pipeline", run, "the store: it is a loop; heedful why explains it")
     return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
 
 

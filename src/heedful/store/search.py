@@ -1,7 +1,7 @@
-"""Search of examples: by words with BM25, by vectors, and the vectors' places.
+"""Search of examples, by words with BM25 and by vectors, and storage of the vectors.
 
-Both ways stay within the scope. SQLite compares vectors by codes of 8 bits that a connection keeps
-in memory, and again exactly where they are near; PostgreSQL compares them itself.
+Both searches stay within the scope. SQLite compares 8-bit codes of the vectors, which a connection
+keeps in memory, and then compares the nearest ones exactly. PostgreSQL compares the vectors itself.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
-from heedful.store.database import ALL, Db, Row
-from heedful.store.lessons import blob, key_of, placed, short, storable, token
+from heedful.lessons.words import coverage, weights, words
+from heedful.store.store import ALL, Db, Row, blob, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,12 +32,15 @@ TERMS = 16
 # The matches that are looked at: so many, and one for so many texts. With half of them, of 391
 # questions to 23,000 texts 1 % of the evidence less is among the first five.
 MATCHES, FOR_EACH = 2_000, 20
-# BM25 as it is commonly set.
+# The usual parameters of BM25.
 K1, B = 1.2, 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Word -> how many texts of the scope have it, the rarest first; of the first `COUNTED`."""
+    """Count for each word the texts of the scope that contain it; only the first `COUNTED` words.
+
+    Rarest first.
+    """
     wanted = list(dict.fromkeys(words))[:COUNTED]
     values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
     rows = db.named("count_terms", values).fetchall() if wanted else []
@@ -51,10 +54,10 @@ def matching(
     many: int,
     among: set[int] | None = None,
 ) -> list[int]:
-    """The ids of the `many` texts whose rare words weigh most; of `among`, where that is given.
+    """Return the ids of the `many` texts with the highest weight of rare words, within `among`.
 
-    The rarest words are looked for, as many as have `MATCHES` or so matches together; of the rarest
-    of all, where it alone has more, the newest. Without a bound, where only those `among` count.
+    Only the rarest words are searched: as many as have about `MATCHES` matches together. If the
+    rarest word alone has more matches, only the newest count. With `among` there is no such limit.
     """
     most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
     rare = [term for term, count in counts.items() if count][:TERMS]
@@ -69,14 +72,14 @@ def matching(
 
 
 def rarity(count: int, texts: int) -> float:
-    """The inverse document frequency of BM25, above 0."""
+    """Return the inverse document frequency of BM25, above 0."""
     return log(1 + (texts - count + 0.5) / (count + 0.5))
 
 
 def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
-    """How well a text, given as words with blanks between them, fits the words of a query.
+    """Return how well a text, given as words separated by blanks, fits the words of a query.
 
-    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009); `mean` is the
+    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009). `mean` is the
     mean length of the texts, in characters.
     """
     said: defaultdict[str, int] = defaultdict(int)
@@ -87,16 +90,16 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
 
 
-# What all scopes together may take, in bytes: a million vectors of 384 dimensions, and some more.
+# The limit for all scopes together, in bytes: a little over a million vectors of 384 dimensions.
 MOST = 512 * 1024 * 1024
-# Vectors that are read and coded together: their numbers stay in the cache of a core.
+# Vectors that are read and coded together, so that they stay in the cache of a core.
 TOGETHER = 256
 
 
 class Vectors:
     """The codes of the scopes searched last, within `most` bytes; the one in use always stays.
 
-    A connection keeps them, and they are true of it alone.
+    Each connection has its own.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -104,10 +107,10 @@ class Vectors:
         self._kept: dict[tuple[str, str, int], Codes] = {}
 
     def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Those of the scope and space of `key`, as of the transaction that is open."""
+        """Return the codes of the scope and space in `key`, as of the open transaction."""
         name = corpus["scope"], key["space"], width
         codes = self._kept.pop(name, None)
-        # What is gone is only found out where a search comes upon it.
+        # Removed vectors are only noticed when a search finds them.
         if codes is None or codes.count > 2 * corpus["texts"] + TOGETHER:
             codes = Codes(width, corpus["texts"])
         codes.follow(db, key, corpus["changed"])
@@ -118,15 +121,16 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Return the memory that they take, in bytes."""
         return sum(codes.bytes for codes in self._kept.values())
 
 
 class Codes:
-    """Vectors of `width` numbers, one a row: id, code and scale, in no order.
+    """Vectors of `width` numbers, one row each with id, code and scale, in no order.
 
-    A code times its scale is the vector to within half a 127th of its largest number. Without
-    numkong, which multiplies int8, the codes are the vectors themselves: four times the memory.
+    A code times its scale equals the vector to within half a 127th of its largest number. Without
+    numkong, which multiplies int8, the codes are the vectors themselves and take four times the
+    memory.
     """
 
     def __init__(self, width: int, room: int) -> None:
@@ -141,11 +145,11 @@ class Codes:
 
     @property
     def bytes(self) -> int:
-        """What there is room for."""
+        """Return the allocated memory, in bytes."""
         return self._ids.nbytes + self._scales.nbytes + self._codes.nbytes
 
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
-        """Take over what became a candidate since the last time; `changed` is the last number."""
+        """Add the vectors that became candidates since; `changed` is the last change."""
         import numpy as np
 
         if changed == self._followed:
@@ -159,7 +163,7 @@ class Codes:
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """The ids of the `many` nearest, as the codes tell it, the nearest first; of `among`."""
+        """Return the ids of the `many` vectors nearest by code, nearest first, within `among`."""
         import numpy as np
 
         scores, ids = self._scores(query), self._ids[: self.count]
@@ -173,7 +177,7 @@ class Codes:
         return ids[np.lexsort((ids, -scores))[:many]]
 
     def drop(self, gone: Ids) -> None:
-        """Forget these; the last rows take their places."""
+        """Remove these vectors; the last rows take their places."""
         import numpy as np
 
         was = np.isin(self._ids[: self.count], gone)
@@ -184,7 +188,7 @@ class Codes:
             rows[holes] = rows[last]
 
     def keep(self, these: Ids) -> None:
-        """Forget all others."""
+        """Remove all other vectors."""
         import numpy as np
 
         ids = self._ids[: self.count]
@@ -213,7 +217,7 @@ class Codes:
         self.count = end
 
     def _scores(self, query: Rows) -> Any:
-        """How near each is, up to one factor for all."""
+        """Return the similarity of each vector to the query, up to one common factor."""
         import numpy as np
 
         codes = self._codes[: self.count]
@@ -224,14 +228,14 @@ class Codes:
 
 
 def _parts(rows: Any, size: int) -> Iterator[list[tuple[int, bytes]]]:
-    """Rows with as many bytes as asked for, so many at once."""
+    """Yield batches of the rows whose vectors have `size` bytes."""
     while part := rows.fetchmany(TOGETHER):
         if fitting := [(id, data) for id, data in part if len(data) == size]:
             yield fitting
 
 
 def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
-    """Codes of -127..127 and the scale of each row; a vector of zeros, or not finite, is zeros."""
+    """Return codes in -127..127 and the scale of each row; a non-finite vector becomes zeros."""
     import numpy as np
 
     scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
@@ -243,7 +247,7 @@ def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
 
 
 def _numkong() -> Any:
-    """The library, or None on a platform or in an installation without it."""
+    """Return the library, or None if it is not installed or not available on the platform."""
     try:
         import numkong
     except ImportError:
@@ -267,10 +271,8 @@ def search(
 ) -> list[Match]:
     """Return examples near `text`: at most `limit` by full text and `limit` by vector.
 
-    Each with every distance there is.
+    Each has every distance that is known.
     """
-    from heedful.lessons.words import coverage, weights, words
-
     corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
@@ -311,7 +313,7 @@ def _found(row: Row, cosine: float | None, keyword: float | None, coverage: floa
 
 
 class Sought:
-    """What one search looks for in one transaction, and the rows that it has read."""
+    """The input of one search, within one transaction, and the rows read so far."""
 
     def __init__(self, db: Db, key: dict[str, Any], corpus: Row, limit: int, only: Filter) -> None:
         self.db: Db = db
@@ -323,7 +325,7 @@ class Sought:
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
-        """Those that exist, may be recalled and pass the filter, as the database says."""
+        """Return the ids that exist, may be recalled and pass the filter."""
         ids = list(ids)
         values = {**self.values, "ids": json.dumps([id for id in ids if id not in self.rows])}
         rows = self.db.named("read_examples", values)
@@ -332,12 +334,12 @@ class Sought:
 
     @cached_property
     def filtered(self) -> set[int]:
-        """All that may be recalled and pass the filter."""
+        """Return the ids of all examples that may be recalled and pass the filter."""
         rows = self.db.named("filtered", self.values)
         return {id for (id,) in rows}
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
-        """The exact ones, of those that have a vector of that length."""
+        """Return the exact cosines of the examples with a vector of the query's length."""
         import numpy as np
 
         data = {id: self.rows[id]["data"] or b"" for id in ids}
@@ -347,7 +349,7 @@ class Sought:
 
 
 def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
-    """Example -> BM25 as a share of the best match, 0..1."""
+    """Return BM25 scores of examples as a share of the best match, 0..1."""
     many = 2 * one.limit
     ids = matching(one.db, one.corpus, counts, many)
     found = one.read(ids)
@@ -363,7 +365,7 @@ def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
 
 
 def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) -> dict[int, float]:
-    """Example -> cosine: of the nearest, the nearest first; and of those in `also`."""
+    """Return cosines of the nearest examples, nearest first, and of those in `also`."""
     import numpy as np
 
     query = np.asarray(vector, "<f4")
@@ -374,7 +376,7 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
 
 
 def by_codes(one: Sought, query: Rows) -> list[int]:
-    """The nearest, and some more, as the codes in RAM tell them."""
+    """Return the nearest examples and some more, by the codes in memory."""
     import numpy as np
 
     codes = one.db.kept(Vectors).codes(one.db, one.key, one.corpus, len(query))
@@ -392,7 +394,7 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
 
 
 def by_database(one: Sought, query: Rows) -> list[int]:
-    """The nearest, and some more, as the database tells them, which looks at each."""
+    """Return the nearest examples and some more, by the database, which compares every vector."""
     values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
     if values["near"] is None:
         return []
@@ -412,18 +414,18 @@ def _filter(only: Filter) -> dict[str, Any]:
     }
 
 
-# A task of nothing else has no place in any space.
+# A task with no other words has no vector.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
-    """Space -> how many examples that may be recalled lie in it; "" where they have no vector."""
+    """Count the examples in each space that may be recalled; "" counts those without a vector."""
     rows = db.named("count_spaces", {**key_of(scope), "blank": BLANK}).fetchall()
     return {row["space"]: row["n"] for row in rows}
 
 
 def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
-    """The examples above the id `after` without a vector in that space: id and task, in order."""
+    """Return id and task of examples without a vector in the space, with ids above `after`."""
     values = {**key_of(scope), "blank": BLANK, "space": space, "after": after, "limit": limit}
     rows = db.named("unplaced", values).fetchall()
     return [(row["id"], row["task"]) for row in rows]
@@ -432,7 +434,7 @@ def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[t
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:
-    """Write vectors, each where its example still has the text; how many those were."""
+    """Write vectors whose examples still have the same text; return how many were written."""
     written = 0
     for id, task, vector in places:
         values = {**key_of(scope), "id": id, "task": task, **placed(db, space, blob(vector))}

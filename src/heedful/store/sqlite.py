@@ -1,6 +1,6 @@
 """SQLite: one file, a write-ahead log, `synchronous=FULL`, one writer thread a process.
 
-All that waits for the writer is committed together: one fsync for the whole group.
+Everything that waits for the writer is committed together, with one fsync for the group.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.database import MEMORY, Dialect, Kept, Work, read_sql, statements
-from heedful.store.store import Store
+from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, read_sql, statements
 
 T = TypeVar("T")
-# How many waiting writes one commit takes along at most.
+# The most waiting writes in one commit.
 GROUP = 256
 
 
@@ -41,11 +40,11 @@ class _Job(NamedTuple):
 
 
 class Thread:
-    """Runs work on a connection of its own, in order.
+    """A thread that runs work in order, on a connection of its own.
 
-    With `writes`, everything that waits is committed together: one fsync for the whole group, each
-    work in a savepoint so that one that fails leaves the others whole. A future is resolved only
-    after the commit.
+    With `writes`, everything that waits is committed together, with one fsync for the group. Each
+    piece of work runs in a savepoint, so that a failure does not affect the others. A future is
+    resolved only after the commit.
     """
 
     def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
@@ -57,7 +56,7 @@ class Thread:
         _threads.add(self)
 
     async def run(self, work: Work[T]) -> T:
-        """What `work` returns. Raises StoreError, and whatever else `work` raises."""
+        """Run `work` and return its result. Raises StoreError, and whatever `work` raises."""
         job = _Job(work, Future())
         with self._lock:
             if self._thread is None:
@@ -70,7 +69,7 @@ class Thread:
         return answer
 
     def close(self) -> None:
-        """Finish what was handed over and close the connection; harmless when called twice."""
+        """Finish the queued work and close the connection; closing twice does no harm."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is not None:
@@ -79,7 +78,7 @@ class Thread:
                     thread.join()
 
     def forked(self) -> None:
-        """In a child process the thread is gone, and what it was to do is the parent's."""
+        """Reset a child process: it has no thread, and the queued work belongs to its parent."""
         self._jobs, self._lock, self._thread = queue.SimpleQueue(), threading.Lock(), None
 
     def _main(self) -> None:
@@ -91,7 +90,7 @@ class Thread:
             db.close()
 
     def _done(self, db: Connection | None, group: list[_Job]) -> Connection | None:
-        """Do and answer every job; the connection for the next ones, where one is open."""
+        """Run every job and set its answer; return the connection, or None if it was closed."""
         try:
             db = db or self._connect()
             (_commit if self._writes else _each)(db, group)
@@ -100,11 +99,11 @@ class Thread:
             for job in group:
                 if not job.answer.done():
                     job.answer.set_exception(told)
-            return _undone(db)
+            return _roll_back(db)
         return db
 
     def _group(self) -> list[_Job] | None:
-        """The next jobs, those cancelled meanwhile left out; None when the thread has to end."""
+        """Return the next jobs, without cancelled ones; None when the thread has to end."""
         job = self._jobs.get()
         if job is None:
             return None
@@ -130,7 +129,7 @@ def _commit(db: Connection, group: list[_Job]) -> None:
 
 
 def _in_savepoint(db: Connection, job: _Job) -> Any:
-    """What the job returns; where it fails, it alone is undone and told."""
+    """Return the job's result; undo a failed job alone, and set its error as the answer."""
     db.execute("savepoint work")
     try:
         value = job.work(db)
@@ -146,7 +145,7 @@ def _in_savepoint(db: Connection, job: _Job) -> Any:
 
 
 def _each(db: Connection, group: list[_Job]) -> None:
-    """Each reads one state of the database, whatever others commit in the middle."""
+    """Run each job on one consistent state of the database."""
     for job in group:
         db.execute("begin")
         value = job.work(db)
@@ -154,8 +153,8 @@ def _each(db: Connection, group: list[_Job]) -> None:
         job.answer.set_result(value)
 
 
-def _undone(db: Connection | None) -> Connection | None:
-    """The connection without an open transaction; None where it has to be opened again."""
+def _roll_back(db: Connection | None) -> Connection | None:
+    """Return the connection without an open transaction, or None if it has to be opened again."""
     try:
         if db is not None and db.in_transaction:
             db.execute("rollback")
@@ -177,13 +176,13 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
-# What was given, and what is allowed.
+# The value that was given, and what is allowed.
 TOO_LARGE = ("too large", "a whole number that 64 bits can hold")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def typed(error: BaseException) -> BaseException:
-    """SQLite's errors as ours; any other as it is."""
+    """Return an SQLite error as one of heedful, and any other error unchanged."""
     if isinstance(error, UnicodeEncodeError):
         return InvalidInput(
             "text", error.object, "text that UTF-8 can hold, without a lone surrogate"
@@ -219,7 +218,7 @@ if hasattr(os, "register_at_fork"):
 
 K = TypeVar("K")
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
-BEFORE = 0x65727261  # what files had before the first release, when their schema was another one
+BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 _open: dict[str, Store] = {}
@@ -227,12 +226,12 @@ _guard = threading.Lock()
 
 
 def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
-    """A store in one file, with connections of its own; `:memory:` is one that lasts as long."""
+    """Return a store in one file with its own connections; `:memory:` ends with the store."""
     return Store(path, File(path, busy_seconds))
 
 
 def shared(path: str) -> Store:
-    """The store of this file in this process; one in memory is never shared."""
+    """Return the store that this process shares for this file; one in memory is never shared."""
     if path == ":memory:":
         return in_file(path)
     key = os.path.realpath(path)
@@ -243,7 +242,7 @@ def shared(path: str) -> Store:
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows the named statements."""
+    """A connection with named statements."""
 
     dialect: Final[Dialect] = "sqlite"
     url: str = ""
@@ -253,16 +252,16 @@ class Connection(sqlite3.Connection):
         self._kept = Kept()
 
     def named(self, name: str, values: Mapping[str, Any] = {}) -> sqlite3.Cursor:
-        """Run the statement of that name."""
+        """Run a named statement."""
         return self.execute(statements("sqlite")[name], values)
 
     def kept(self, kind: Callable[[], K]) -> K:
-        """The one of that kind that this connection keeps."""
+        """Return the object of this class that the connection keeps."""
         return self._kept.one(kind)
 
 
 class File:
-    """Access to one file: all writes on one thread, all reads on another."""
+    """Access to one file, with one thread for all writes and another for all reads."""
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         # A database in memory belongs to one connection.
@@ -271,19 +270,19 @@ class File:
         self._another = partial(_reading, connect)
         self.writer: Thread = Thread(connect, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
-        # The threads know nothing of the store, so that one that nobody uses any more is closed.
+        # The threads do not refer to the store, so that an unused store is closed.
         finalize(self, _close, self.writer, self.reader)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
-        """What `work` returns, which reads one state of the database."""
+        """Run `work` on one consistent state of the database and return its result."""
         return await self.reader.run(work)
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """What `work` returns, once it is committed; there is one writer at a time."""
+        """Run `work`, commit and return its result; there is one writer at a time."""
         return await self.writer.run(work)
 
     async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """As `read`, on a connection of its own."""
+        """Run `work` as `read` does, on a connection of its own."""
         if self.reader is self.writer:
             return await self.reader.run(work)
         reader = Thread(self._another, writes=False)
@@ -293,7 +292,7 @@ class File:
             reader.close()
 
     async def close(self) -> None:
-        """Finish what is under way and close the file; used again, it opens again."""
+        """Finish running work and close the file. A later call opens it again."""
         _close(self.writer, self.reader)
 
 
@@ -303,9 +302,9 @@ def _close(*threads: Thread) -> None:
 
 
 def connected(path: str, busy_seconds: float, url: str = "") -> Connection:
-    """A connection to a file, whose schema is brought up to date.
+    """Open a file and bring its schema up to date.
 
-    Raises StoreUnavailable where the file cannot be opened, any other sqlite3.Error as it is.
+    Raises StoreUnavailable if the file cannot be opened, and any other sqlite3.Error unchanged.
     """
     try:
         db = sqlite3.connect(path, busy_seconds, isolation_level=None, factory=Connection)
@@ -328,7 +327,7 @@ def connected(path: str, busy_seconds: float, url: str = "") -> Connection:
 
 
 def _write_ahead(db: Connection, deadline: float) -> None:
-    """Switch to a write-ahead log; SQLite itself does not wait for others who do the same."""
+    """Switch to a write-ahead log, waiting here because SQLite does not wait for this switch."""
     while True:
         try:
             db.execute("pragma journal_mode = wal")
@@ -378,7 +377,7 @@ def _migrate(db: Connection, path: str) -> None:
 
 
 def _statements(name: str) -> list[str]:
-    """The statements of a file; a trigger, which holds semicolons of its own, stays whole."""
+    """Split a file into statements; a trigger stays whole although it contains semicolons."""
     statements, part = [], ""
     for line in read_sql(name).splitlines(keepends=True):
         part += line

@@ -1,7 +1,7 @@
 """The records of an export, read from the rows of one scope and written into another.
 
-Fields and order are declared in `heedful.lessons.export`. Outside of its database an example is
-called by kind, signature and digest, because its id means nothing there. Writing a record twice
+`heedful.lessons.export` declares fields and order. In an export an example is named by kind,
+signature and digest, because its id means nothing in another database. Writing a record twice
 changes nothing.
 """
 
@@ -37,18 +37,17 @@ from heedful.lessons.trust import RAISING, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
 from heedful.store import lessons as lesson_store
-from heedful.store.database import Db, Row
-from heedful.store.lessons import LESSON, key_of, mark, placed, storable, token
-from heedful.store.store import Store
+from heedful.store.lessons import LESSON, mark
+from heedful.store.store import Db, Row, Store, key_of, placed, storable, token
 
 Origin = tuple[frozenset[str], frozenset[str]]  # sources and names of parents
 UNKNOWN: Origin = (frozenset(), frozenset())
-WORDS = f"{LESSON}:"  # before the digest of an example that is the words of its lesson
-# Between the id of a loop elsewhere and its time, where another loop of that id ran here.
+WORDS = f"{LESSON}:"  # the prefix of the digest of a row that holds the words of its lesson
+# Separates an imported loop's id from its time if another loop with that id ran here.
 MOVED = "\x1e"
 BLANK = asdict(Example("", ""))
 STAYS = ("retired", "superseded")
-# The columns of a lesson that a record has as they are.
+# The columns of a lesson that a record has unchanged.
 KEPT = ("kind", "signature", "state", "trust", "importance", "useful")
 TIMES = ("first_seen", "last_seen", "last_shown")
 
@@ -63,7 +62,7 @@ def _finite(value: Any) -> Any:
 
 
 def _digest(row: Row) -> str:
-    """Return the digest of an example; that of the row of a lesson itself is of its words."""
+    """Return the digest of an example; the row of a lesson itself has the digest of its words."""
     alone = row["digest"] == LESSON
     return WORDS + mark(LESSON, storable(row["lesson"])) if alone else str(row["digest"])
 
@@ -71,8 +70,8 @@ def _digest(row: Row) -> str:
 class _Scope:
     """The rows of one scope, and the names of its examples: `kind/signature/digest`.
 
-    A removed example is called by its origin, which is all that is known of it: its sources and the
-    examples that it was derived from, through others that were removed.
+    A removed example is named by its origin, which is all that is known about it: its sources, and
+    the examples that it derives from.
     """
 
     def __init__(self, db: Db, scope: Scope) -> None:
@@ -116,7 +115,7 @@ class _Scope:
         return ids.get(digest, ids.get(WORDS + bare if digest == bare else bare))
 
     def ids(self, names: Iterable[Any]) -> list[int]:
-        """Return the ids for names; an example that was removed is here as removed, too."""
+        """Return the ids for names; an example that was removed there is removed here too."""
         ids = (self.id(one) if isinstance(one, str) else self._removed_id(one) for one in names)
         return sorted({id for id in ids if id is not None})
 
@@ -136,7 +135,7 @@ class _Scope:
         return self._origins[id]
 
     def _removed_id(self, removed: Plain) -> int:
-        """Return the id of a removed example of that origin, which is made if there is none."""
+        """Return the id of a removed example with this origin, creating it if there is none."""
         key = encode_line(removed)
         if key not in self._removed:
             sources = [storable(source) for source in removed["sources"] if source]
@@ -158,16 +157,16 @@ class _Scope:
 async def read_records(
     store: Store, scope: Scope, write: Callable[[Plain], None], vectors: bool
 ) -> None:
-    """Call `write` with the records of an export as of one moment, in order, except the last one.
+    """Call `write` with each record of an export except the last, in order, from one moment.
 
-    `write` is called in another thread, and no more once the caller is cancelled.
+    `write` runs in another thread, and is not called after the caller is cancelled.
     """
     going = True
 
     def work(db: Db, scope: Scope) -> None:
         for record in _Reader(db, scope, vectors).records():
             if not going:
-                raise StoreError("nobody waits for the export any more")
+                raise StoreError("the export was cancelled")
             write(record)
 
     try:
@@ -248,7 +247,7 @@ class _Reader(_Scope):
         }
 
     def _sightings(self, lesson: Row) -> Iterator[Plain]:
-        """Yield sightings by time; those of one time, which are few, by loop and text."""
+        """Yield sightings ordered by time, then by loop and text."""
         name = f"{lesson['kind']}/{lesson['signature']}"
         rows = self.each("export_sightings", reflection=lesson["id"])
         for at, same_time in groupby(rows, key=lambda row: float(row["at"])):
@@ -264,7 +263,7 @@ class _Reader(_Scope):
                 yield {"is": "sighting", **same, "told": sorted(made, key=encode_line)}
 
     def _loops(self) -> Iterator[Plain]:
-        """Yield loops by the name that each had where it ran, and by time."""
+        """Yield loops by the name that each had in its first database, and by time."""
         rows = self.each("export_loops")
         named = sorted((row["loop"].partition(MOVED)[0], row["at"], row["loop"]) for row in rows)
         for name, at, loop in named:
@@ -314,9 +313,9 @@ def write_records(
 ) -> list[Effect]:
     """Write records in the order of an export; return what each changed.
 
-    A known record stays as it is, but its sightings are counted. Text of an operator or a measured
-    outcome raises what is here with lower trust, as `remember` does, and that is recorded. `by`
-    vouches for the import, which is called `source`; "" if nobody does.
+    A known record stays as it is, but its sightings are counted. Text from an operator or a
+    measured outcome raises the trust of the same text here, as `remember` does, and that is
+    recorded. `by` vouches for the import; "" if nobody does. `source` is the name of the import.
     """
     writer = _Writer(db, scope, source, by, why)
     kinds: dict[str, Callable[[Plain], Effect]] = {
@@ -342,7 +341,7 @@ class _Writer(_Scope):
             self._rule(ruling, {}, {}, self._now)
 
     def _find(self, lesson: str) -> Row | None:
-        """Return the lesson of that name, if it was not forgotten meanwhile."""
+        """Return the lesson with this name, unless it was removed meanwhile."""
         kind, signature = split_name(lesson)
         return next(iter(self.rows("find_lesson", kind=kind, signature=signature)), None)
 
@@ -456,9 +455,9 @@ class _Writer(_Scope):
         return "changed" if known else "new"
 
     def lineage(self, record: Plain) -> Effect:
-        """Write what derives from what; if nobody vouches for it, only for what came with it.
+        """Write which example derives from which; unless somebody vouches, only for imported ones.
 
-        Otherwise a file could say that a text of this scope derives from a source that will be
+        Otherwise a file could claim that a text of this scope derives from a source that will be
         revoked.
         """
         child = self.id(record["child"])
@@ -470,7 +469,7 @@ class _Writer(_Scope):
         return "new" if any(new) else "known"
 
     def loop(self, record: Plain) -> Effect:
-        """Write what a loop was shown, and its outcome; one of the same id and time is the same."""
+        """Write what a loop was shown, and its outcome; id and time identify the loop."""
         loop, at = storable(record["loop"]), float(record["at"])
         there = self.rows("find_told", loop=loop)
         if not there or there[0]["at"] != at:
@@ -505,7 +504,7 @@ class _Writer(_Scope):
         return "new" if self._rule(ruling, plain, record["record"], record["at"]) else "known"
 
     def link(self, record: Plain) -> Effect:
-        """Write how lessons are linked; if nobody vouches for it, only those that it brought."""
+        """Write links between lessons; unless somebody vouches, only between imported ones."""
         values = {name: record[name] for name in ("child", "relation", "parent")}
         values |= {"source": "" if self._by else self._source, "now": record["at"]}
         return "new" if self.changes("import_link", **values) else "known"

@@ -126,11 +126,12 @@ def json_default(value: Any) -> Any:
 
 
 def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return whose words an event holds, judged by its type, which is all that a file can claim.
+    """Return the trust of an event's words, judged by its type, which is all that a file can claim.
 
-    What a model said or asked a tool for is the model's; results and errors are a tool's; the rest
+    What a model said or asked a tool for is the model's. Results and errors are a tool's. The rest
     is external: users, documents, prompts, unknown types. In a loop of this installation (`own`,
-    which no file can claim) checks wrote the errors about a model's words: those are the model's.
+    which no file can claim) checks wrote the errors about a model's words, so those are the
+    model's.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -361,7 +362,7 @@ def safe_id(id: str) -> str:
 
 
 def is_deep(value: Any, levels: int) -> bool:
-    """Return True if the data is nested more than so many levels deep."""
+    """Return True if the data has more than that many levels."""
     inner = value.values() if isinstance(value, Mapping) else value
     return isinstance(value, Mapping | list) and (
         levels == 0 or any(is_deep(each, levels - 1) for each in inner)

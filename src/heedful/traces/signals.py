@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.signature import signature
-from heedful.loop.feedback import clean
+from heedful.loop.record import clean
 from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure, json_default
 
 Role = Literal["given", "act", "result", "said"]
@@ -191,11 +191,12 @@ def error_line(failure: str) -> str:
 
 
 def answered(events: Sequence[Event]) -> dict[int, int]:
-    """Map each call to its result, both by position: by the id they share, else in order.
+    """Map each call to its result, both by position.
 
-    In order: an answer belongs to the oldest open call, of its tool if it names one. Only calls
-    with nothing else between them wait together; an older one has lost its result. An error is the
-    result until there is a response.
+    Calls and results are matched by their shared id, else in order: an answer belongs to the oldest
+    open call, of the same tool if the answer names one. Only calls with nothing else between them
+    can be open together; an older call without a result stays without one. An error is the result
+    until there is a response.
     """
     results: dict[int, int] = {}
     responded: set[int] = set()
@@ -401,7 +402,7 @@ def _causes(run: Course) -> Iterator[Signal]:
 
 
 def _timeouts(run: Course) -> Iterator[Signal]:
-    """Failures whose error code, or the name of whose exception, is that of a time-out."""
+    """Yield failures whose error code or exception name is that of a time-out."""
     for at, text in enumerate(run.failure):
         line = error_line(text) if text else ""
         name = line.partition(":")[0]
@@ -421,7 +422,7 @@ def _not_offered(run: Course) -> Iterator[Signal]:
 
 
 def _retries(run: Course) -> Iterator[Signal]:
-    """A call that failed and worked when it was made again, and what changed in between."""
+    """Yield calls that failed and then worked when repeated, with what changed in between."""
     failed_calls: dict[tuple[str, str], int] = {}
     for at, role in enumerate(run.roles):
         result = run.result[at]
@@ -499,7 +500,7 @@ def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _repeated(run: Course) -> Iterator[Signal]:
-    """The first step made again and again, and the first cycle of steps."""
+    """Yield the first repeated step, and the first repeated cycle of steps."""
     step = repeated_step(run.events, TIMES)
     if step is not None:
         strength = min(1.0, step.times / CERTAIN)
@@ -537,7 +538,7 @@ def _telling(event: Event) -> list[str]:
 
 
 def _answer(run: Course) -> Iterator[Signal]:
-    """Where the values of the answer came up first, in a run that did not succeed.
+    """Find where the values of the answer first occurred, in a run that did not succeed.
 
     A run that ended in an error or out of time gave no answer.
     """

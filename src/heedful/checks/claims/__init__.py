@@ -129,7 +129,7 @@ class Source:
 
     @property
     def pure(self) -> bool:
-        """Whether it is the same at every call."""
+        """True if the evidence is the same at every call."""
         return isinstance(self.value, Evidence)
 
     def evidence(self, candidate: Any, context: Context) -> Evidence:
@@ -153,7 +153,7 @@ class Grounding:
 
     @property
     def pure(self) -> bool:
-        """Whether the same text always has the same findings."""
+        """True if the same text always has the same findings."""
         return self.source.pure
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:

@@ -280,7 +280,7 @@ def _rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
 
 
 def _is_table(value: Any) -> bool:
-    """Return whether it is a list of mappings."""
+    """Return True for a list of mappings."""
     listed = isinstance(value, Sequence) and not isinstance(value, str) and bool(value)
     return listed and all(isinstance(row, Mapping) for row in value)
 
@@ -457,7 +457,7 @@ class Table:
         return self._bindings[phrase]
 
     def whole(self, phrase: Words) -> list[Column]:
-        """Return the columns whose names a phrase says to the end."""
+        """Return the columns whose whole name occurs in a phrase."""
         return [b.column for b in self.bindings(phrase) if not b.left]
 
     def _bind(self, phrase: Words) -> Sequence[Binding]:
@@ -546,7 +546,7 @@ class Evidence:
         self.numbers: list[float] = sorted(self._plain | self.written | counts)
 
     def __bool__(self) -> bool:
-        """Return whether there is anything in it."""
+        """Return True if the evidence is not empty."""
         return bool(self._plain) or any(self._texts)
 
     def _index(self, row: Row) -> None:
@@ -634,7 +634,7 @@ class Evidence:
 
     @cached_property
     def prose(self) -> bool:
-        """Whether the evidence is sentences and no data."""
+        """True if the evidence is only sentences."""
         return all(len(t.columns) == len(t.rows) == 1 for t in self.tables.values())
 
     @cached_property

@@ -373,7 +373,7 @@ class Figures:
         return self._in_named_tables(cells, passage.words(quantity.first))
 
     def _in_named_tables(self, cells: list[Cell], words: Words) -> list[Cell]:
-        """Of cells of one column in several tables, keep those in the tables that words name."""
+        """Keep those cells of one column that lie in the tables that words name."""
         same = {cell.row.table for cell in cells if cell.column.path == cells[0].column.path}
         if len(same) < 2:
             return cells
@@ -388,7 +388,7 @@ class Figures:
         return self._whole(rows, self.passage.before(quantity)[:NEAR])
 
     def _whole(self, rows: Iterable[Row], phrase: Words) -> list[Cell]:
-        """Return the cells of the rows in columns whose names a phrase says to the end."""
+        """Return the cells of the rows in columns whose whole name occurs in a phrase."""
         tables = self.evidence.tables
         return [Cell.of(row, column) for row in rows for column in tables[row.table].whole(phrase)]
 
@@ -402,7 +402,7 @@ class Figures:
         return [cell for _, cell in sorted(cells, key=lambda pair: -pair[0])]
 
     def _alone(self, quantity: Quantity) -> list[Cell]:
-        """Return the cells of tables of one row whose columns the words around a number name."""
+        """Return cells of one-row tables whose columns are named by the words around a number."""
         rows = [t.rows[0] for t in self.evidence.tables.values() if len(t.rows) == 1]
         phrases = (self.passage.after(quantity), self.passage.before(quantity))
         cells = self._introduced(quantity, rows)

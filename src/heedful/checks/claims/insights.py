@@ -247,7 +247,7 @@ class Precision:
 
     @property
     def pure(self) -> bool:
-        """Whether the same text always has the same findings."""
+        """True if the same text always has the same findings."""
         return self.source.pure
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:

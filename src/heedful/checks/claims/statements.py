@@ -106,7 +106,7 @@ def name_claims(passage: Passage) -> Iterator[Claim]:
 
 
 def statement_claims(passage: Passage, supported: Sequence[Claim]) -> Iterator[Claim]:
-    """Yield the sentences of whose words the evidence holds few; supported claims in them count."""
+    """Yield the sentences with few words from the evidence; their supported claims count."""
     evidence = passage.evidence
     least = PROSE if evidence.prose else DATA
     starts = [first for first in passage.starts if first < len(passage.tokens)]

@@ -1,4 +1,4 @@
-"""The routes, a file a group; the application includes all of `ROUTERS`, in this order."""
+"""The routes, one file for each group; the application includes `ROUTERS` in this order."""
 
 from __future__ import annotations
 

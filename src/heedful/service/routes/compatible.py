@@ -1,7 +1,7 @@
-"""The routes, and the shapes, that callers of earlier systems know.
+"""The routes and shapes that callers of earlier systems know.
 
-Loop guardrails below `/orchestrator`, reflections below `/api/v1/reflections`. Unknown fields in
-bodies of these routes are ignored.
+Loop guardrails are below `/orchestrator`, reflections below `/api/v1/reflections`. Unknown fields
+in bodies of these routes are ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LongText = Annotated[str, Field(max_length=1_000_000)]
 
 
 class BiasTag(BaseModel):
-    """A bias that was found; without a severity it is 0.5."""
+    """A bias that was found; its severity is 0.5 by default."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -65,7 +65,7 @@ class BiasTag(BaseModel):
 
 
 class Flags(BaseModel):
-    """Limits that a loop may go on past, and who says so: by default the name of the key."""
+    """Limits that a loop may go on past, and who lifts them (default: the name of the key)."""
 
     tenant_id: Name | None = None
     project_id: Name | None = None
@@ -76,9 +76,9 @@ class Flags(BaseModel):
 
 
 class LoopCompletion(Flags):
-    """A loop that was run: its id, and what was done, as far as the caller says it.
+    """A loop that was run: its id, and as much of its result as the caller knows.
 
-    A flag takes effect where its limit has been reached. Missing scores are judged.
+    A flag takes effect if its limit has been reached. Missing scores are judged.
     """
 
     loop_id: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
@@ -100,7 +100,7 @@ class OverrideRequest(Flags):
 
 
 class EventError(BaseModel):
-    """What a step failed with."""
+    """The error of a step."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -123,7 +123,7 @@ class RunEvent(BaseModel):
 
 
 class RunError(BaseModel):
-    """What a run failed with, of any category."""
+    """The error of a run, of any category."""
 
     error_category: str = ""
     error_message: str = ""
@@ -147,7 +147,7 @@ class FinishedRun(BaseModel):
 
 
 class ReflectionQuery(BaseModel):
-    """What to look for; without a text the most important."""
+    """A search for reflections; without a text, it returns the most important ones."""
 
     tenant_id: Name | None = None
     project_id: Name | None = None
@@ -159,7 +159,7 @@ class ReflectionQuery(BaseModel):
 
 
 class LoopRefusal(BaseModel):
-    """What went wrong, and with which loop where that is known."""
+    """What went wrong, and with which loop if that is known."""
 
     status: Literal["error"] = "error"
     message: str
@@ -174,7 +174,7 @@ class ReflectionRefusal(BaseModel):
 
 
 class QueriedReflections(BaseModel):
-    """What was found, best first."""
+    """The reflections found, best first."""
 
     reflections: list[ReflectionRow]
 
@@ -184,16 +184,16 @@ def _refusals(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[st
 
 
 def guardrails_problem(problem: Problem, loop: str | None = None) -> JSONResponse:
-    """How errors are told below these paths."""
+    """Return the answer to an error below these paths."""
     refusal = LoopRefusal(message=problem.detail, loop_id=loop)
     return JSONResponse(refusal.model_dump(), problem.status)
 
 
 class LoopRoute(APIRoute):
-    """A route whose errors say which loop they are about."""
+    """A route whose errors name their loop."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As of any route, but for what goes wrong."""
+        """Return the usual handler, with other answers to errors."""
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
@@ -220,8 +220,8 @@ async def loop_complete(
 ) -> Any:
     """Decide whether a loop that was run is run again, as which loop, and why.
 
-    Of a loop that is new all that is told is stored; one of which nothing is known nor told is
-    404. The same completion again changes nothing, another one of the same loop is 409.
+    For a new loop, everything in the body is stored; a new loop without content is 404. The same
+    completion again changes nothing, a different one for the same loop is 409.
     """
     if completion.reflection_status != DONE:
         raise Problem(422, "invalid_reflection_status", NOT_DONE)
@@ -237,7 +237,7 @@ async def loop_complete(
 async def guardrails_status(
     loop_id: LoopId, caller: Reading, setup: RouteSetup, project: Project = None
 ) -> Any:
-    """How a loop stands: reruns, echo, fatigue, and why it was run again or ended."""
+    """Show the state of a loop: reruns, echo, fatigue, and why it was run again or ended."""
     loops = _loops(setup, caller, caller.scope(project))
     return await get_guardrails_status(loop_id, store=loops)
 
@@ -250,7 +250,7 @@ async def override(
     setup: RouteSetup,
     project: Project = None,
 ) -> Any:
-    """Let a loop go on past limits; one that has ended is decided anew at once."""
+    """Let a loop go on past limits; a loop that has ended is decided again at once."""
     arguments = change.model_dump(exclude={"tenant_id", "project_id", "override_by"})
     loops = _loops(setup, caller, _scope(caller, change, project))
     by = change.override_by or caller.name
@@ -275,7 +275,7 @@ def _loops(setup: Setup, caller: Caller, scope: Scope) -> GuardedLoops:
 
 
 async def _loop(request: Request) -> str | None:
-    """The loop that a request names, as far as it can be read."""
+    """Return the loop that a request names, if it can be read."""
     try:
         named = request.path_params.get("loop_id") or (await request.json())["loop_id"]
     except (ValueError, KeyError, TypeError):
@@ -292,7 +292,7 @@ reflections_router: APIRouter = APIRouter(
 
 
 def reflections_problem(problem: Problem) -> JSONResponse:
-    """How errors are told below these paths."""
+    """Return the answer to an error below these paths."""
     return JSONResponse(ReflectionRefusal(message=problem.detail).model_dump(), problem.status)
 
 
@@ -300,7 +300,7 @@ def reflections_problem(problem: Problem) -> JSONResponse:
 async def generate(run: FinishedRun, caller: Writing, setup: RouteSetup) -> Any:
     """Reflect on a finished run, and store what it teaches, once however often it is sent.
 
-    What a key that may not approve says waits in quarantine, and is found when it was released.
+    If the key may not approve, the lessons wait in quarantine until they are released.
     """
     if not setup.reflections.enabled:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
@@ -323,7 +323,7 @@ async def generate(run: FinishedRun, caller: Writing, setup: RouteSetup) -> Any:
 async def query(
     question: ReflectionQuery, caller: Reading, setup: RouteSetup
 ) -> QueriedReflections:
-    """Reflections and strategies that fit a text, or without one the most important."""
+    """Find reflections and strategies that fit a text; without a text, the most important."""
     scope = caller.scope(question.project_id, question.tenant_id)
     options = question.model_dump(exclude={"tenant_id", "project_id"})
     rows: list[dict[str, Any]] = await query_reflections(

@@ -1,4 +1,4 @@
-"""Finished runs of agents, sent as episodes or as the traces that OpenTelemetry exports."""
+"""Finished runs of agents, sent as episodes or as traces from OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import EpisodeReader
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
-Wait = Annotated[bool, Query(description="Answer when it is reflected on.")]
+Wait = Annotated[bool, Query(description="Wait until the episode was reflected on.")]
 Trust = Annotated[
     TaskTrust,
-    Query(description="Whose the task is; `operator` needs a key that may approve."),
+    Query(description="Who wrote the task; `operator` needs a key that may approve."),
 ]
 State = Annotated[Literal["waiting", "reflected", "failed"] | None, Query()]
 
 
 def vouched(caller: Caller, trust: TaskTrust) -> TaskTrust:
-    """From whom the task is, by a key that may say so. Raises Forbidden."""
+    """Return who the task came from, if the key may say so. Raises Forbidden."""
     if trust == "operator":
         caller.needs("approve")
     return trust
@@ -55,10 +55,10 @@ async def create(
     wait: Wait = False,
     trust: Trust = "external",
 ) -> EpisodeReceipt:
-    """Take a finished run, once however often it is sent; it is reflected on by a worker.
+    """Store a finished run, once however often it is sent; a worker reflects on it.
 
-    200 where it is reflected on. What tools, documents and users said waits in quarantine with all
-    that rests on it.
+    200 if reflecting is done. Text from tools, documents and users waits in quarantine, with all
+    that derives from it.
     """
     scope = caller.scope(project, new.tenant)
     episode = await asyncio.to_thread(_episode, new)
@@ -77,7 +77,7 @@ async def listed(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[EpisodeRow]:
-    """The episodes and what became of them, the newest first."""
+    """List the episodes and their states, newest first."""
     place: Any = cursor_from(cursor, float, str) or ()
     scope = caller.scope(project)
     rows = await setup.store.read(scope, episodes.page, limit + 1, state or "", *place)
@@ -85,7 +85,7 @@ async def listed(
 
 
 def _episode(new: NewEpisode) -> Episode:
-    """The episode, of a bounded size and without secrets. Raises InvalidInput."""
+    """Return the episode, of limited size and without secrets. Raises InvalidInput."""
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, where there is no fault")
     [episode] = EpisodeReader(Limits()).add(new.plain())
@@ -133,13 +133,13 @@ async def traces(
     project: Project = None,
     trust: Annotated[
         TaskTrust,
-        Query(description="Whose the tasks are; `operator` needs a key that may approve."),
+        Query(description="Who wrote the tasks; `operator` needs a key that may approve."),
     ] = "external",
 ) -> Response:
-    """OTLP/HTTP: spans of agents, in any order and from any number of services.
+    """Take spans of agents over OTLP/HTTP, in any order and from any number of services.
 
-    They wait until the root of their trace has ended; then it is an episode, once. Spans that
-    cannot be kept are told as `partial_success`.
+    Spans wait until the root of their trace has ended. Then the trace becomes one episode. Spans
+    that cannot be stored are reported as `partial_success`.
     """
     scope = caller.scope(project)
     given = vouched(caller, trust)
@@ -164,7 +164,7 @@ def _parsed(body: bytes) -> Any:
 
 
 def _answer(kind: str, refused: int, why: str) -> Response:
-    """The response, in the encoding of the request; without `partial_success` where all is kept."""
+    """Return the response in the request's encoding; refused spans are `partial_success`."""
     if kind == PROTOBUF:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
 

@@ -1,4 +1,4 @@
-"""Recall, outcomes and proof; lessons are remembered, listed, read and edited here."""
+"""Recall, outcomes and proof; and to remember, list, read and edit lessons."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 async def recall(
     body: RecallRequest, caller: Reading, setup: RouteSetup, project: Project = None
 ) -> RecallAnswer:
-    """What fits a task; with a `loop`, what it is shown, which counts (and needs `write`)."""
+    """Recall what fits a task; with a `loop` an exposure is recorded, which needs `write`."""
     if body.loop is not None:
         caller.needs("write")
     memory = setup.memory(caller.scope(project, body.tenant))
@@ -59,7 +59,7 @@ async def recall(
 async def outcomes(
     body: NewOutcome, caller: Writing, setup: RouteSetup, project: Project = None
 ) -> OutcomeReceipt:
-    """Report how a loop ended that was shown lessons; the first report of a loop counts."""
+    """Report how a loop ended that was shown lessons; only the first report of a loop counts."""
     scope = caller.scope(project, body.tenant)
     end = Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
     await setup.store.write(scope, exposures.remember, (), outcome=end)
@@ -73,7 +73,7 @@ async def outcomes(
 async def proof(
     caller: Reading, setup: RouteSetup, project: Project = None, limit: Limit = 50
 ) -> ProofAnswer:
-    """Does memory help? As a whole, and each lesson, where it was shown and where withheld."""
+    """Prove whether memory helps: as a whole, and each lesson, shown against withheld."""
     memory = setup.memory(caller.scope(project))
     proven = await memory.prove()
     ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
@@ -89,10 +89,10 @@ async def _recall(memory: Memory, body: RecallRequest) -> RecallAnswer:
 
 
 async def _recall_for_loop(memory: Memory, body: RecallRequest) -> RecallAnswer:
-    """Recall what a loop is shown. It is written down first, since the prompt may lead to it."""
+    """Recall for a loop; record the exposure first, because the prompt may cause an outcome."""
     if unusable := sorted(ALONE & body.model_fields_set):
         name = unusable[0]
-        raise InvalidInput(name, getattr(body, name), "left out where a loop is given")
+        raise InvalidInput(name, getattr(body, name), "left out if a loop is given")
     loop, turns = body.loop or "", body.form == "messages"
     briefing = await memory.brief(body.task, loop, examples=True if turns else None)
     briefing = briefing.worked if turns else briefing
@@ -110,7 +110,7 @@ async def _recall_for_loop(memory: Memory, body: RecallRequest) -> RecallAnswer:
 reflections_router: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 Word = Annotated[str, Query(max_length=200)]
-IfMatch = Annotated[str | None, Header(description="The ETag of what was read.", max_length=200)]
+IfMatch = Annotated[str | None, Header(description="The ETag of the lesson.", max_length=200)]
 
 
 @reflections_router.post("/reflections", status_code=201, responses={200: {"model": Remembered}})
@@ -123,8 +123,8 @@ async def create(
 ) -> Remembered:
     """Count one sighting of an error: 201 for a new pattern, which becomes a lesson, else 200.
 
-    A lesson of a key that may not approve waits in quarantine. All is 0 where memory is full of
-    lessons that are worth more.
+    If the key may not approve, the lesson waits in quarantine. All fields are 0 if memory is full
+    of lessons that are worth more.
     """
     answer = await setup.memory(caller.scope(project, body.tenant)).remember(
         body.error_type,
@@ -155,7 +155,7 @@ async def listed(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[LessonRow]:
-    """List the lessons that meet all given filters, the newest first."""
+    """List the lessons that meet all given filters, newest first."""
     (before,) = cursor_from(cursor, int) or (LARGEST_ID,)
     last = max(0, min(before, LARGEST_ID))
     which = LessonFilter(kind or "", error_type, tag, state or "", last)
@@ -182,7 +182,7 @@ async def edit(
     project: Project = None,
     if_match: IfMatch = None,
 ) -> LessonRow:
-    """Change a lesson, on record; 412 if it is no longer the one that `If-Match` names."""
+    """Change a lesson, on record; 412 if it has changed since the entity tag in `If-Match`."""
     scope = caller.scope(project, body.tenant)
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
@@ -198,7 +198,7 @@ async def edit(
 async def seen(
     body: Question, caller: Reading, setup: RouteSetup, project: Project = None
 ) -> SeenAnswer:
-    """Have I seen this error before? How often, what it taught, and why it counts with others."""
+    """Look an error up: how often it was seen, what it taught, and why it counts with others."""
     answer = await setup.memory(caller.scope(project, body.tenant)).seen(body.error_type, body.text)
     return SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,

@@ -1,4 +1,4 @@
-"""Whether the service is alive and can work; keys, and the audit of what was done."""
+"""The health of the service, its API keys, and its audit log."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ router: APIRouter = APIRouter(tags=["health"])
 
 @router.get("/healthz")
 async def healthz() -> Health:
-    """The process answers; nothing else is looked at."""
+    """Return 200 if the process answers; nothing else is checked."""
     return Health()
 
 
 @router.get("/readyz", responses={503: {"model": Readiness, "description": "It is not there."}})
 async def readyz(setup: RouteSetup, response: Response) -> Readiness:
-    """The store is reached and has the schema that this heedful needs, and work is handed over."""
+    """Return 200 if the store is reachable, has the right schema, and the job queue answers."""
     store, work = (
         await _state(setup.store.read(Scope(), key_store.any_key)),
         await _state(setup.work.depth()),
@@ -57,18 +57,18 @@ async def _state(call: Awaitable[object]) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(setup: RouteSetup) -> Response:
-    """What was counted, in Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     try:
         waiting = await setup.work.depth()
     except StoreError:
-        waiting = None  # which is told, too
+        waiting = None  # the secret is sent too
     text = setup.metrics.text(waiting)
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> Response:
-    """What there is, for people: a page of the description."""
+    """Return the description of the service as a page for people."""
     safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
     return HTMLResponse(page(request.app.openapi()), headers={"Content-Security-Policy": safe})
 
@@ -80,7 +80,7 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 async def keys(
     caller: Administering, setup: RouteSetup, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[KeyRow]:
-    """The keys of the tenant, the newest first, without their secrets."""
+    """List the keys of the tenant, newest first, without their secrets."""
     after = cursor_from(cursor, float, str)
     rows = await setup.store.read(Scope(caller.tenant), key_store.newest, limit + 1, after)
     return Page[KeyRow].of(rows, limit, "at", "id")
@@ -90,10 +90,10 @@ async def keys(
 async def create(
     body: NewKey, caller: Administering, setup: RouteSetup, request: Request, response: Response
 ) -> NewKeyAnswer:
-    """Make a key, which is told once. It may not do more than the caller, nor elsewhere."""
+    """Create a key, whose secret is shown once. It cannot have more rights than the caller."""
     caller.own(body.tenant)
     if caller.projects and not body.projects:
-        raise Forbidden("a key that is bound to projects makes none for all of them; name projects")
+        raise Forbidden("a key limited to projects makes none for all projects; name some")
     for project in body.projects:
         caller.scope(project)
     for may in body.may:
@@ -117,9 +117,9 @@ async def create(
 
 @keys_router.delete("/keys/{id}")
 async def revoke(id: str, caller: Administering, setup: RouteSetup, request: Request) -> KeyRow:
-    """Revoke a key: from now on it is good for nothing, elsewhere after a second at most.
+    """Revoke a key at once; other processes may accept it for one more second.
 
-    A caller that is bound to projects revokes those that are bound to them alone.
+    A caller limited to projects can revoke only keys that are limited to these projects.
     """
     caller.record("key.revoke", id_of(id))
     revoked = await setup.store.write(Scope(caller.tenant), key_store.revoke, id, caller.projects)
@@ -131,7 +131,7 @@ async def revoke(id: str, caller: Administering, setup: RouteSetup, request: Req
 async def audit(
     caller: Administering, setup: RouteSetup, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[AuditEntry]:
-    """What was done in the tenant through this service, the newest first."""
+    """List what was done in the tenant through this service, newest first."""
     (before,) = cursor_from(cursor, int) or (0,)
     rows = await setup.store.read(Scope(caller.tenant), key_store.audit_rows, limit + 1, before)
     return Page[AuditEntry].of(rows, limit, "n")

@@ -1,4 +1,4 @@
-"""Words of tools and documents until a person rules on them, and the consolidation of lessons."""
+"""Text of tools and documents until a person rules on it, and the consolidation of lessons."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def waiting(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[QuarantineRow]:
-    """List the entries that wait, the newest first."""
+    """List the waiting entries, newest first."""
     (after,) = cursor_from(cursor, int) or (None,)
     quarantine = setup.memory(caller.scope(project)).quarantine
     rows = await quarantine.waiting(limit + 1, after=after)
@@ -48,7 +48,7 @@ async def waiting(
 async def log(
     caller: Reading, setup: RouteSetup, project: Project = None, limit: Limit = 50
 ) -> Rulings:
-    """List what was ruled on lessons and sources, by whom and why, the newest first."""
+    """List the rulings on lessons and sources, by whom and why, newest first."""
     rows = await setup.store.read(caller.scope(project), exposures.rulings, limit)
     return Rulings(items=[Ruling(**row) for row in rows])
 
@@ -57,7 +57,7 @@ async def log(
 async def revoke(
     body: Revocation, caller: Approving, setup: RouteSetup, project: Project = None
 ) -> RevocationAnswer:
-    """Remove a source and all that rests on it, also what was learnt with it in a prompt."""
+    """Remove a source and all that derives from it, also lessons learnt with it in a prompt."""
     scope = caller.scope(project, body.tenant)
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=scope.project, why=body.why)
@@ -71,7 +71,7 @@ async def revoke(
 async def show(
     id: Id, caller: Reading, setup: RouteSetup, project: Project = None
 ) -> QuarantinedLesson:
-    """Show one entry: its words, where they come from, and what was ruled on it."""
+    """Show one entry: its words, where they come from, and the rulings on it."""
     return await setup.memory(caller.scope(project)).quarantine.show(id)
 
 
@@ -104,7 +104,7 @@ dreams_router: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
 async def dream(
     body: NewDream, caller: Writing, setup: RouteSetup, project: Project = None
 ) -> DreamRecord:
-    """Merge lessons that say the same unless recall gets worse; one call takes it back."""
+    """Merge lessons that say the same, unless recall gets worse; one call undoes it."""
     scope = caller.scope(project, body.tenant)
     if not body.dry_run:
         caller.record("dream", scope.project, mode=body.mode)
@@ -125,7 +125,7 @@ async def dreams_log(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[DreamRecord]:
-    """List the dreams, the newest first, also those that changed nothing, and why."""
+    """List the dreams, newest first, also those that changed nothing, and why."""
     (before,) = cursor_from(cursor, int) or (None,)
     dreams = await Dreams(setup.memory(caller.scope(project))).log(limit + 1, before)
     return Page[DreamRecord].of(dreams, limit, "id")
@@ -135,7 +135,7 @@ async def dreams_log(
 async def rollback(
     id: Id, body: Reason, caller: Approving, setup: RouteSetup, project: Project = None
 ) -> RollbackAnswer:
-    """Take a dream back: recall is as it was before; what came after it stays. On record."""
+    """Undo a dream: recall is as it was before; later changes stay. On record."""
     scope = caller.scope(project, body.tenant)
     caller.record("dream.rollback", str(id), project=scope.project, why=body.why)
     back = await Dreams(setup.memory(scope)).rollback(id, by=caller.by, why=body.why)
