@@ -120,6 +120,11 @@ def test_a_lexicon_has_the_words_of_a_field(text, contradicted):
     assert wrong(text, Evidence(CHESS, Lexicon.of(WORDS))) == contradicted
 
 
+def test_an_article_names_no_column():
+    assert judged("A 12 kg parcel.", {"a": 3, "b": 4}) == {"12": "not found"}
+    assert wrong("b is 12.", {"a": 3, "b": 4}) == ["12"]
+
+
 @pytest.mark.parametrize(
     "lexicon",
     [

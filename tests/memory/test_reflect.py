@@ -93,6 +93,11 @@ RULES = [
         "run can run out of time: ask it for less at once, and do not only repeat it.",
     ),
     (
+        Episode((Event("tool_response", "KeyError: 'a'", tool="find", error="KeyError: 'a'"),)),
+        "find failed with “KeyError: 'a'” [0].",
+        "When find fails, " + FIX,
+    ),
+    (
         Episode((call("go", {}), Event("tool_response")), "error", "x"),
         "The run called go [0].",
         None,

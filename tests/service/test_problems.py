@@ -102,6 +102,14 @@ def test_no_secret_is_said_again():
     ]
 
 
+def test_a_pointer_names_the_field_alone_if_it_takes_several_kinds_of_value():
+    kinds = ("function-after[check(), constrained-str]", "dict[str,json-or-python[json=any]]")
+    complaints = [{"loc": ("body", "goals", 0, kind), "msg": "no", "type": "x"} for kind in kinds]
+    body = told(RequestValidationError(complaints))[0]
+    assert [one["pointer"] for one in body["errors"]] == ["/goals/0", "/goals/0"]
+    assert body["detail"] == "body/goals/0: no"
+
+
 def test_a_store_that_is_away_is_logged_in_a_line_once_a_minute(caplog):
     for said in 3 * ["no route to 10.0.0.1\nagain", "10.0.0.1 is full"]:
         assert told(errors.StoreUnavailable(said))[0]["status"] == 503

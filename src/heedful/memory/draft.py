@@ -449,7 +449,10 @@ def _step(found: Study, at: int) -> _Sentence:
     event, result = found.episode.events[at], found.course.result[at]
     action, words = _action(event)
     if result is None or result == at:
-        return f"{action}.", (at,), words
+        if not (event.tool and event.type != "tool_call" and found.course.failure[at]):
+            return f"{action}.", (at,), words
+        result = at  # a failed result whose call is unknown
+        action, words = clean(event.tool, ARGUMENT), (clean(event.tool, ARGUMENT),)
     failure = found.course.failure[result]
     line = found.failure[1] if found.failure[0] == result else ""
     content = failure or ends(found.episode.events[result].content)
@@ -457,7 +460,7 @@ def _step(found: Study, at: int) -> _Sentence:
     came = clean(line or next(lines, content), QUOTED)
     how = "failed with" if failure else "gave"
     said = f"{action} {how} “{came}”." if came else f"{action} gave nothing."
-    return said, (at, result), (*words, *_pieces(came))
+    return said, tuple(dict.fromkeys((at, result))), (*words, *_pieces(came))
 
 
 def _action(event: Event) -> tuple[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ raise the library's own errors, or a `Problem` for what only HTTP knows, such as
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -147,6 +148,10 @@ def _typed(error: HeedfulError) -> Problem:
     return Problem(status, code, detail, headers, **fields)
 
 
+# What pydantic calls a kind of value, where a field takes several; no part of a body.
+_KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$")
+
+
 def _complaint(one: Any) -> str:
     if (one["loc"], one["type"]) == (("body",), "missing"):
         return "a JSON object is needed"
@@ -158,7 +163,7 @@ def _invalid(complaints: Sequence[Any]) -> Problem:
     errors = [
         {
             "in": str(one["loc"][0]),
-            "pointer": "".join(f"/{part}" for part in one["loc"][1:]),
+            "pointer": "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p))),
             "detail": _complaint(one),
         }
         for one in complaints

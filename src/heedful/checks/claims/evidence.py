@@ -461,10 +461,11 @@ class Table:
         return [b.column for b in self.bindings(phrase) if not b.left]
 
     def _bind(self, phrase: Words) -> Sequence[Binding]:
+        words = [word for word in phrase if word != "a"]  # an article, even if a column is called a
         ranks = {
             part: rank
             for part in self._parts
-            if (rank := max((likeness(word, part) for word in phrase), default=0))
+            if (rank := max((likeness(word, part) for word in words), default=0))
         }
         bindings = [
             Binding(
