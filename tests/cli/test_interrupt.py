@@ -40,7 +40,7 @@ def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
     run = ("run", "tasks.jsonl", "--model", "toy:answer", "--timeout", "50", "--run", "a name")
     stopped = interrupted(desk, *run, calls=4, SLEEP="0.3")
     assert stopped.code == 130
-    assert "heedful: interrupted; what is stored stays" in stopped.err
+    assert "heedful: interrupted; stored results stay" in stopped.err
     assert "Traceback" not in stopped.err
     arguments = resumed(stopped.err)
     assert arguments == [*run[:-2], "--run", "a name", "--resume"]
