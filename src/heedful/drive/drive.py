@@ -292,13 +292,18 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
-        kind: Kind = "loop" if self._stage is None else "stage"
-        goals = [to_document(goal) for goal in self._goals]
-        head = Head(self._task, goals, policy_to(self.policy), None, kind, self._stage)
-        stored = await self._journal.open(head)
+        stored = None
+        if self._journal.durable or self._stage is not None:
+            kind: Kind = "loop" if self._stage is None else "stage"
+            goals = [to_document(goal) for goal in self._goals]
+            head = Head(self._task, goals, policy_to(self.policy), None, kind, self._stage)
+            stored = await self._journal.open(head)
+            if self._stage is not None:
+                at = self._began or time.time()
+                empty = StoredLoop(self.id, head, Loop(self.id, self._goals), (), (), {}, 1, at, at)
+                self._stored = stored or empty
+                self._began = self._began or self._stored.created
         self._began = self._began or (stored.created if stored else time.time())
-        empty = StoredLoop(self.id, head, Loop(self.id, self._goals), (), (), {}, 1, 0, 0)
-        self._stored = stored or replace(empty, created=self._began, updated=self._began)
         state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
         if stored is not None:
             loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
@@ -345,9 +350,9 @@ class Run(Generic[C]):
             raise
         loop = append_attempt(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide(loop, self.policy))
+        durable = self._journal.durable
         entry = JournalEntry(self.id, 0, verdict=verdict)
-        if self._journal.durable:
-            entry = decision_entry(loop, self.policy, verdict)
+        entry = decision_entry(loop, self.policy, verdict) if durable else entry
         await self._commit(replace(entry, attempt=attempt, value=value), loop)
         return _State(consume_overrides(loop, verdict), (*state.values, value), verdict)
 
