@@ -1,8 +1,8 @@
-"""Write requirements.lock anew: the newest releases, for every Python ≥ 3.11 and every platform.
+"""Write requirements.lock again: the newest releases, for every Python ≥ 3.11 and every platform.
 
 The resolver runs in a clean environment without configuration, so that only the default index
 counts: a machine's own indexes may carry files that nobody else has, and their hashes would fail
-everywhere else. No address is written down; whoever installs brings their own index.
+everywhere else. No address is written down; each installation uses its own index.
 """
 
 from __future__ import annotations

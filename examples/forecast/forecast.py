@@ -239,7 +239,7 @@ def pipeline(
 def remembering(folder: Path) -> Memory:
     """The memory of a folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Without a holdout: whoever tries it a second time is to see what memory does.
+    # Without a holdout, so that the second run always shows what memory does.
     return Memory(str(folder / "heedful.db"), holdout=0)
 
 

@@ -506,7 +506,7 @@ async def run(
 ) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
-    `generate(task, hint)` returns a candidate, or a list of candidates, of which the best becomes
+    `generate(task, hint)` returns a candidate, or a list of candidates; the best becomes
     the attempt; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
     scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
     next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,

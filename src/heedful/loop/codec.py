@@ -1,7 +1,7 @@
 """Records of a loop as plain JSON data, exact in both directions.
 
 `to_document` and `from_document` follow the fields of the dataclasses. A document leaves out fields
-with their default value, but for those in `_WRITTEN`. Verdicts, rules and policies add a name that
+with their default value, except those in `_WRITTEN`. Verdicts, rules and policies add a name that
 says what they are. Code of the user's own (a rule, a measure of improvement) is named, not stored.
 """
 

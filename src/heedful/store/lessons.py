@@ -2,7 +2,7 @@
 
 A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
 record their sources, so that revoking a source also removes all that derives from it. The trust and
-the state of every text are decided here, whoever wrote it.
+the state of every text are decided here for every writer.
 """
 
 from __future__ import annotations
