@@ -1,0 +1,156 @@
+"""Write the parts of the reference that the code already says; with `--check` compare them.
+
+`docs/api.md` holds every public name with its signature and docstring, `docs/commands.md` the help
+of every command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import griffe
+import typer
+
+import heedful
+from heedful import checks
+from heedful.cli.app import COMMANDS, app
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = """\
+# Names
+
+Every public name, its signature and what it does, made from the code. A name is imported when it is
+first used. Formats, settings and rules for several names stand in the [reference](reference.md).
+"""
+COMMANDS_HEAD = """\
+# Commands
+
+What `heedful COMMAND --help` prints, for every command. Results go to standard output, everything
+else to standard error. [Settings](reference.md#settings) and [exit codes](reference.md#exit-codes)
+are the same for all commands.
+"""
+# Modules that are public as a whole, beside the names of the packages.
+MODULES = ("checks.numbers", "compat", "errors", "loop.policies", "models", "testing", "traces")
+PREFIXES = {"loop.policies": "policies"}
+WIDTH = 100
+MARKS = {
+    griffe.ParameterKind.var_positional: "*",
+    griffe.ParameterKind.var_keyword: "**",
+}
+
+Found = griffe.Object | griffe.Alias
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages, or compare them with `--check`; 1 if one differs."""
+    status = 0
+    for name, text in (("api.md", names()), ("commands.md", commands())):
+        file = ROOT / "docs" / name
+        if "--check" not in arguments:
+            file.write_text(text, encoding="utf-8")
+        elif not file.is_file() or file.read_text(encoding="utf-8") != text:
+            print(f"docs/{name} differs from the code: python scripts/reference.py")
+            status = 1
+    return status
+
+
+def commands() -> str:
+    """Return the page of the commands: the help of each, in the order of `heedful --help`."""
+    top = typer.main.get_command(app)
+    lines = [COMMANDS_HEAD]
+    for name in COMMANDS:
+        command = top.get_command(click.Context(top), name)
+        inner = getattr(command, "commands", {})
+        for title, each in [(f"{name} {key}", one) for key, one in inner.items()] or [
+            (name, command)
+        ]:
+            context = click.Context(each, info_name=f"heedful {title}", terminal_width=WIDTH)
+            lines += ["", f"## heedful {title}", "", "```text", each.get_help(context), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def names() -> str:
+    """Return the page of the names, a part for each public package or module."""
+    package = griffe.load("heedful", search_paths=[ROOT / "src"], try_relative_path=False)
+    lines = [NAMES]
+    for prefix, homes in (("heedful", heedful._HOMES), ("heedful.checks", checks._HOMES)):
+        lines += ["", f"## {prefix}"]
+        for name in sorted(homes, key=str.lower):
+            lines += entry(package[f"{homes[name]}.{name}".removeprefix("heedful.")])
+    for module in MODULES:
+        lines += ["", f"## heedful.{PREFIXES.get(module, module)}"]
+        for name in sorted(public(package[module]), key=str.lower):
+            lines += entry(package[f"{module}.{name}"])
+    return "\n".join(lines) + "\n"
+
+
+def public(module: Found) -> list[str]:
+    """Return the names in `__all__`, else those that the module itself declares."""
+    if module.exports is not None:
+        return [str(name) for name in module.exports]
+    own = ((name, m) for name, m in module.members.items() if not m.is_alias)
+    return [n for n, m in own if not n.startswith("_") and (m.docstring or m.is_attribute)]
+
+
+def entry(found: Found) -> Iterator[str]:
+    """Yield the lines of one name: heading, signature, docstring, public methods."""
+    if isinstance(found, griffe.Alias):
+        found = found.final_target
+    yield from ("", f"### {found.name}", "", "```text", signature(found), "```", *docstring(found))
+    if found.is_class:
+        for name, member in found.all_members.items():
+            if member.docstring and not name.startswith("_"):
+                yield from ("", "```text", "." + signature(member), "```", *docstring(member))
+
+
+def docstring(found: Found) -> list[str]:
+    """Return the lines of a docstring after a blank one, doctests fenced; none without one."""
+    if found.docstring is None:
+        return []
+    lines: list[str] = [""]
+    for block in found.docstring.value.split("\n\n"):
+        fenced = block.lstrip().startswith(">>>")
+        lines += ["```pycon", block, "```", ""] if fenced else [block, ""]
+    return lines[:-1]
+
+
+def signature(found: Found) -> str:
+    """Return how a name is called or, of a value, its type and value."""
+    if found.is_attribute:
+        value = found.value if "property" not in found.labels else None
+        stated = found.name + (f": {found.annotation}" if found.annotation else "")
+        return f"{stated} = {value}" if value is not None else stated
+    ending = f" -> {found.returns}" if found.is_function and found.returns else ""
+    start = "class " if found.is_class else "async " if "async" in found.labels else ""
+    listed = list(arguments(found.parameters))
+    line = f"{start}{found.name}({', '.join(listed)}){ending}"
+    if len(line) <= WIDTH:
+        return line
+    return f"{start}{found.name}(\n" + "".join(f"    {each},\n" for each in listed) + f"){ending}"
+
+
+def arguments(parameters: griffe.Parameters) -> Iterator[str]:
+    """Yield the parameters as they are declared, with a bare `*` before those by keyword only."""
+    starred = False
+    for each in parameters:
+        if each.name in ("self", "cls"):
+            continue
+        if each.kind is griffe.ParameterKind.keyword_only and not starred:
+            yield "*"
+        starred = starred or each.kind in (
+            griffe.ParameterKind.keyword_only,
+            griffe.ParameterKind.var_positional,
+        )
+        stated = MARKS.get(each.kind, "") + each.name
+        if each.annotation is not None:
+            stated += f": {each.annotation}"
+        if each.default is not None and each.kind not in MARKS:
+            stated += f" = {each.default}" if each.annotation is not None else f"={each.default}"
+        yield stated
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
