@@ -37,7 +37,7 @@ from heedful.lessons.lesson import (
     check_source,
     check_texts,
 )
-from heedful.lessons.patterns import Seen, suggest_merges
+from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
 from heedful.lessons.ranking import (
     BUDGET,
@@ -245,7 +245,6 @@ class Memory:
         active = ("candidate", "verified")
         lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
         vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])
-        return suggest_merges(lessons, vectors, await self.patterns())[:limit]
 
     @telemetry.search
     async def recall(
