@@ -126,7 +126,6 @@ async def measured(known: Sequence[Known]) -> list[Row]:
         Row("dream.recall_change", ours - found, theirs - found),
         Row("dream.vetoed", sum(dream.vetoes.values())),
         Row("dream.dropped", sum(one.outcome == WORSE for one in dream.proposals)),
-        Row("dream.contradictions", sum(one.action == "contradict" for one in dream.proposals)),
         Row("dream.seconds", seconds),
     ]
 
@@ -202,7 +201,7 @@ async def merged_by_cosine(
             proposals.append(heedful.Proposal("merge", ids, places[first][0].id))
     lessons = {lesson.id: lesson for lesson, _ in places}
     report = {"mode": "lite", "before": len(places), "queries": 0}
-    report |= {"vetoes": {}, "vetoed": [], "found": ""}
+    report |= {"vetoes": {}, "found": ""}
     id, _ = await memory.store.write(
         memory.scope, dreams.supersede, report, proposals, lessons, {}, "bench"
     )

@@ -119,7 +119,7 @@ def test_whole_numbers(memory, value):
 
 @pytest.mark.parametrize("value", [NAN, 1.5, HUGE, True, None, "a"])
 def test_ids(memory, value):
-    for call in (memory.pin, memory.unpin, memory.restore):
+    for call in (memory.pin, memory.restore):
         refused(partial(call, value, by="ada"), "id", value)
     refused(lambda: memory.quarantine.show(value), "id", value)
 
@@ -136,18 +136,16 @@ def test_texts(memory, value):
         ("source", lambda: memory.quarantine.revoke(value, by="ada")),
         ("by", lambda: memory.pin(kept.id, by=value)),
         ("why", lambda: memory.pin(kept.id, by="ada", why=value)),
-        ("by", lambda: memory.unmerge(digest, by=value)),
-        ("digests", lambda: memory.unmerge(value, by="ada")),
-        ("digests", lambda: memory.remerge(value, by="ada")),
+        ("by", lambda: memory.set_apart(digest, by=value)),
+        ("digests", lambda: memory.set_apart(value, by="ada")),
         ("ids", lambda: memory.quarantine.release([str(value)], by="ada")),
         ("ids", lambda: memory.quarantine.reject(value, by="ada")),
     ):
         refused(call, field, value)
 
 
-@pytest.mark.parametrize("name", ["unmerge", "remerge"])
-def test_patterns_are_kept_apart_by_name(memory, name):
-    refused(lambda: getattr(memory, name)(by="ada"), "digests", ())
+def test_patterns_are_kept_apart_by_name(memory):
+    refused(lambda: memory.set_apart(by="ann"), "digests", ())
 
 
 @pytest.mark.parametrize("by", ["", " ", None])

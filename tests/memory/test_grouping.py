@@ -121,7 +121,7 @@ def test_nothing_crosses_a_scope(memory):
         assert (await memory.seen("log", LOGIN[0])).count == 1
         assert (await other.seen("log", LOGIN[2])).count == 6
         with pytest.raises(NotFound):
-            await memory.unmerge(digest(LOGIN[2]), by="ann")
+            await memory.set_apart(digest(LOGIN[2]), by="ann")
 
     do(scenario())
 
@@ -221,7 +221,7 @@ def test_what_is_said_again_by_a_person_teaches(memory):
 def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
     async def scenario() -> None:
         await told(memory, LOGIN[:5])
-        await memory.unmerge(digest(LOGIN[0]), by="ann", why="ada is a service")
+        await memory.set_apart(digest(LOGIN[0]), by="ann", why="ada is a service")
         alone = await memory.seen("log", LOGIN[0])
         assert (alone.count, alone.group) == (1, None)
         rest = await memory.seen("log", LOGIN[1])
@@ -235,7 +235,7 @@ def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
         )
         assert (apart["template"], apart["seen"], apart["apart"]) == (LOGIN[0], 1, True)
         assert apart["why"] == ["by ann: ada is a service"]
-        await memory.remerge(digest(LOGIN[0]), by="bob")
+        await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
         assert (await memory.seen("log", LOGIN[0])).count == 5
 
     do(scenario())
@@ -248,8 +248,8 @@ def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
 def test_what_was_kept_apart_stays_so_when_it_is_pruned_and_learnt_again(memory):
     async def scenario() -> None:
         await told(memory, LOGIN[:5])
-        await memory.unmerge(digest(LOGIN[0]), digest(LOGIN[1]), by="ann")
-        await memory.remerge(digest(LOGIN[1]), by="bob")
+        await memory.set_apart(digest(LOGIN[0]), digest(LOGIN[1]), by="ann")
+        await memory.set_apart(digest(LOGIN[1]), apart=False, by="bob")
         await memory.prune(by="ann", keep=0)
         await told(memory, LOGIN[:5])
         assert (await memory.seen("log", LOGIN[0])).count == 1
@@ -261,7 +261,7 @@ def test_what_was_kept_apart_stays_so_when_it_is_pruned_and_learnt_again(memory)
 def test_too_few_that_are_left_count_apart(memory):
     async def scenario() -> None:
         await told(memory, LOGIN[:4])
-        await memory.unmerge(digest(LOGIN[0]), by="ann")
+        await memory.set_apart(digest(LOGIN[0]), by="ann")
         for text in LOGIN[:4]:
             assert (await memory.seen("log", text)).count == 1
 
@@ -272,10 +272,10 @@ def test_who_decides_is_named_and_what_is_decided_on_exists(memory, path):
     async def scenario() -> None:
         await told(memory, LOGIN[:4])
         with pytest.raises(InvalidInput) as caught:
-            await memory.unmerge(digest(LOGIN[0]), by=" ")
+            await memory.set_apart(digest(LOGIN[0]), by=" ")
         assert caught.value.field == "by"
         with pytest.raises(NotFound, match="no pattern 'nothing' in the lessons of default"):
-            await memory.unmerge(digest(LOGIN[0]), "nothing", by="ann")
+            await memory.set_apart(digest(LOGIN[0]), "nothing", by="ann")
         assert (await memory.seen("log", LOGIN[0])).count == 4, "all or nothing"
 
     do(scenario())
@@ -297,7 +297,7 @@ from tests.store.support import opened
 
 async def main(memory):
     if sys.argv[2] == "apart":
-        await memory.unmerge(signature("log", sys.argv[3]).digest, by="ann")
+        await memory.set_apart(signature("log", sys.argv[3]).digest, by="ann")
     else:
         await memory.remember("log", sys.argv[3])
 
@@ -354,8 +354,7 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
             known = {one["signature"] for one in await memory.top(99)}
             if what in ("apart", "together"):
                 if digest(LOGIN[at]) in known:
-                    act = memory.unmerge if what == "apart" else memory.remerge
-                    await act(digest(LOGIN[at]), by="ann")
+                    await memory.set_apart(digest(LOGIN[at]), by="ann", apart=what == "apart")
             elif what == "forget":
                 for one in await memory.top(1):
                     await memory.pin(one["id"], by="ann")
@@ -433,7 +432,7 @@ def test_what_is_one_group_or_was_kept_apart_is_not_suggested(memory):
         assert await memory.suggest() == []
         await told(memory, LOGIN[:4])
         assert await memory.suggest() == []
-        await memory.unmerge(digest(LOGIN[0]), by="ann")
+        await memory.set_apart(digest(LOGIN[0]), by="ann")
         pairs = await memory.suggest()
         assert len(pairs) == 3  # of the three that are left and count alone
         assert digest(LOGIN[0]) not in {it["signature"] for one in pairs for it in one["lessons"]}

@@ -75,7 +75,7 @@ LATE = call("run", None, "x"), Event("tool_response", error="late", code="504")
 SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
 STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
 RULES = [
-    (FAILED, "[e2, e3].", "When price (item) fails, " + FIX),
+    (FAILED, "[e2, e3].", "When price fails, " + FIX),
     (MENDED, "", "When price fails, change the call; this worked: item: 'pot' became 'big pot'."),
     (
         Episode(STUCK, "error", "x"),
@@ -85,7 +85,7 @@ RULES = [
     (
         Episode(READ, "error", "x"),
         "read with path “a” failed with “Error: no 'mode'” [0, 1].",
-        "When read (path, of) fails, " + FIX,
+        "When read fails, " + FIX,
     ),
     (
         Episode(LATE, "error", "x"),
@@ -205,7 +205,6 @@ SAID = [
         [],
         None,
     ),
-    ('{"reflection": "It called price [e2]."}', "It called price [e2].", [], None),
 ]
 
 
@@ -463,7 +462,7 @@ def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
         "store": memory.store,
     }
     run(heedful.run(TASK, memory=memory, **given))
-    assert "When price (item) fails" in hints[0]
+    assert "When price fails" in hints[0]
     held = Memory(memory.store, holdout=0.999)
     for n in range(20):  # the first loops of a scope are shown everything
         run(heedful.run(TASK, memory=held, id=f"l{n}", **given))
@@ -482,7 +481,7 @@ def test_a_strategy_goes_into_the_prompt_of_a_run_and_is_exposed(memory):
     )  # fmt: skip
     prompt = model.prompts[0][-1].content
     assert "a rule drawn from an earlier run" in prompt
-    assert "When price (item) fails" in prompt
+    assert "When price fails" in prompt
     shown_to = table(memory, "select kind, shown from exposure")
     assert shown_to == [("strategy", 1)]
     assert result.passed
@@ -514,18 +513,21 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
 def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
     from heedful.lessons.ranking import choose_for_loop
 
-    near: dict[str, Any] = {"overlap": 0.9}
+    near: dict[str, Any] = {"cosine": 0.9, "importance": 0.9}
     some = [found(n, f"task {n}", **near) for n in range(4)]
     rules = [
         found(n, "task", "", kind="strategy", lesson=f"Rule {n}.", verified=False, **near)
         for n in (8, 9)
     ]
     told = found(7, "task", "", kind="reflection", lesson="It went wrong.", **near)
-    chosen = choose_for_loop([rules[0], told, *some, rules[1]], 0.0, True)
+    chosen = choose_for_loop("task", [rules[0], told, *some, rules[1]], 0.0, True)
     assert len(chosen) == 3
     assert [one.id for one in chosen if one.kind == "strategy"] in ([], [8])
-    assert choose_for_loop([told, *rules], 0.0, True) == [rules[0]]
-    assert choose_for_loop([told, *some[:1], *rules], 0.0, False)[-1].kind in ("check", "strategy")
+    assert choose_for_loop("task", [told, *rules], 0.0, True) == [rules[0]]
+    assert choose_for_loop("task", [told, *some[:1], *rules], 0.0, False)[-1].kind in (
+        "check",
+        "strategy",
+    )
     assert choose([rules[0]]) == []
 
 
@@ -538,8 +540,8 @@ def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
         (FAILED, "external", ("external", "external")),
         (FAILED, "operator", ("tool", "model")),
         # As an attack would have it: the result tells the agent what to try, and that works.
-        (MENDED, "operator", ("external", "tool")),
-        (replace(MENDED, task="What does the big pot cost?"), "operator", ("external", "model")),
+        (MENDED, "operator", ("tool", "tool")),
+        (replace(MENDED, task="What does the big pot cost?"), "operator", ("tool", "model")),
     ],
 )
 def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):

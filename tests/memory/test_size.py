@@ -206,7 +206,7 @@ async def test_what_is_pinned_stays_and_a_full_memory_says_so(store):
     await memory.pin(three["id"], by="ann")
     assert await memory.remember("E", "four") == NOT_KEPT
     assert (await memory.remember("E", "one")).seen == 2
-    await memory.unpin(first.id, by="ann")
+    await memory.pin(first.id, pinned=False, by="ann")
     assert (await memory.remember("E", "four")).created
     assert await kept(memory) == {"three", "four"}
 
@@ -290,7 +290,7 @@ def test_a_bound_holds_whatever_happens(done, most):
             before = {one["signature"]: one for one in await memory.top(99)}
             if what in ("pin", "unpin"):
                 for one in await memory.top(1):
-                    await (memory.pin if what == "pin" else memory.unpin)(one["id"], by="ann")
+                    await memory.pin(one["id"], by="ann", pinned=what == "pin")
             elif what == "clear":
                 await memory.clear()
             elif what == "prune":
@@ -346,7 +346,7 @@ async def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
         await Memory(store, Scope("other")).pin(answer.id, by="ann")
     await memory.pin(answer.id, by="ann", why="it is the house rule")
     assert (await memory.top())[0]["pinned"]
-    await memory.unpin(answer.id, by="bob")
+    await memory.pin(answer.id, pinned=False, by="bob")
     assert not (await memory.top())[0]["pinned"]
     name = f"error/{signature('E', 'one').digest}"
     assert rows(path, "select action, subject, by, why from ruling order by id") == [

@@ -90,24 +90,6 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
-def keep_usable(found: Sequence[Match], task: str, examples: bool | None) -> Sequence[Match]:
-    """Keep the matches that a loop with or without worked examples can use.
-
-    With `examples` all are kept. Without, those that have no accepted output, and of lessons from
-    checks only those of this very task: what corrected one stage is no advice to another. None
-    keeps these and all worked examples.
-    """
-    if examples:
-        return found
-    advice = {
-        one.id
-        for one in found
-        if (one.kind != "check" or one.example.task == task) and not one.example.accepted
-    }
-    worked = examples is None
-    return [one for one in found if one.id in advice or (worked and one.example.accepted)]
-
-
 def relevance(match: Match) -> float:
     """Return how well a match fits the query, 0..1: two measures with different errors combined.
 
@@ -181,16 +163,28 @@ def choose(
     return chosen
 
 
-def choose_for_loop(ranked: Sequence[Match], now: float, examples: bool | None) -> list[Match]:
+def choose_for_loop(
+    task: str, found: Sequence[Match], now: float, examples: bool | None
+) -> list[Match]:
     """Choose what a loop sees before its task: worked examples, and the nearest strategy.
 
-    Without `examples` lessons that have no accepted output, with None both; never a reflection,
-    which says what went wrong elsewhere. The bounds are those of `choose`.
+    Without `examples`, lessons that have no accepted output instead, and of lessons from checks
+    only those of this very task: what corrected one stage is no advice to another. With None both.
+    Never a reflection, which says what went wrong elsewhere. The bounds are those of `choose`.
     """
+    ranked = rank(task, keep_important(found), len(found), now)
     rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
-    rest = [one for one in ranked if one.kind not in PRODUCTS]
-    usable = [one for one in rest if one.example.accepted or not examples] + rules
-    return choose(usable, now=now, advice=bool(rules) or not examples)
+    usable = [
+        one
+        for one in ranked
+        if one.kind not in PRODUCTS
+        and (
+            examples is not False
+            if one.example.accepted
+            else not examples and (one.kind != "check" or one.example.task == task)
+        )
+    ]
+    return choose([*usable, *rules], now=now, advice=bool(rules) or not examples)
 
 
 def _length(chosen: Sequence[Match], advice: bool, seed: int) -> int:

@@ -66,8 +66,8 @@ def _payload(error_type: str, value: object, name: str = "") -> str:
             parts = (_payload(error_type, part, f"{key}: ") for key, part in sorted(value.items()))
             return f"{mask_particulars(name)}{{{', '.join(parts)}}}"
         case list():
-            parts = {_payload(error_type, part) for part in value}
-            return f"{mask_particulars(name)}[{', '.join(sorted(parts))}]"
+            items = {_payload(error_type, part) for part in value}
+            return f"{mask_particulars(name)}[{', '.join(sorted(items))}]"
         case str():
             return mask_particulars(name) + _masked(error_type, value)
     return mask_particulars(name + json.dumps(value))

@@ -49,9 +49,7 @@ _OURS = re.compile(
 # Events that one sentence may cite.
 MOST_CITED = 20
 _SENTENCE = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
-_BRACKET = re.compile(r"\s?[\[(]((?:events? )?[^\[\]()\n]{1,120})[\])]")
-_LISTED = re.compile(r"\s*(?:,|;|\band\b)\s*")
-_REFERENCE = re.compile(r"e?\d{1,6}")
+_CITATION = re.compile(r"\s?\[(?:events? )?e?\d[\de, ]*\]")
 _QUOTED = re.compile(
     r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`|(?<!\w)'([^'\n]{2,400})'(?!\w)"
 )
@@ -231,30 +229,9 @@ class Claim:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences; a citation stays with the sentence before it."""
-    return [sentence.strip() for sentence in _SENTENCE.split(text) if sentence.strip()]
-
-
-def cited(sentence: str, names: Mapping[str, int]) -> tuple[str, tuple[int, ...], tuple[str, ...]]:
-    """Return a sentence without its citations, the events they name, and unknown names.
-
-    >>> cited("It failed [e2, e9].", {"e2": 1})
-    ('It failed.', (1,), ('e9',))
-    """
-    found: dict[int, None] = {}
-    unknown: list[str] = []
-
-    def collect(match: re.Match[str]) -> str:
-        listed = re.sub(r"^events? ", "", match[1].strip())
-        parts = [part.removeprefix("event ") for part in _LISTED.split(listed) if part]
-        if not parts or not all(part in names or _REFERENCE.fullmatch(part) for part in parts):
-            return match[0]
-        found.update((names[part], None) for part in parts if part in names)
-        unknown.extend(part for part in parts if part not in names)
-        return ""
-
-    bare = _BRACKET.sub(collect, sentence).strip()
-    return bare, tuple(found)[:MOST_CITED], tuple(unknown)
+    """Split a text into sentences, and leave out citations such as [2] or [events 1, 3]."""
+    bare = _CITATION.sub("", text)
+    return [sentence.strip() for sentence in _SENTENCE.split(bare) if sentence.strip()]
 
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
@@ -370,178 +347,130 @@ def self_rated(draft: Draft, episode: Episode) -> float:
 
 def by_rules(found: Study) -> Draft:
     """Word a reflection without a model; the same episode gives the same words."""
-    drafted = list(_sentences(found))[:SENTENCES]
-    episode = found.episode
-    claims = tuple(claim(redact(text), at, episode) for text, at, _ in drafted)
+    said, claims, fault, reason = "", [], found.episode.fault, found.reason
+    for text, places, detail in (*_course(found), *_ending(found)):
+        pieces = [piece.casefold() for piece in _pieces(detail)]
+        if not pieces or not all(piece in said for piece in pieces):
+            claims.append(claim(redact(text), places, found.episode))
+            said += text.casefold()
     strategy, parts = _strategy(found)
-    words_of = [word for *_, words in drafted for word in words]
+    # The origin of the error that ended the run may be unknown; all else stands in what is cited.
+    words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
-    reason = found.reason
-    tags = [episode.outcome, *((reason.kind,) if reason else ()), found.tool]
+    tags = [found.episode.outcome, *((reason.kind,) if reason else ()), found.tool]
     return Draft(
-        claims,
+        tuple(claims[:SENTENCES]),
         redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest_trust((found.trust_in((found.tool, *words_of)), *map(found.floor, cites))),
+        trust=lowest_trust((found.trust_in((found.tool, *words)), *map(found.floor, cites))),
         rule_trust=found.trust_in((found.tool, *parts)),
     )
 
 
-_MORE = re.compile(r" and \d+ more$")
-_HEAD = re.compile(r"^\w{1,20}:\s*")
-
-# A sentence, the positions of its events, and the words that it takes from them.
-_Sentence = tuple[str, tuple[int, ...], tuple[str, ...]]
+# A sentence, the positions of its events, and the words of theirs that need not be said twice.
+_Sentence = tuple[str, tuple[int, ...], str]
 
 
-def _sentences(found: Study) -> Iterator[_Sentence]:
-    """Yield what happened, why that went wrong, and how it ended; nothing twice."""
+def _course(found: Study) -> Iterator[_Sentence]:
+    """Yield what happened, and why that went wrong."""
     reason, events = found.reason, found.episode.events
-    at = reason.at if reason else None
-    said = ""
-    if reason is not None:
-        sentence = _step(found, reason.at)
-        said = sentence[0].casefold()
-        yield sentence
-    else:
+    if reason is None:
         first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
         for place, event in enumerate(events):
             if event.type == "tool_call" and event.tool:
                 first.setdefault(clean(event.tool, ARGUMENT), place)
         if names := tuple(first)[:ARGUMENTS]:
             how = "succeeded by way of" if found.episode.outcome == "success" else "called"
-            places = tuple(first[name] for name in names)
-            yield f"The run {how} {', '.join(names)}.", places, names
-    if reason is not None and reason.kind != "cause":
-        sentence = _reason(found, reason)
-        known = sentence[2] and all(word.casefold() in said for word in sentence[2])
-        if not known or reason.kind == "repeated":
-            said += sentence[0].casefold()
-            yield sentence
-    fault = found.episode.fault
+            yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names), ""
+        return
+    yield _step(found, reason.at)
+    if reason.kind == "repeated":
+        tool = clean(found.tool, ARGUMENT)
+        yield f"{tool} was called the same way for the same result.", reason.evidence, ""
+    elif reason.kind != "cause":
+        words = reason.words[:1].upper() + reason.words[1:]
+        yield f"{words.rstrip('. ')}.", reason.evidence, words.partition(": ")[2]
+
+
+def _ending(found: Study) -> Iterator[_Sentence]:
+    """Yield the error that ended the run, and the answer of the agents."""
+    fault, run, events = found.episode.fault, found.course, found.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
         words = f": “{message}”" if message else ""
         places = (len(events) - 1,) if events else ()
-        yield f"The run ended in {category or 'an error'}{words}.", places, (category, message)
-    yield from _last_words(found, at, said)
-
-
-def _last_words(found: Study, at: int | None, said: str) -> Iterator[_Sentence]:
-    """Yield the answer of the agents, if no sentence before says it."""
-    last = found.course.answer
+        yield f"The run ended in {category or 'an error'}{words}.", places, ""
+    last = run.answer
     if last is None:
-        roles = found.course.roles
-        last = next((n for n in reversed(range(len(roles))) if roles[n] == "said"), None)
-    if last is not None and last != at:
-        lines = [
-            line for line in ends(found.episode.events[last].content).splitlines() if line.strip()
-        ]
-        text = clean(lines[-1] if lines else "", QUOTED)
-        bare = _HEAD.sub("", text).strip(" .\"'")
-        if bare and bare.casefold() not in said:
-            yield f"The answer was “{text}”.", (last,), _pieces(text)
+        last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
+    if last is not None and (found.reason is None or last != found.reason.at):
+        lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
+        if text := clean(lines[-1] if lines else "", QUOTED):
+            yield f"The answer was “{text}”.", (last,), text
 
 
 def _step(found: Study, at: int) -> _Sentence:
     """Return what a step did, and its result."""
     event, result = found.episode.events[at], found.course.result[at]
-    action, words = _action(event)
+    action = _action(event)
     if result is None or result == at:
         if not (event.tool and event.type != "tool_call" and found.course.failure[at]):
-            return f"{action}.", (at,), words
-        result = at  # a failed result whose call is unknown
-        action, words = clean(event.tool, ARGUMENT), (clean(event.tool, ARGUMENT),)
+            return f"{action}.", (at,), ""
+        result, action = at, clean(event.tool, ARGUMENT)  # a failed result whose call is unknown
     failure = found.course.failure[result]
     line = found.failure[1] if found.failure[0] == result else ""
     content = failure or ends(found.episode.events[result].content)
-    lines = (each for each in output(content).splitlines() if each.strip())
-    came = clean(line or next(lines, content), QUOTED)
+    came = clean(line or next(filter(str.strip, output(content).splitlines()), content), QUOTED)
     how = "failed with" if failure else "gave"
     said = f"{action} {how} “{came}”." if came else f"{action} gave nothing."
-    return said, tuple(dict.fromkeys((at, result))), (*words, *_pieces(came))
+    return said, tuple(dict.fromkeys((at, result))), ""
 
 
-def _action(event: Event) -> tuple[str, tuple[str, ...]]:
+def _action(event: Event) -> str:
     """Return the action of a step, in the words of its event."""
-    if event.tool:
-        given, words = _call_words(event)
-        return f"{clean(event.tool, ARGUMENT)}{given}", (clean(event.tool, ARGUMENT), *words)
-    who = clean(event.agent or event.code, ARGUMENT) or "It"
-    text = clean(event.error or event.content, QUOTED)
-    return f"{who} said “{text}”", (*_pieces(text), *((who,) if who != "It" else ()))
-
-
-def _call_words(event: Event) -> tuple[str, tuple[str, ...]]:
-    given = object_arguments(event)
+    if not event.tool:
+        who = clean(event.agent or event.code, ARGUMENT) or "It"
+        return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
+    tool, given = clean(event.tool, ARGUMENT), object_arguments(event)
     if isinstance(given, str):
         text = clean(given, QUOTED)
-        return (f" on “{text}”", _pieces(text)) if text else ("", ())
+        return f"{tool} on “{text}”" if text else tool
     plain = {k: v for k, v in given.items() if not isinstance(v, Mapping | list | tuple)}
-    texts = [(clean(str(k), ARGUMENT), clean(str(v), ARGUMENT)) for k, v in plain.items()]
-    shown = dict(texts[:ARGUMENTS])
-    words = [piece for pair in shown.items() for text in pair for piece in _pieces(text)]
-    listed = ", ".join(f"{key} “{value}”" for key, value in shown.items())
-    return f" with {listed}" if listed else "", tuple(words)
-
-
-def _reason(found: Study, reason: Signal) -> _Sentence:
-    """Say why it went wrong, without counts: no event holds them."""
-    if reason.kind == "answer":
-        listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
-        values = _MORE.sub("", listed).split(", ")
-        return f"The answer rests on {', '.join(values)}.", reason.evidence, tuple(values)
-    if reason.kind == "repeated":
-        tool = clean(found.episode.events[reason.at].tool, ARGUMENT)
-        return f"{tool} was called the same way for the same result.", reason.evidence, (tool,)
-    words = reason.words[:1].upper() + reason.words[1:]
-    return f"{words.rstrip('. ')}.", reason.evidence, _pieces(reason.words.partition(": ")[2])
-
-
-def _pieces(text: str) -> tuple[str, ...]:
-    """Return the parts of a text that was shortened in the middle."""
-    return tuple(part.strip() for part in text.split("…") if part.strip())
+    shown = [f"{clean(str(k), ARGUMENT)} “{clean(str(v), ARGUMENT)}”" for k, v in plain.items()]
+    return f"{tool} with {', '.join(shown[:ARGUMENTS])}" if shown else tool
 
 
 _ADVICE = {
     "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
     "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
-    "cause": "When {call} fails, fix what it names before you go on; do not rely on its result.",
+    "cause": "When {tool} fails, fix what it names before you go on; do not rely on its result.",
     "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
 }
 
 
-# A rule, and the names and other words of the events in it.
-_Rule = tuple[str, tuple[str, ...]]
-NO_RULE: _Rule = ("", ())
-
-
-def _strategy(found: Study) -> _Rule:
-    """Return a rule for next time, or "" if no rule is obvious."""
+def _strategy(found: Study) -> tuple[str, tuple[str, ...]]:
+    """Return a rule for next time and the words of events in it; "" if no rule is obvious."""
     reason, tool = found.reason, clean(found.tool, ARGUMENT)
     if reason is None or not tool:
         # The fix that the error itself names, as findings of checks do.
         at = found.failure[0]
         event = found.episode.events[at] if at >= 0 else None
         if event is None or event.type != "error_event" or event.content in ("", event.error):
-            return NO_RULE
+            return "", ()
         fix = clean(event.content, 2 * QUOTED)
         return fix, _pieces(fix)
     if reason.kind == "retry":
         changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
         if changed in ("", "nothing"):
-            return NO_RULE
+            return "", ()
         # The keys and values in the words of the change, `key: 'old' became 'new'`.
         parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
         words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
         return f"When {tool} fails, change the call; this worked: {changed}.", (tool, *words)
-    if reason.kind not in _ADVICE:
-        return NO_RULE
-    given = object_arguments(found.episode.events[reason.at])
-    keys = [clean(str(key), ARGUMENT) for key in given] if isinstance(given, Mapping) else []
-    # Names of arguments with less trust would hold back a rule that could be trusted.
-    keys = [key for key in keys if found.trust_in((key,)) == found.trust_in((tool,))][:ARGUMENTS]
-    call = f"{tool} ({', '.join(keys)})" if keys else tool
-    shown = keys if "{call}" in _ADVICE[reason.kind] else []
-    return _ADVICE[reason.kind].format(tool=tool, call=call), (tool, *shown)
+    return _ADVICE.get(reason.kind, "").format(tool=tool), (tool,)
+
+
+def _pieces(text: str) -> tuple[str, ...]:
+    """Return the parts of a text that was shortened in the middle."""
+    return tuple(part.strip() for part in text.split("…") if part.strip())

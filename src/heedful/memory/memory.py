@@ -16,7 +16,8 @@ from typing import Any, Literal, cast
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import learn, learn_from_evaluation, with_vector
+from heedful.lessons.consolidate import near_vectors
+from heedful.lessons.learn import learn, with_vector
 from heedful.lessons.lesson import (
     LONGEST,
     SHARE,
@@ -28,16 +29,14 @@ from heedful.lessons.lesson import (
     Remembered,
     Scope,
     Trust,
-    check_bounds,
-    check_digests,
+    check_actor,
     check_id,
     check_memory,
-    check_prune,
     check_sequence,
     check_source,
     check_texts,
 )
-from heedful.lessons.patterns import Seen
+from heedful.lessons.patterns import Seen, is_assertion
 from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
 from heedful.lessons.ranking import (
     BUDGET,
@@ -49,12 +48,11 @@ from heedful.lessons.ranking import (
     choose_for_loop,
     draw_exposures,
     keep_important,
-    keep_usable,
     rank,
 )
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop.record import Loop, check_integer
+from heedful.loop.record import LARGEST, Loop, check_integer, check_number
 from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of
 from heedful.memory.transfer import (
     Exported,
@@ -75,16 +73,8 @@ from heedful.store.store import Store
 _log = logging.getLogger("heedful")
 
 
-def _log_answer(answer: Remembered | None) -> None:
-    """Log stored, duplicate, or skipped if nothing was learnt or there was no room."""
-    if answer is None or not answer.id:
-        _log.info("skipped")
-    elif answer.created:
-        _log.info("stored: lesson %d", answer.id)
-    else:
-        _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
-
-
+FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
+AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
 
 
@@ -108,7 +98,12 @@ class Memory:
         max_entries: int | None = None,
         quota: Quota | None = None,
     ) -> None:
-        check_bounds(holdout, max_entries, quota)
+        if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
+            raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
+        if max_entries is not None:
+            check_integer("max_entries", max_entries, 1, ", or None")
+        if not isinstance(quota, Quota | None):
+            raise InvalidInput("quota", quota, "a Quota, or None")
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -174,33 +169,13 @@ class Memory:
         (answer,) = await self.store.write(
             self.scope, exposure_store.remember, lessons, most=most, quota=self.quota
         )
-        _log_answer(answer)
+        if not answer.id:
+            _log.info("skipped")
+        elif answer.created:
+            _log.info("stored: lesson %d", answer.id)
+        else:
+            _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
         return answer
-
-    async def learn_from_evaluation(
-        self,
-        critique: str | None,
-        verification: Sequence[Mapping[str, Any]] | None,
-        query: str | None,
-        context: str | None,
-        iteration: int,
-        quality_before: float | None,
-        quality_after: float | None,
-        *,
-        trust: Trust | None = None,
-        source: str = "",
-    ) -> Remembered | None:
-        """Remember what an evaluation from outside teaches; return None if it teaches nothing.
-
-        Takes the arguments of `heedful.lessons.learn.learn_from_evaluation`. Raises
-        InvalidInput, QuotaExceeded, StoreError.
-        """
-        values = critique, verification, query, context, iteration, quality_before, quality_after
-        reflection = learn_from_evaluation(*values, trust=trust, source=source)
-        if reflection is None:
-            _log_answer(None)
-            return None
-        return await self.keep(reflection)
 
     @property
     def quarantine(self) -> Quarantine:
@@ -221,30 +196,47 @@ class Memory:
         """List the patterns that are merged or kept apart, as plain data, each with the reason."""
         return await self.store.read(self.scope, pattern_store.list_patterns, error_type)
 
-    async def unmerge(self, *digests: str, by: str, why: str = "") -> None:
-        """Count these patterns apart from all others from now on; `remerge` undoes it. Recorded.
+    async def set_apart(self, *digests: str, by: str, why: str = "", apart: bool = True) -> None:
+        """Count these patterns apart from all others from now on, or stop that. Recorded.
 
         Raises NotFound for a digest without a lesson, InvalidInput without a digest or an actor.
         """
-        check_digests(digests)
-        await self.store.write(self.scope, pattern_store.set_apart, digests, True, by, why)
+        if not digests:
+            raise InvalidInput("digests", digests, "signatures of lessons, at least one")
+        check_sequence("digests", digests, str, "signatures of lessons, each a text")
+        await self.store.write(self.scope, pattern_store.set_apart, digests, apart, by, why)
 
-    async def remerge(self, *digests: str, by: str, why: str = "") -> None:
-        """Let evidence group these patterns again. Raises as `unmerge`."""
-        check_digests(digests)
-        await self.store.write(self.scope, pattern_store.set_apart, digests, False, by, why)
-
-    async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
+    async def suggest(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return pairs of lessons with nearly the same meaning, for a person to judge.
 
-        Compares the `among` lessons that were seen most often, and merges nothing. Raises
-        InvalidInput without an embedder, ModelError, StoreError.
+        Compares the `AMONG` lessons that were seen most often, and merges nothing. Left out are
+        pairs of one group, patterns kept apart, and assertions. Raises InvalidInput without an
+        embedder, ModelError, StoreError.
         """
         if self.embedder is None:
             raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
-        active = ("candidate", "verified")
-        lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
-        vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])
+        groups: dict[str, object] = {}
+        for number, entry in enumerate(await self.patterns()):
+            groups |= {
+                one["signature"]: "" if entry["apart"] else number for one in entry["patterns"]
+            }
+        lessons = [
+            one
+            for one in await self.top(AMONG)
+            if one["state"] in ("candidate", "verified")
+            and groups.get(one["signature"]) != ""
+            and not is_assertion(one["error_type"], one["pattern"])
+        ]
+        vectors = await self.embedder.embed([one["text"] for one in lessons]) if lessons else []
+        pairs = sorted(near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
+        found = []
+        for a, b, cosine in pairs:
+            one, other = lessons[a], lessons[b]
+            group, theirs = (groups.get(it["signature"], it["signature"]) for it in (one, other))
+            if one["error_type"] == other["error_type"] and group != theirs:
+                facts = [{fact: it[fact] for fact in FACTS} for it in (one, other)]
+                found.append({"cosine": round(cosine, 4), "lessons": facts})
+        return found[:limit]
 
     @telemetry.search
     async def recall(
@@ -302,17 +294,13 @@ class Memory:
         lessons without an accepted output, learnt from this very task, are shown; with None both.
         """
         space, vector = await self._embed(task)
-        found = keep_usable(
-            await self.store.read(self.scope, search.search, task, space, vector, LEG),
-            task,
-            examples,
-        )
+        found = await self.store.read(self.scope, search.search, task, space, vector, LEG)
         past = await self.store.read(self.scope, exposure_store.past, loop)
         if past.exposures:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = choose_for_loop(rank(task, keep_important(found), len(found), now), now, examples)
+        chosen = choose_for_loop(task, found, now, examples)
         share = self.holdout if past.ended >= FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
         exposures = past.exposures or (draw_exposures(chosen, loop, seed, share) if begins else ())
@@ -363,18 +351,13 @@ class Memory:
         check_integer("limit", limit, 0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
-    async def pin(self, id: int, *, by: str, why: str = "") -> None:
-        """Protect a lesson from eviction, pruning and retirement. Recorded.
+    async def pin(self, id: int, *, by: str, why: str = "", pinned: bool = True) -> None:
+        """Protect a lesson from eviction, pruning and retirement, or stop that. Recorded.
 
         Raises NotFound, InvalidInput without an actor.
         """
         check_id(id)
-        await self.store.write(self.scope, lesson_store.pin, id, True, by, why)
-
-    async def unpin(self, id: int, *, by: str, why: str = "") -> None:
-        """Undo `pin`. Raises as `pin`."""
-        check_id(id)
-        await self.store.write(self.scope, lesson_store.pin, id, False, by, why)
+        await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
 
     async def prune(
         self,
@@ -389,7 +372,13 @@ class Memory:
         Pinned and proven lessons stay. One transaction, recorded; returns what it removes, or with
         `dry_run` what it would remove, as plain data with `why`. Raises InvalidInput.
         """
-        check_prune(unused_for, keep, by)
+        check_actor(by, "")
+        if unused_for is None and keep is None:
+            raise InvalidInput("prune", None, "given unused_for, keep, or both")
+        if unused_for is not None:
+            check_number("unused_for", unused_for, 1e-9, LARGEST)
+        if keep is not None:
+            check_integer("keep", keep, 0)
         least = -1 if keep is None else keep
         unused = unused_for or 0.0
         if dry_run:
@@ -455,9 +444,6 @@ class Memory:
         return space_of(self.embedder), vector
 
 
-IDS = "ids of what waits in quarantine"
-
-
 class Quarantine:
     """The entries of one scope that wait for a ruling; every ruling is recorded.
 
@@ -492,12 +478,12 @@ class Quarantine:
         Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
         ruled before.
         """
-        check_sequence("ids", ids, int, IDS)
+        check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, quarantine.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these entries; the same text does not return. All or none; raises as `release`."""
-        check_sequence("ids", ids, int, IDS)
+        check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, quarantine.settle, ids, "reject", by, why)
 
     async def revoke(

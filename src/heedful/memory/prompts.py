@@ -17,7 +17,6 @@ from heedful.memory.draft import (
     Claim,
     Draft,
     Study,
-    cited,
     claim,
     sentences,
     supported,
@@ -229,7 +228,8 @@ def _sentences_in(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
         )
         if isinstance(text, str) and text.strip():
             listed = cites if isinstance(cites, list) else [cites]
-            found.append((_safe(text, SENTENCE), [str(name) for name in listed]))
+            bare = " ".join(sentences(_safe(text, SENTENCE)))
+            found.append((bare, [str(name) for name in listed]))
     return found
 
 
@@ -237,16 +237,14 @@ def _checked_claim(text: str, cites: Sequence[str], found: Study, texts: Shown) 
     events = found.episode.events
     names = {str(n): at for n, at in enumerate(texts.events, 1)}
     names |= {events[at].id: at for at in texts.events if re.search(r"\D", events[at].id)}
-    bare, places, unknown = cited(text, names)
-    places = tuple(dict.fromkeys([*places, *(names[name] for name in cites if name in names)]))
-    unknown += tuple(name for name in cites if name not in names)
-    if unknown:
-        return Claim(bare, places, tuple(f"event {name}" for name in unknown))
+    places = tuple(dict.fromkeys(names[name] for name in cites if name in names))
+    if unknown := tuple(f"event {name}" for name in cites if name not in names):
+        return Claim(text, places, unknown)
     if places:
-        return claim(bare, places, found.episode)
-    proved = supported(bare, found.episode, texts.events)
+        return claim(text, places, found.episode)
+    proved = supported(text, found.episode, texts.events)
     held = "\n".join(texts.texts.values())
-    return proved if proved.grounded else Claim(bare, (), tuple(unheld(bare, held)))
+    return proved if proved.grounded else Claim(text, (), tuple(unheld(text, held)))
 
 
 def _rule(given: Any, texts: Shown) -> str:
@@ -254,8 +252,7 @@ def _rule(given: Any, texts: Shown) -> str:
     if not isinstance(given, str):
         return ""
     text = " ".join(sentences(_safe(given, RULES * SENTENCE))[:RULES])
-    bare = cited(text, {str(n): n for n in range(1, len(texts.events) + 1)})[0]
-    return "" if any(unheld(bare, "\n".join(texts.texts.values()))) else bare
+    return "" if any(unheld(text, "\n".join(texts.texts.values()))) else text
 
 
 def _share(value: Mapping[str, Any], key: str) -> float | None:
