@@ -522,8 +522,8 @@ def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
     told = found(7, "task", "", kind="reflection", lesson="It went wrong.", **near)
     chosen = choose_for_loop("task", [rules[0], told, *some, rules[1]], 0.0, True)
     assert len(chosen) == 3
-    assert [one.id for one in chosen if one.kind == "strategy"] in ([], [8])
-    assert choose_for_loop("task", [told, *rules], 0.0, True) == [rules[0]]
+    assert [one.id for one in chosen if one.kind == "strategy"] in ([], [9])
+    assert choose_for_loop("task", [told, *rules], 0.0, True) == [rules[1]]
     assert choose_for_loop("task", [told, *some[:1], *rules], 0.0, False)[-1].kind in (
         "check",
         "strategy",

@@ -106,7 +106,10 @@ class Templates:
                 return merge if len(merge.members) > 1 else None
         if pattern.digest in self.branches.get(_key(pattern), ()):
             return None
-        return next((merge for one, merge in groups.items() if _fits(tokens, one)), None)
+        for template, merge in groups.items():
+            if _fits(tokens, template):
+                return replace(merge, members=(*merge.members, pattern.digest))
+        return None
 
     def merges(self) -> tuple[Merge, ...]:
         """List every group of several patterns, with the reasons."""

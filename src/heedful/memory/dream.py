@@ -1,7 +1,8 @@
 """Consolidation ("dreaming"): merge lessons that say the same, if recall stays as good.
 
-Proposals are tried on a copy of the scope in memory with stored queries, and carried out in one
-transaction, which one command undoes. A model may replace a group of similar lessons by one.
+What stored queries find is ranked again as if the proposals were carried out, and what makes it
+worse is dropped. The rest is one transaction, which one command undoes. A model may replace a group
+of similar lessons by one.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, NotFound, StoreError
 from heedful.lessons import consolidate as rules
 from heedful.lessons.consolidate import DREAM, LOOKBACK, MODES, VETOES, Lesson, Mode, Proposal
-from heedful.lessons.lesson import Reflection, check_actor, check_id
+from heedful.lessons.lesson import Example, Match, Reflection, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
+from heedful.lessons.words import words
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import LEG, Memory
 from heedful.memory.prompts import Prompts
@@ -30,8 +32,7 @@ from heedful.models.call import complete
 from heedful.models.contract import Message, Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.store import dreams, open_store, search, transfer
-from heedful.store.store import Store
+from heedful.store import dreams, search
 
 _log = logging.getLogger("heedful")
 # Called with what is done, how much of it, and of how much.
@@ -158,13 +159,12 @@ async def consolidate(
         if new is not None:
             made[len(proposals)] = new
         proposals.append(one)
-    queries = 0
+    asked: dict[str, Vector] = {}
     if any(one.outcome == "proposed" for one in proposals):
         own = dict(zip(expected, vectors or [None] * len(expected), strict=True))
         asked = await _queries(memory, proposals, expected, own)
         proposals = await _rehearse(memory, proposals, expected, made, asked, progress)
-        queries = len(asked)
-    report = {"mode": mode, "before": len(lessons), "queries": queries}
+    report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
     if not dry_run:
@@ -245,75 +245,81 @@ async def _rehearse(
     asked: Mapping[str, Vector],
     progress: DreamProgress | None,
 ) -> list[Proposal]:
-    """Try the proposals on a copy in memory; return them, those that make recall worse dropped.
+    """Return the proposals, those that make recall worse dropped.
 
     Repeats without the dropped ones until recall stays as good with the rest.
     """
-    scope, left, copy = memory.scope, list(proposals), open_store(":memory:")
-    try:
-        await _copy(memory, copy)
-        there = {one.name: one for one, _ in await copy.read(scope, dreams.material, "")}
-        ids = {n: there[one.name].id for n, one in lessons.items()}
-        expected = {one.id: one for one in there.values()}
-        new = {at: replace(one, parents=()) for at, one in made.items()}
-        before = await _recall(memory, copy, asked, progress)
-        while any(one.outcome == "proposed" for one in left):
-            here = [
-                replace(
-                    one,
-                    members=tuple(ids[n] for n in one.members),
-                    survivor=ids.get(one.survivor, 0),
-                )
-                for one in left
-            ]
-            changes = {}, here, expected, new, DREAM
-            dream, _ = await copy.write(scope, dreams.supersede, *changes)
-            became = {
-                lessons[n].name: (at, _successor(one, lessons, made.get(at)))
-                for at, one in enumerate(left)
-                if one.outcome == "proposed"
-                for n in one.members
-            }
-            after = await _recall(memory, copy, asked, progress)
-            dropped = rules.find_regressions(became, before, after)
-            if not dropped:
-                break
-            await copy.write(scope, dreams.undo, dream, DREAM, "")
-            for at in dropped:
-                left[at] = replace(left[at], outcome=WORSE)
-    finally:
-        await copy.close()
+    left, space = list(proposals), space_of(memory.embedder)
+    found: dict[str, Sequence[Match]] = {}
+    for n, (query, vector) in enumerate(asked.items(), 1):
+        found[query] = await memory.store.read(
+            memory.scope, search.search, query, space, vector, LEG
+        )
+        if progress is not None:
+            progress("rehearsing", n, len(asked))
+    before = {query: _names(query, matches) for query, matches in found.items()}
+    while any(one.outcome == "proposed" for one in left):
+        became: dict[str, tuple[int, str]] = {}
+        new = [one for at, one in made.items() if left[at].outcome == "proposed"]
+        for at, one in enumerate(left):
+            if one.outcome == "proposed":
+                name = _name(made[at]) if at in made else lessons[one.survivor].name
+                became |= {lessons[n].name: (at, name) for n in one.members}
+        after = {
+            query: _names(query, [*_moved(matches, became), *_written(new, query, asked[query])])
+            for query, matches in found.items()
+        }
+        dropped = rules.find_regressions(became, before, after)
+        if not dropped:
+            break
+        for at in dropped:
+            left[at] = replace(left[at], outcome=WORSE)
     return left
 
 
-def _successor(one: Proposal, lessons: Mapping[int, Lesson], new: Reflection | None) -> str:
-    return f"{new.kind}/{new.signature.digest}" if new else lessons[one.survivor].name
+def _name(new: Reflection) -> str:
+    return f"{new.kind}/{new.signature.digest}"
 
 
-async def _copy(memory: Memory, copy: Store) -> None:
-    """Copy lessons and examples; a lesson keeps how often it was seen."""
-    records: list[Mapping[str, Any]] = []
-    await transfer.read_records(memory.store, memory.scope, records.append, True)
-    kept = [
-        {**one, "listed": dict.fromkeys(one["listed"], 0)} if one["is"] == "lesson" else one
-        for one in records
-        if one["is"] in ("lesson", "example")
-    ]
-    await copy.write(memory.scope, transfer.write_records, kept, DREAM, DREAM, "")
+def _names(query: str, matches: Sequence[Match]) -> list[str]:
+    """Return the names of the first lessons that a query finds."""
+    ranked = rank(query, matches, len(matches), time.time())
+    return list(dict.fromkeys(f"{one.kind}/{one.signature}" for one in ranked))[:FOUND]
 
 
-async def _recall(
-    memory: Memory, copy: Store, asked: Mapping[str, Vector], progress: DreamProgress | None
-) -> dict[str, list[str]]:
-    """Return the names of the first lessons that each query finds."""
-    space, now, found = space_of(memory.embedder), time.time(), {}
-    for n, (query, vector) in enumerate(asked.items(), 1):
-        there = await copy.read(memory.scope, search.search, query, space, vector, LEG)
-        names = (f"{one.kind}/{one.signature}" for one in rank(query, there, len(there), now))
-        found[query] = list(dict.fromkeys(names))[:FOUND]
-        if progress is not None:
-            progress("rehearsing", n, len(asked))
-    return found
+def _moved(matches: Sequence[Match], became: Mapping[str, tuple[int, str]]) -> Iterator[Match]:
+    """Yield the matches after a merge: the survivor has the examples of members, not their text."""
+    for match in matches:
+        _, survivor = became.get(f"{match.kind}/{match.signature}", (0, ""))
+        if not survivor:
+            yield match
+        elif match.example.accepted or match.example.task != match.lesson:
+            kind, _, signature = survivor.partition("/")
+            yield replace(match, kind=kind, signature=signature)
+
+
+def _written(new: Sequence[Reflection], query: str, vector: Vector) -> Iterator[Match]:
+    """Yield new lessons as matches of a query."""
+    asked = set(words(query))
+    for one in new:
+        shared = len(asked & set(words(one.text))) / max(1, len(asked))
+        cosine = None
+        if vector is not None and one.vector is not None:
+            cosine = float(sum(a * b for a, b in zip(vector, one.vector, strict=True)))
+        yield Match(
+            0,
+            0,
+            Example(one.text, ""),
+            one.kind,
+            False,
+            1,
+            one.importance,
+            time.time(),
+            cosine,
+            1.0,
+            shared,
+            signature=one.signature.digest,
+        )
 
 
 # What a model reads and writes: lessons of a group, characters of one and of an answer, tokens.
