@@ -11,16 +11,9 @@ import pytest
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Quota
 from heedful.memory.memory import Memory
-from tests.store.support import opened
 
 NAN = float("nan")
 HUGE = 2**70
-
-
-@pytest.fixture
-def memory(tmp_path):
-    with opened(tmp_path / "a.db") as store:
-        yield Memory(store)
 
 
 def refused(call: Any, field: str, value: object) -> None:

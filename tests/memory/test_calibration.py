@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,3 @@ def test_the_thresholds_are_those_of_the_reference():
     assert f"a cosine of at least {COSINE:.2f}, or {COVERAGE:.2f} of the words" in said
     assert f"a cosine of at least {PROMPT_COSINE:.2f}, or without an embedder" in said
     assert f"a word overlap of at least {PROMPT_WORDS:.2f}" in said
-
-
-def test_the_short_words_of_a_task_find_it_too(tmp_path: Path):
-    async def recalled() -> int:
-        memory = heedful.Memory(str(tmp_path / "heedful.db"))
-        example = heedful.Example("weigh the red box now", "KG:3")
-        await memory.remember("Format", "wrong form", example=example)
-        return len(await memory.recall("weigh the red box now immediately please"))
-
-    assert asyncio.run(recalled()) == 1

@@ -39,11 +39,6 @@ def do(coroutine: Any) -> Any:
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
 def memory(path):
     with opened(path) as store:
         yield Memory(store, Scope("ours"))
@@ -176,17 +171,6 @@ async def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(m
     assert rows(path, "select record from example where record like '%label 1%'") == []
 
 
-async def test_a_survivor_of_which_only_copies_are_left_is_gone_with_its_source(memory):
-    await memory.remember("k", TEXT, example=example(1))
-    await memory.remember("k", SAME, example=example(2), source="page")
-    assert (await consolidate(memory)).done
-    removed = await memory.quarantine.revoke("page", by="ada")
-    assert (removed.lessons, removed.sightings) == (1, 1)
-    assert await states(memory) == {TEXT: "candidate"}
-    assert not await memory.seen("k", SAME)
-    assert [one.example for one in await memory.recall(example(1).task)] == [example(1)]
-
-
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
 def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(memory, how):
     async def run():
@@ -221,38 +205,6 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
     do(run())
 
 
-async def test_a_member_that_was_evicted_is_still_answered_for(memory):
-    await told(memory, TEXT, SAME, TEXT)
-    dream = await consolidate(memory)
-    await memory.store.write(
-        memory.scope, lambda db, _: db.execute("delete from reflection where id = 2")
-    )
-    seen = await memory.seen("k", SAME)
-    assert [one["id"] for one in seen.lessons] == [1]
-    assert await Dreams(memory).rollback(dream.id, **BY) == 0
-    assert not await memory.seen("k", SAME)
-
-
-async def test_an_export_brings_superseded_lessons_as_such_and_no_dreams(memory, tmp_path):
-    for n, text in enumerate((TEXT, SAME, TEXT)):
-        await memory.remember("k", text, example=example(n))
-    await consolidate(memory)
-    tasks = [example(n).task for n in range(3)]
-
-    async def told_of(one: Memory) -> list[set[tuple[str, str]]]:
-        every = [await one.recall(task) for task in tasks]
-        return [{(two.lesson, two.example.accepted) for two in those} for those in every]
-
-    found = await told_of(memory)
-    await memory.export(tmp_path / "m.jsonl")
-    other = Memory(":memory:", Scope("ours"))
-    await other.import_(tmp_path / "m.jsonl", trust="operator", by="ada", why="mine")
-    assert await told_of(other) == found
-    assert (await states(other))[SAME] == "superseded"
-    assert await Dreams(other).log() == []
-    await other.store.close()
-
-
 async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
     await told(memory, TEXT, TEXT, SAME)
     await consolidate(memory)
@@ -264,17 +216,6 @@ async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_surv
     assert (best.example.accepted, best.reflection) == ("label 1", 1)
     await memory.quarantine.revoke("page", by="ada")
     assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
-
-
-async def test_what_an_operator_raised_meanwhile_stays_raised(memory):
-    await told(memory, TEXT, TEXT, SAME, trust="model")
-    dream = await consolidate(memory)
-    await memory.remember("k", SAME, lesson="weigh it twice", trust="operator")
-    raised = await memory.seen("k", SAME)
-    assert raised.lessons[0]["state"] == "candidate"
-    await Dreams(memory).rollback(dream.id, **BY)
-    (one,) = (await memory.seen("k", SAME)).lessons
-    assert (one["state"], one["text"]) == ("candidate", "weigh it twice")
 
 
 async def test_a_dry_run_writes_nothing(memory):
@@ -302,22 +243,6 @@ def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
         assert sorted(told_of.values()) == [WORSE, "done"]
         assert dream.after == 4
         assert dream.vetoes == {"negation": 2}
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), Places(2))))
-
-
-def test_all_that_is_dropped_is_told(path):
-    async def run(memory: Memory) -> None:
-        await told(memory, TEXT, f"{TEXT} again now", "never " + TEXT)
-        dream = await consolidate(memory)
-        assert dream.done == ()
-        assert dream.nothing == f"each proposal was dropped: {WORSE}"
-
-    class Places(FixedEmbedder):
-        async def embed(self, texts: Any) -> Any:
-            at = {TEXT: (1.0, 0.0), "never " + TEXT: (0.98, 0.199)}
-            return [at.get(text, (0.96, 0.28)) for text in texts]
 
     with opened(path) as store:
         do(run(Memory(store, Scope("ours"), Places(2))))

@@ -37,12 +37,6 @@ SECRET = "AKIAIOSFODNN7EXAMPLE"
 FIX = "fix what it names before you go on; do not rely on its result."
 
 
-@pytest.fixture
-def memory(tmp_path):
-    with opened(tmp_path / "m.db") as store:
-        yield Memory(store)
-
-
 def run(coroutine):
     return asyncio.run(coroutine)
 
@@ -369,37 +363,6 @@ def test_what_was_not_stored_can_be_kept_later_once(memory):
     assert run(reflect_waiting(memory, before=2e9)) is None
 
 
-class HeldBack:
-    """A model that answers nobody."""
-
-    name = "slow"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def complete(self, messages, **settings):
-        self.asked.set()
-        await asyncio.Event().wait()
-
-    async def close(self) -> None:
-        pass
-
-
-def test_an_interrupted_one_waits_without_an_error(memory, caplog):
-    async def interrupted():
-        slow = HeldBack()
-        task = asyncio.create_task(reflect(FAILED, memory=memory, model=slow))
-        await slow.asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(interrupted())
-    assert "reflection_generation_failed" not in caplog.text
-    assert run(memory.store.read(memory.scope, episodes.counts)) == {"waiting": 1}
-    assert run(reflect_waiting(memory, before=2e9)).by == "rules"
-
-
 def test_a_long_episode_is_kept_by_its_ends(memory):
     many = tuple(Event("odd", str(n), id=f"n{n}") for n in range(5_000))
     failing = ScriptedModel(ModelError("no"), forever=True)
@@ -470,21 +433,6 @@ def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
     run(heedful.run(TASK, memory=held, id="late", **given))
     assert hints == [""]
     assert table(memory, "select shown from exposure where loop = 'late'") == [(0,)]
-
-
-def test_a_strategy_goes_into_the_prompt_of_a_run_and_is_exposed(memory):
-    run(reflect(FAILED, memory=memory, trust="operator"))
-    model = ScriptedModel("52.75")
-    result = run(
-        heedful.run(TASK, generate=model, checks=[heedful.checks.not_empty()], memory=memory,
-                   store=memory.store)
-    )  # fmt: skip
-    prompt = model.prompts[0][-1].content
-    assert "a rule drawn from an earlier run" in prompt
-    assert "When price fails" in prompt
-    shown_to = table(memory, "select kind, shown from exposure")
-    assert shown_to == [("strategy", 1)]
-    assert result.passed
 
 
 def test_a_stage_that_failed_teaches_the_next_run(memory):
@@ -740,11 +688,8 @@ def test_the_log_has_fields_and_no_content(memory, caplog):
     caplog.set_level(logging.INFO, "heedful")
     secret = about(f"zzsecret {SECRET}")
     run(reflect(secret, memory=memory, model=ScriptedModel("zzsecret", forever=True)))
-    place = {"tenant": "default", "project": "default"}
     expected: dict[str, dict[str, Any]] = {
-        "reflection_generation_started": place | {"outcome": "error", "event_count": 4},
         "reflection_generation_failed": {"error": "MalformedAnswer"},
-        "reflection_generated": {"importance": 0.8, "confidence": 0.5, "has_strategy": True},
         "reflection_stored": {"id": 1, "importance": 0.8},
     }
     logged = {record.message: vars(record) for record in caplog.records}

@@ -70,7 +70,8 @@ def _payload(error_type: str, value: object, name: str = "") -> str:
             return f"{mask_particulars(name)}[{', '.join(sorted(items))}]"
         case str():
             return mask_particulars(name) + _masked(error_type, value)
-    return mask_particulars(name + json.dumps(value))
+        case _:
+            return mask_particulars(name + json.dumps(value))
 
 
 def _masked(error_type: str, text: str) -> str:

@@ -154,14 +154,15 @@ async def consolidate(
     expected = {one.id: one for one in lessons}
     made: dict[int, Reflection] = {}
     proposals = list(found.proposals)
-    for group in found.groups[:MOST_GROUPS] if model is not None else ():
-        one, new = await _generalise(memory, model, prompts, [expected[id] for id in group])
-        if new is not None:
-            made[len(proposals)] = new
-        proposals.append(one)
+    if model is not None:
+        for group in found.groups[:MOST_GROUPS]:
+            one, new = await _generalise(memory, model, prompts, [expected[id] for id in group])
+            if new is not None:
+                made[len(proposals)] = new
+            proposals.append(one)
     asked: dict[str, Vector] = {}
     if any(one.outcome == "proposed" for one in proposals):
-        own = dict(zip(expected, vectors or [None] * len(expected), strict=True))
+        own: dict[int, Vector] = dict(zip(expected, vectors or (), strict=vectors is not None))
         asked = await _queries(memory, proposals, expected, own)
         proposals = await _rehearse(memory, proposals, expected, made, asked, progress)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
@@ -226,7 +227,7 @@ async def _queries(
 ) -> dict[str, Vector]:
     """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
     members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
-    asked: dict[str, Vector] = {lessons[n].text: own[n] for n in members}
+    asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, dreams.queries, members)
     new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
     if memory.embedder is None:

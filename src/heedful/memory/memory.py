@@ -16,52 +16,19 @@ from typing import Any, Literal, cast
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.consolidate import near_vectors
+from heedful.lessons import consolidate, patterns, proof, ranking
+from heedful.lessons import lesson as records
 from heedful.lessons.learn import learn, with_vector
-from heedful.lessons.lesson import (
-    LONGEST,
-    SHARE,
-    Example,
-    Filter,
-    Match,
-    Quota,
-    Reflection,
-    Remembered,
-    Scope,
-    Trust,
-    check_actor,
-    check_id,
-    check_memory,
-    check_sequence,
-    check_source,
-    check_texts,
-)
-from heedful.lessons.patterns import Seen, is_assertion
-from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
-from heedful.lessons.ranking import (
-    BUDGET,
-    FIRST,
-    Briefing,
-    as_messages,
-    as_text,
-    choose,
-    choose_for_loop,
-    draw_exposures,
-    keep_important,
-    rank,
-)
+from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.patterns import Seen
+from heedful.lessons.proof import Proof
+from heedful.lessons.ranking import BUDGET, Briefing
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number
-from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of
-from heedful.memory.transfer import (
-    Exported,
-    File,
-    Imported,
-    TransferProgress,
-    export_to,
-    import_from,
-)
+from heedful.memory import transfer
+from heedful.memory.spaces import BATCH, Progress, Spaces, embed, space_of
+from heedful.memory.transfer import Exported, File, Imported, TransferProgress
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import exposures as exposure_store
@@ -94,7 +61,7 @@ class Memory:
         store: Store | str,
         scope: Scope | None = None,
         embedder: Embedder | None = None,
-        holdout: float = SHARE,
+        holdout: float = records.SHARE,
         max_entries: int | None = None,
         quota: Quota | None = None,
     ) -> None:
@@ -140,21 +107,21 @@ class Memory:
         them. `tags` and `importance` (0..1) apply to a new lesson. An operator may have it
         `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it never fails silently.
         """
-        check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        check_memory(text, trust, importance, tags, example, derived_from, pinned)
+        records.check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
+        records.check_memory(text, trust, importance, tags, example, derived_from, pinned)
         text = redact(text)  # before masking or cutting could split a secret
         reflection = Reflection(
             "error",
             signature(error_type, text),
             error_type,
-            (redact(lesson) or text)[:LONGEST],
-            text[:LONGEST],
+            (redact(lesson) or text)[: records.LONGEST],
+            text[: records.LONGEST],
             example=replace(example, context=example.context or context) if example else None,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=check_source(source),
+            source=records.check_source(source),
             parents=tuple(derived_from),
             pinned=pinned,
         )
@@ -187,7 +154,7 @@ class Memory:
 
         Makes indexed reads only. Raises StoreError.
         """
-        check_texts(error_type=error_type, text=text)
+        records.check_texts(error_type=error_type, text=text)
         return await self.store.read(
             self.scope, pattern_store.seen, signature(error_type, redact(text))
         )
@@ -203,7 +170,7 @@ class Memory:
         """
         if not digests:
             raise InvalidInput("digests", digests, "signatures of lessons, at least one")
-        check_sequence("digests", digests, str, "signatures of lessons, each a text")
+        records.check_sequence("digests", digests, str, "signatures of lessons, each a text")
         await self.store.write(self.scope, pattern_store.set_apart, digests, apart, by, why)
 
     async def suggest(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
@@ -225,10 +192,12 @@ class Memory:
             for one in await self.top(AMONG)
             if one["state"] in ("candidate", "verified")
             and groups.get(one["signature"]) != ""
-            and not is_assertion(one["error_type"], one["pattern"])
+            and not patterns.is_assertion(one["error_type"], one["pattern"])
         ]
         vectors = await self.embedder.embed([one["text"] for one in lessons]) if lessons else []
-        pairs = sorted(near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
+        pairs = (
+            sorted(consolidate.near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
+        )
         found = []
         for a, b, cosine in pairs:
             one, other = lessons[a], lessons[b]
@@ -258,13 +227,15 @@ class Memory:
         1970). Raises InvalidInput, StoreError.
         """
         check_integer("limit", limit)
-        check_texts(task=task)
+        records.check_texts(task=task)
         chosen = tags if isinstance(tags, str) else tuple(tags)
-        only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
+        only = records.Filter(
+            cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since
+        )
         space, vector = await self._embed(task)
         most = max(LEG, limit)
         found = await self.store.read(self.scope, search.search, task, space, vector, most, only)
-        return rank(task, keep_important(found, only), limit, time.time())
+        return ranking.rank(task, ranking.keep_important(found, only), limit, time.time())
 
     def render(self, found: Sequence[Match], budget: int = BUDGET) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples, at most 1 of them not verified.
@@ -272,7 +243,7 @@ class Memory:
         They have at most `budget` tokens, as heedful estimates them; an example that does not fit
         is left out. Each turn names its origin in `source`.
         """
-        return as_messages(choose(found, budget=budget, now=time.time()))
+        return ranking.as_messages(ranking.choose(found, budget=budget, now=time.time()))
 
     def render_text(self, found: Sequence[Match], budget: int = BUDGET) -> str:
         """Return examples and lessons as one text between delimiters that nobody can guess, or "".
@@ -280,8 +251,8 @@ class Memory:
         The budget includes headings and delimiters.
         """
         seed = secrets.randbits(64)
-        chosen = choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
-        return as_text(as_messages(chosen), seed, chosen)
+        chosen = ranking.choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
+        return ranking.as_text(ranking.as_messages(chosen), seed, chosen)
 
     @telemetry.search
     async def brief(
@@ -300,10 +271,12 @@ class Memory:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = choose_for_loop(task, found, now, examples)
-        share = self.holdout if past.ended >= FIRST else 0.0
+        chosen = ranking.choose_for_loop(task, found, now, examples)
+        share = self.holdout if past.ended >= ranking.FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
-        exposures = past.exposures or (draw_exposures(chosen, loop, seed, share) if begins else ())
+        exposures = past.exposures or (
+            ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
+        )
         return Briefing.of(chosen, exposures, space, vector)
 
     def lessons(
@@ -319,8 +292,10 @@ class Memory:
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
-        cases, pending = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        return await asyncio.to_thread(prove_cases, cases, pending)
+        cases, pending = await self.store.read(
+            self.scope, exposure_store.evidence, proof.MOST_CALLS
+        )
+        return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
         """Act on what is proven: retire harmful lessons, rank the others; return those retired.
@@ -328,13 +303,13 @@ class Memory:
         For a `loop` that has ended this is done only when enough loops have ended since the last
         time.
         """
-        if loop and not is_due(
+        if loop and not proof.is_due(
             (await self.store.read(self.scope, exposure_store.past, loop)).number
         ):
             return ()
-        cases, _ = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        found = await asyncio.to_thread(find_proven, cases)  # takes seconds for many lessons
-        useful = {str(one.lesson): usefulness(one) for one in found}
+        cases, _ = await self.store.read(self.scope, exposure_store.evidence, proof.MOST_CALLS)
+        found = await asyncio.to_thread(proof.find_proven, cases)  # takes seconds for many lessons
+        useful = {str(one.lesson): proof.usefulness(one) for one in found}
         hurting = [one for one in found if one.conclusion == "hurts"]
         return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
 
@@ -343,7 +318,7 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
-        check_id(id)
+        records.check_id(id)
         await self.store.write(self.scope, exposure_store.restore, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
@@ -356,7 +331,7 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
-        check_id(id)
+        records.check_id(id)
         await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
 
     async def prune(
@@ -372,7 +347,7 @@ class Memory:
         Pinned and proven lessons stay. One transaction, recorded; returns what it removes, or with
         `dry_run` what it would remove, as plain data with `why`. Raises InvalidInput.
         """
-        check_actor(by, "")
+        records.check_actor(by, "")
         if unused_for is None and keep is None:
             raise InvalidInput("prune", None, "given unused_for, keep, or both")
         if unused_for is not None:
@@ -392,10 +367,20 @@ class Memory:
     async def reembed(self, progress: Progress | None = None) -> int:
         """Give each example without a vector in the embedder's space one; return how many got one.
 
-        Works in small batches, so a host can run it as a background task and stop it at any time.
-        Raises InvalidInput without an embedder, ModelError, StoreError.
+        Works in small batches, each one transaction, while others may write. Stop it at any time;
+        the next call continues. Raises InvalidInput without an embedder, ModelError, StoreError.
         """
-        return await reembed(self.store, self.scope, self.embedder, progress)
+        if self.embedder is None:
+            raise InvalidInput("embedder", None, "an embedder, into whose space the examples move")
+        space, last, done, total = space_of(self.embedder), 0, 0, (await self.spaces()).behind
+        while batch := await self.store.read(self.scope, search.unplaced, space, last, BATCH):
+            vectors = await embed(self.embedder, [text for _, text in batch])
+            rows = [(*row, vector) for row, vector in zip(batch, vectors, strict=True)]
+            done += await self.store.write(self.scope, search.place, space, rows)
+            last = batch[-1][0]
+            if progress is not None:
+                progress(done, max(done, total))
+        return done
 
     async def export(
         self,
@@ -410,7 +395,7 @@ class Memory:
         A path is written whole or not at all; an existing file is replaced only with `force`.
         Without `vectors` the file is half as large. Raises InvalidInput, StoreError.
         """
-        return await export_to(self.store, self.scope, file, vectors, force, progress)
+        return await transfer.export_to(self.store, self.scope, file, vectors, force, progress)
 
     async def import_(
         self,
@@ -427,7 +412,7 @@ class Memory:
         it keeps its trust and state, and that is recorded. Raises ExportFileError, InvalidInput,
         StoreError.
         """
-        return await import_from(self.store, self.scope, file, trust, by, why, progress)
+        return await transfer.import_from(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
         """Forget everything learnt in this scope; return the number of lessons removed."""
@@ -465,7 +450,7 @@ class Quarantine:
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
-        check_id(id)
+        records.check_id(id)
         for entry in await self._store.read(self._scope, quarantine.entries, [id]):
             provenance = await self._store.read(self._scope, quarantine.provenance, entry)
             return replace(entry, provenance=provenance)
@@ -478,12 +463,12 @@ class Quarantine:
         Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
         ruled before.
         """
-        check_sequence("ids", ids, int, "ids of what waits in quarantine")
+        records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, quarantine.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these entries; the same text does not return. All or none; raises as `release`."""
-        check_sequence("ids", ids, int, "ids of what waits in quarantine")
+        records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, quarantine.settle, ids, "reject", by, why)
 
     async def revoke(
@@ -496,7 +481,7 @@ class Quarantine:
         and no actor is needed. Raises NotFound if the source left nothing, InvalidInput without a
         name or an actor.
         """
-        check_texts(source=source)
+        records.check_texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
         return await self._store.write(self._scope, quarantine.revoke, source, by, why, dry_run)

@@ -19,7 +19,6 @@ from heedful.lessons.lesson import (
     Example,
     Reflection,
     Remembered,
-    Scope,
     Signature,
     Trust,
     check_sequence,
@@ -133,7 +132,6 @@ async def reflect(
     store: bool = True,
     trust: Trust = "external",
     related: Sequence[str] = (),
-    max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
     """Return what an episode teaches, worded by rules or by a `model`; None if it is empty.
 
@@ -157,7 +155,7 @@ async def reflect(
         return None
     kept = None if memory is None else Memory.of(memory, None)
     digest = episode.digest
-    work = _Reflector(kept, model, prompts, score, on_model_error, max_tokens)
+    work = _Reflector(kept, model, prompts, score, on_model_error)
     if kept is not None and store:
         entry = await asyncio.to_thread(file, episode, digest, trust)
         if state := await episodes.admit(kept.store, kept.scope, entry):
@@ -174,8 +172,6 @@ async def reflect_waiting(
     digest: str = "",
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
-    score: Score = by_outcome,
-    max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
     """Reflect on the oldest episode that waits or failed, or on that of a digest; None without one.
 
@@ -187,7 +183,7 @@ async def reflect_waiting(
     entry = await kept.store.write(kept.scope, episodes.take, before, digest)
     if entry is None:
         return None
-    work = _Reflector(kept, model, prompts, score, "raise", max_tokens)
+    work = _Reflector(kept, model, prompts, by_outcome, "raise")
     episode, trust = await asyncio.to_thread(unfiled, entry)
     return await work.reflect(episode, entry.digest, trust, (), kept)
 
@@ -220,7 +216,6 @@ class _Reflector:
     prompts: Prompts
     score: Score
     on_model_error: str
-    max_tokens: int
 
     async def reflect(
         self,
@@ -232,22 +227,15 @@ class _Reflector:
     ) -> Reflected:
         """Word and write the reflection; a failure is recorded, to be tried again."""
         async with _claim_kept(writes_to, digest):
-            scope, count = self.memory.scope if self.memory else Scope(), len(episode.events)
-            fields: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
-            fields |= {"outcome": episode.outcome, "event_count": count}
-            _log.info("reflection_generation_started", extra=fields)
             found = await self.study(episode, trust)
             known = 0
             if self.memory is not None:
-                store = self.memory.store
+                store, scope = self.memory.store, self.memory.scope
                 seen = await store.read(scope, patterns.seen, found.signature)
                 known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
             draft, usage, error = await self._draft(found, known)
             made = await self.lessons(found, draft, digest, related)
             made = replace(made, usage=usage, known=known, error=error)
-            fields = {"importance": made.reflection.importance, "confidence": draft.confidence}
-            fields["has_strategy"] = made.strategy is not None
-            _log.info("reflection_generated", extra=fields)
             if writes_to is not None:
                 made = replace(made, stored=await _write_lessons(writes_to, digest, made))
             return made
@@ -276,12 +264,12 @@ class _Reflector:
                 lambda answer: drafted(answer, found, texts, name),
                 schema(texts),
                 who="reflector",
-                max_tokens=self.max_tokens,
+                max_tokens=MAX_TOKENS,
             )
         except ModelError as error:
             if self.on_model_error == "raise":
                 raise
-            log_failure(error)
+            _log_failure(error)
             usage = getattr(error, "usage", None) or NOTHING
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
@@ -430,10 +418,9 @@ async def _claim_kept(memory: Memory | None, digest: str) -> AsyncIterator[None]
     try:
         yield
     except BaseException as error:
-        words = ""
+        words = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
         if isinstance(error, Exception):
-            log_failure(error)
-            words = f"{type(error).__name__}: {error}"
+            _log_failure(error)
         if memory is not None:
             with suppress(StoreError):  # what went wrong first is raised
                 await memory.store.write(memory.scope, episodes.record_failure, digest, words)
@@ -443,7 +430,7 @@ async def _claim_kept(memory: Memory | None, digest: str) -> AsyncIterator[None]
             beats.cancel()
 
 
-def log_failure(error: Exception) -> None:
+def _log_failure(error: Exception) -> None:
     """Log a failure without any text that was read or answered."""
     where = "".join(traceback.format_tb(error.__traceback__))
     fields = {"error": type(error).__name__, "traceback": where}

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Scope
 from heedful.models.contract import Embedder
-from heedful.store import search
-from heedful.store.store import Store
 
 Progress = Callable[[int, int], None]  # called with how many of how many are done
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
@@ -66,27 +62,3 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
     if not all(isfinite(sum(vector)) for vector in vectors):
         raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
     return vectors
-
-
-async def reembed(
-    store: Store, scope: Scope, embedder: Embedder | None, progress: Progress | None = None
-) -> int:
-    """Give each example without a vector in the embedder's space one; return how many got one.
-
-    Works in small batches, each one transaction, while others may write. Stop it at any time; the
-    next call continues. Raises InvalidInput, ModelError, StoreError.
-    """
-    if embedder is None:
-        raise InvalidInput("embedder", None, "an embedder, into whose space the examples move")
-    space, last, done = space_of(embedder), 0, 0
-    total = Spaces.of(await store.read(scope, search.spaces), space).behind
-    while batch := await store.read(scope, search.unplaced, space, last, BATCH):
-        vectors = await embed(embedder, [text for _, text in batch])
-        rows: list[tuple[int, str, Any]] = [
-            (id, text, vector) for (id, text), vector in zip(batch, vectors, strict=True)
-        ]
-        done += await store.write(scope, search.place, space, rows)
-        last = batch[-1][0]
-        if progress is not None:
-            progress(done, max(done, total))
-    return done
