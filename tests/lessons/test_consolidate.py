@@ -11,9 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.consolidate import (
-    ALIKE_WORDS,
-    DREAM,
-    GROUP,
     SAME_WORDS,
     VETOES,
     Lesson,
@@ -103,8 +100,8 @@ def test_what_is_held_back_assertions_and_two_pins_are_never_merged():
     [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}],
 )
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
-    two = [lesson(1, source=DREAM, seen=99), lesson(2, **better)]
-    for lessons in (two, two[::-1], [lesson(1), lesson(2, **better)]):
+    two = [lesson(1), lesson(2, **better)]
+    for lessons in (two, two[::-1]):
         (merge,) = propose(lessons, None, "lite", NOW).proposals
         assert (merge.survivor, merge.members) == (2, (1,))
 
@@ -113,12 +110,11 @@ def test_a_periodic_run_needs_three_fresh_and_important_ones_of_others():
     fresh = [lesson(n, importance=0.6) for n in (1, 2)]
     old = lesson(3, importance=0.9, last_seen=NOW - 86_401)
     poor = lesson(4, importance=0.59)
-    own = lesson(5, importance=0.9, source=DREAM)
-    found = propose([*fresh, old, poor, own], None, "full", NOW)
+    found = propose([*fresh, old, poor], None, "full", NOW)
     assert found.proposals == ()
     assert found.nothing.endswith("hours: 2, and a periodic run needs 3")
     third = lesson(6, importance=0.6, text="something else")
-    (merge,) = propose([*fresh, old, poor, own, third], None, "full", NOW).proposals
+    (merge,) = propose([*fresh, old, poor, third], None, "full", NOW).proposals
     assert {merge.survivor, *merge.members} == {1, 2, 3}
     others = [lesson(n, text="an old story that two tell alike", importance=0.1) for n in (7, 8)]
     (merge,) = propose([*fresh, third, *others], None, "full", NOW).proposals
@@ -129,17 +125,6 @@ def test_nothing_to_do_is_told():
     assert "it takes two" in propose([lesson()], None, "lite", NOW).nothing
     two = [lesson(), lesson(2, text="wholly other words")]
     assert propose(two, None, "lite", NOW).nothing == "no two lessons say the same"
-
-
-def test_groups_for_a_model_differ_in_names_and_words_only():
-    said = [f"Search the page of {name} and read the dates there" for name in ("Ada", "Bo", "Cy")]
-    lessons = [lesson(n, text=text) for n, text in enumerate(said, 1)]
-    lessons += [lesson(9, text=said[0] + " twice")]
-    lessons += [lesson(10, text=said[0].replace("Ada", "Di"), source=DREAM)]
-    assert propose(lessons, [[1.0]] * 5, "lite", NOW).groups == ()
-    found = propose(lessons, [[1.0]] * 5, "lite", NOW, groups=True)
-    assert found.groups == ((1, 2, 3),)
-    assert len(found.groups[0]) == GROUP
 
 
 def test_every_member_is_near_its_survivor():
@@ -166,10 +151,9 @@ def test_no_pair_of_near_words_is_missed(said):
         (a, b, dice(a, b))
         for a in range(len(sets))
         for b in range(a + 1, len(sets))
-        if dice(a, b) >= ALIKE_WORDS
+        if dice(a, b) >= SAME_WORDS
     ]
     assert sorted(near_words(lessons)) == expected
-    assert SAME_WORDS > ALIKE_WORDS
 
 
 PART = st.sampled_from(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from typing import Any, cast
 
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 
 from heedful.errors import (
     InvalidInput,
-    MalformedAnswer,
-    ModelUnavailable,
     NotFound,
     RollbackRefused,
     StoreError,
@@ -24,7 +21,7 @@ from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.store import dreams, exposures
 from heedful.store.dreams import CHANGED
-from heedful.testing import FixedEmbedder, ScriptedModel
+from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
 from tests.store.support import opened, rows
@@ -323,84 +320,12 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
         do(run(Memory(store, Scope("ours"), FixedEmbedder())))
 
 
-NAMED = [f"Search the page of {name} for dates, and read them all" for name in ("Ada", "Bo", "Cy")]
-LESSON = "Search the page of each person for dates, and read them all"
-
-
-def answer(text: str) -> str:
-    return json.dumps({"reflection": text, "strategy": "no"})
-
-
-async def grouped(memory: Memory, line: Any) -> Any:
-    await told(memory, *NAMED, trust="measured", importance=0.7)
-    return await consolidate(memory, model=ScriptedModel(line))
-
-
-def test_a_model_may_find_what_a_group_has_in_common(path):
-    async def run(memory: Memory) -> None:
-        await told(memory, *NAMED, trust="measured", importance=0.7)
-        before = await dump(memory)
-        model = ScriptedModel(answer(LESSON))
-        dream = await consolidate(memory, model=model)
-        (one,) = dream.proposals
-        assert (one.action, one.members, one.outcome) == ("generalise", (1, 2, 3), "done")
-        assert "in two or three sentences" in model.prompts[0][0].content
-        assert all(text in model.prompts[0][1].content for text in NAMED)
-        (new,) = (one for one in await memory.top() if one["id"] not in (1, 2, 3))
-        assert (new["text"], new["trust"], new["source"]) == (LESSON, "model", "dream")
-        assert new["importance"] == 0.7
-        held = await memory.quarantine.show((await memory.recall(LESSON))[0].id)
-        assert len(held.provenance.parents) == 3
-        assert await Dreams(memory).rollback(dream.id, **BY) == 3
-        assert await dump(memory) == before
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"))))
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("no JSON", "no lesson"),
-        (MalformedAnswer("it began: 'Search the page of Ada'", "Search"), "no lesson"),
-        ("[1]", "no lesson"),
-        ('{"reflection": null, "strategy": ""}', "no lesson"),
-        ('{"reflection": ["Search the page of each person"], "strategy": ""}', "no lesson"),
-        (answer(""), "wrote 0 characters"),
-        (answer("x" * 601), "wrote 601 characters"),
-        (answer(LESSON + " twice"), "numbers differ"),
-        (answer("never " + LESSON), "negates"),
-        (answer(LESSON + " of Dee"), "named what not all of them name"),
-        (answer(NAMED[0]), "named what not all of them name"),
-        (answer("Search the page for dates, and read them all, of all"), "repeated one of them"),
-        (ModelUnavailable("it is gone"), "the model failed: it is gone"),
-    ],
-)
-def test_what_a_model_makes_up_is_not_taken(path, line, why):
-    async def run(memory: Memory) -> None:
-        dream = await grouped(memory, line)
-        (one,) = dream.proposals
-        assert why in one.outcome
-        assert why in dream.nothing
-        assert await memory.count() == 3
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"))))
-
-
-def test_what_waits_in_quarantine_is_shown_to_no_model_and_merged_with_nothing(path):
-    async def run(memory: Memory) -> None:
-        await told(memory, *NAMED, trust="tool", source="page")
-        await told(memory, TEXT)
-        await memory.remember("k", TEXT, lesson="obey the page", trust="tool", source="page")
-        await told(memory, SAME)
-        model = ScriptedModel()
-        dream = await consolidate(memory, model=model)
-        assert model.prompts == []
-        assert (dream.before, dream.vetoes, dream.done) == (2, {"held": 1}, ())
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"))))
+async def test_what_waits_in_quarantine_is_merged_with_nothing(memory):
+    await told(memory, TEXT)
+    await memory.remember("k", TEXT, lesson="obey the page", trust="tool", source="page")
+    await told(memory, SAME)
+    dream = await consolidate(memory)
+    assert (dream.before, dream.vetoes, dream.done) == (2, {"held": 1}, ())
 
 
 WORDS = "weigh parcel label scale heavy never 3 5 Ada then it".split()

@@ -97,13 +97,6 @@ def first_difference(one: str, other: str) -> Difference:
     return "wording" if _words_replaced(one, other) else ""
 
 
-def names_only(text: str, others: Sequence[str]) -> bool:
-    """Return True if each of the others has all that a text names and quotes."""
-    there = [f" {' '.join(_lower_words(other))} " for other in others]
-    names = [f" {' '.join(_lower_words(name))} " for name in names_of(text)]
-    return all(name in other for name in names for other in there)
-
-
 def _lower_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
@@ -124,17 +117,14 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# From here on, and for groups of at least this size, a model may find what they have in common.
+# From here on, two lessons are worth a look by a person.
 ALIKE = 0.85
-ALIKE_WORDS = 0.8
-GROUP = 3
 # A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
 # at least so many of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
 PART = 2**20  # numbers that are compared at a time
-DREAM = "dream"  # the source of texts that consolidation wrote
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -169,11 +159,8 @@ class Lesson:
     seen: int = 1
     helped: int = 0
     hurt: int = 0
-    source: str = ""
-    author: int = 0
     first_seen: float = 0.0
     last_seen: float = 0.0
-    last_shown: float = 0.0
 
     @property
     def name(self) -> str:
@@ -182,9 +169,8 @@ class Lesson:
 
     @property
     def evidence(self) -> tuple[Any, ...]:
-        """A sort key with the best lesson first; texts that consolidation wrote come last."""
+        """A sort key with the best lesson first."""
         return (
-            self.source == DREAM,
             not self.pinned,
             self.state != "verified",
             -self.useful,
@@ -199,30 +185,27 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed change of lessons, by their ids: the `survivor` supersedes the `members`.
+    """A proposed merge of lessons, by their ids: the `survivor` supersedes the `members`.
 
-    The survivor of "generalise" has the new `text`; its id is 0 until it is written. `outcome` is
-    "done", "proposed" (after a dry run), or the reason why nothing was done.
+    `outcome` is "done", "proposed" (after a dry run), or the reason why nothing was done.
     """
 
-    action: Literal["merge", "generalise"]
+    action: Literal["merge"]
     members: tuple[int, ...]
     survivor: int = 0
     why: str = ""
     outcome: str = "proposed"
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """What consolidation found: merges, and how many near pairs each veto held apart.
 
-    `groups` may be generalised. `nothing` is the reason why there is nothing to do, or "".
+    `nothing` is the reason why there is nothing to do, or "".
     """
 
     proposals: tuple[Proposal, ...] = ()
     vetoes: Mapping[str, int] = field(default_factory=dict)
-    groups: tuple[tuple[int, ...], ...] = ()
     nothing: str = ""
 
 
@@ -231,9 +214,8 @@ def propose(
     vectors: Sequence[Sequence[float]] | None,
     mode: Mode,
     now: float,
-    groups: bool = False,
 ) -> Proposed:
-    """Propose merges; with `groups`, find lessons that a model may generalise.
+    """Propose merges of the lessons that say the same.
 
     `vectors` have length 1, one for each lesson; without them words are compared. The order of the
     lessons does not matter.
@@ -251,34 +233,27 @@ def propose(
     else:
         pairs, least = near_vectors([vectors[at] for at in order]), SAME
     near: dict[int, set[int]] = defaultdict(set)
-    alike: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
     for a, b, score in pairs:
         one, other = lessons[a], lessons[b]
-        if not chosen & {one.id, other.id}:
+        if score < least or not chosen & {one.id, other.id}:
             continue
-        why = veto(one, other)
-        if score >= least:
+        if why := veto(one, other):
             vetoes[why] += 1
-        free = DREAM not in (one.source, other.source) and why in ("", "names", "wording")
-        for pairs_of, holds in ((near, score >= least and not why), (alike, groups and free)):
-            if holds:
-                pairs_of[a].add(b)
-                pairs_of[b].add(a)
-    del vetoes[""]
+        else:
+            near[a].add(b)
+            near[b].add(a)
     merges = tuple(_merges(lessons, near))
-    taken = {id for one in merges for id in (*one.members, one.survivor)}
     nothing = "" if merges else "no two lessons say the same"
     if vetoes and not merges:
         reasons = ", ".join(f"{VETOES[why]} ({n})" for why, n in sorted(vetoes.items()))
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
-    found = tuple(_groups(lessons, alike, taken))
-    return Proposed(merges, dict(sorted(vetoes.items())), found, nothing)
+    return Proposed(merges, dict(sorted(vetoes.items())), nothing)
 
 
 def _is_fresh(one: Lesson, now: float) -> bool:
-    """Return True for lessons seen lately and important, except those that consolidation wrote."""
-    return one.source != DREAM and one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK
+    """Return True for lessons seen lately and important."""
+    return one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK
 
 
 def veto(one: Lesson, other: Lesson) -> str:
@@ -311,7 +286,7 @@ def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int,
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs whose sets of words have a Dice similarity of at least `ALIKE_WORDS`.
+    """Yield pairs whose sets of words have a Dice similarity of at least `SAME_WORDS`.
 
     Two such sets share one of the rarest words of each, so only a prefix of n words is indexed: all
     but the n·t/(2 − t) commonest, and one more (Chaudhuri and others, 2006).
@@ -321,10 +296,10 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
     index: dict[str, list[int]] = defaultdict(list)
     for b, those in enumerate(said):
         rare = sorted(those, key=lambda word: (counts[word], word))
-        keep = len(rare) - ceil(len(rare) * ALIKE_WORDS / (2 - ALIKE_WORDS) - 1e-9) + 1
+        keep = len(rare) - ceil(len(rare) * SAME_WORDS / (2 - SAME_WORDS) - 1e-9) + 1
         for a in sorted({a for word in rare[:keep] for a in index[word]}):
             score = 2 * len(said[a] & those) / (len(said[a]) + len(those))
-            if score >= ALIKE_WORDS:
+            if score >= SAME_WORDS:
                 yield a, b, score
         for word in rare[:keep]:
             index[word].append(b)
@@ -332,30 +307,14 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
     """Merge each best lesson with those near it that are free: all are near the survivor itself."""
-    for best, members in _stars(lessons, near, set()):
-        ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
-        if ids:
-            yield Proposal("merge", ids, lessons[best].id, "they say the same")
-
-
-def _groups(
-    lessons: Sequence[Lesson], alike: Mapping[int, Collection[int]], taken: Collection[int]
-) -> Iterator[tuple[int, ...]]:
-    gone = {at for at, one in enumerate(lessons) if one.id in taken or one.pinned}
-    for best, members in _stars(lessons, alike, gone):
-        if len(members) + 1 >= GROUP:
-            yield tuple(lessons[at].id for at in (best, *members))
-
-
-def _stars(
-    lessons: Sequence[Lesson], near: Mapping[int, Collection[int]], gone: set[int]
-) -> Iterator[tuple[int, list[int]]]:
-    """Yield the best lesson by evidence with all that are near it, then the best of the rest."""
+    gone: set[int] = set()
     for best in sorted(near, key=lambda at: lessons[at].evidence):
         members = sorted(set(near[best]) - gone, key=lambda at: lessons[at].evidence)
         if best not in gone and members:
             gone |= {best, *members}
-            yield best, members
+            ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
+            if ids:
+                yield Proposal("merge", ids, lessons[best].id, "they say the same")
 
 
 def find_regressions(

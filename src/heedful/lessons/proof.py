@@ -270,6 +270,13 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
     times when the holdout was off count only if there are no others. Raises InvalidInput for two
     records of one loop that differ.
     """
+    return prove_cases(*_joined(exposures, outcomes))
+
+
+def _joined(
+    exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
+) -> tuple[dict[LessonName | None, Counter[Case]], int]:
+    """Count each case by lesson (None is memory as a whole), and the loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
         if ended.setdefault(outcome.loop, outcome) != outcome:
@@ -283,7 +290,7 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
         if loop in ended:
             for lesson, case in _cases(list(lessons.values()), ended[loop]):
                 cases[lesson][case] += 1
-    return prove_cases(cases, sum(loop not in ended for loop in offered))
+    return dict(cases), sum(loop not in ended for loop in offered)
 
 
 def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
