@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -210,23 +210,18 @@ def _parsed(answer: str) -> Mapping[str, Any]:
     return value
 
 
-def _sentences_in(value: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Return the sentences of a reflection, each with the names of the events it cites."""
+def _sentences_in(value: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the sentences of a reflection, each with the names of the events it cites."""
     given = value.get("reflection")
-    if isinstance(given, str):
-        return [(text, []) for text in sentences(_safe(given, SENTENCES * SENTENCE))]
-    if not isinstance(given, list):
+    items = sentences(_safe(given, SENTENCES * SENTENCE)) if isinstance(given, str) else given
+    if not isinstance(items, list):
         raise InvalidInput("reflection", given, "a text, or a list of sentences")
-    found = []
-    for each in given:
-        text, cites = (
-            (each.get("text"), each.get("events")) if isinstance(each, dict) else (each, [])
-        )
+    for each in items:
+        item = each if isinstance(each, dict) else {"text": each}
+        text, cites = item.get("text"), item.get("events", [])
         if isinstance(text, str) and text.strip():
             listed = cites if isinstance(cites, list) else [cites]
-            bare = " ".join(sentences(_safe(text, SENTENCE)))
-            found.append((bare, [str(name) for name in listed]))
-    return found
+            yield " ".join(sentences(_safe(text, SENTENCE))), [str(name) for name in listed]
 
 
 def _checked_claim(text: str, cites: Sequence[str], found: Study, texts: Shown) -> Claim:

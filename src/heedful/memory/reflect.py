@@ -154,15 +154,15 @@ async def reflect(
     if not episode.events and episode.fault is None:
         return None
     kept = None if memory is None else Memory.of(memory, None)
-    digest = episode.digest
-    work = _Reflector(kept, model, prompts, score, on_model_error)
-    if kept is not None and store:
-        entry = await asyncio.to_thread(file, episode, digest, trust)
-        if state := await episodes.admit(kept.store, kept.scope, entry):
-            found = await work.study(episode, trust)
-            made = await work.lessons(found, by_rules(found), digest, related)
-            return replace(made, again=True, busy=state != "reflected")
-    return await work.reflect(episode, digest, trust, related, kept if store else None)
+    work = _Reflector(kept, model, prompts, score, on_model_error, related)
+    if kept is None or not store:
+        return await work.reflect(episode, episode.digest, trust)
+    entry = await asyncio.to_thread(file, episode, episode.digest, trust)
+    if state := await episodes.admit(kept.store, kept.scope, entry):
+        found = await work.study(episode, trust)
+        made = await work.lessons(found, by_rules(found), episode.digest)
+        return replace(made, again=True, busy=state != "reflected")
+    return await work.write(episode, episode.digest, trust)
 
 
 async def reflect_waiting(
@@ -183,9 +183,9 @@ async def reflect_waiting(
     entry = await kept.store.write(kept.scope, episodes.take, before, digest)
     if entry is None:
         return None
-    work = _Reflector(kept, model, prompts, by_outcome, "raise")
     episode, trust = await asyncio.to_thread(unfiled, entry)
-    return await work.reflect(episode, entry.digest, trust, (), kept)
+    work = _Reflector(kept, model, prompts, by_outcome, "raise")
+    return await work.write(episode, entry.digest, trust)
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
@@ -216,29 +216,25 @@ class _Reflector:
     prompts: Prompts
     score: Score
     on_model_error: str
+    related: Sequence[str] = ()
 
-    async def reflect(
-        self,
-        episode: Episode,
-        digest: str,
-        trust: Trust,
-        related: Sequence[str],
-        writes_to: Memory | None,
-    ) -> Reflected:
-        """Word and write the reflection; a failure is recorded, to be tried again."""
-        async with _claim_kept(writes_to, digest):
-            found = await self.study(episode, trust)
-            known = 0
-            if self.memory is not None:
-                store, scope = self.memory.store, self.memory.scope
-                seen = await store.read(scope, patterns.seen, found.signature)
-                known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
-            draft, usage, error = await self._draft(found, known)
-            made = await self.lessons(found, draft, digest, related)
-            made = replace(made, usage=usage, known=known, error=error)
-            if writes_to is not None:
-                made = replace(made, stored=await _write_lessons(writes_to, digest, made))
-            return made
+    async def write(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
+        """Word and store the reflection; a failure is recorded, to be tried again."""
+        assert self.memory is not None
+        async with _claim_kept(self.memory, digest):
+            made = await self.reflect(episode, digest, trust)
+            return replace(made, stored=await _write_lessons(self.memory, digest, made))
+
+    async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
+        """Word the reflection by the model, or by rules if the failure is known."""
+        found, known = await self.study(episode, trust), 0
+        if self.memory is not None:
+            store, scope = self.memory.store, self.memory.scope
+            seen = await store.read(scope, patterns.seen, found.signature)
+            known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
+        draft, usage, error = await self._draft(found, known)
+        made = await self.lessons(found, draft, digest)
+        return replace(made, usage=usage, known=known, error=error)
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without what heedful itself put into its prompts."""
@@ -274,14 +270,12 @@ class _Reflector:
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
 
-    async def lessons(
-        self, found: Study, draft: Draft, digest: str, related: Sequence[str]
-    ) -> Reflected:
+    async def lessons(self, found: Study, draft: Draft, digest: str) -> Reflected:
         """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, found.episode)
         check_share("importance", importance)
         parents, whole = await self._examples_shown(found.episode)
-        meta = _meta(found, draft, digest, related)
+        meta = _meta(found, draft, digest, self.related)
         task = redact(found.episode.task)[:LONGEST]
         given: tuple[Trust, ...] = (found.given,) if task else ()
         given += () if whole else ("external",)
@@ -300,7 +294,7 @@ class _Reflector:
                 trust=trust,
                 importance=weight,
                 tags=draft.tags if kind == "reflection" else (*draft.tags, "strategy"),
-                source=source_of(digest),
+                source=f"episode:{digest[:16]}",
                 parents=parents,
                 meta=meta,
             )
@@ -356,11 +350,6 @@ def named(name: Signature, strategy: str = "") -> Signature:
     return Signature(digest, pattern, digest, "strategy")
 
 
-def source_of(digest: str) -> str:
-    """Return the name of an episode as a source, by which everything it taught can be revoked."""
-    return f"episode:{digest[:16]}"
-
-
 def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
     """Return the metadata of a lesson as JSON data."""
     episode = found.episode
@@ -402,32 +391,30 @@ def unfiled(entry: StoredEpisode) -> tuple[Episode, Trust]:
 
 
 @asynccontextmanager
-async def _claim_kept(memory: Memory | None, digest: str) -> AsyncIterator[None]:
+async def _claim_kept(memory: Memory, digest: str) -> AsyncIterator[None]:
     """Renew the claim on an episode, so that no other process takes it, and record how work failed.
 
     An error is recorded in `memory` and logged; after an interruption the episode is free again.
     """
 
-    async def beat(memory: Memory) -> None:
+    async def beat() -> None:
         while True:
             await asyncio.sleep(episodes.LEASE / 3)
             with suppress(StoreError):  # the next one may get through
                 await memory.store.write(memory.scope, episodes.beat, digest)
 
-    beats = None if memory is None else asyncio.create_task(beat(memory))
+    beats = asyncio.create_task(beat())
     try:
         yield
     except BaseException as error:
         words = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
         if isinstance(error, Exception):
             _log_failure(error)
-        if memory is not None:
-            with suppress(StoreError):  # what went wrong first is raised
-                await memory.store.write(memory.scope, episodes.record_failure, digest, words)
+        with suppress(StoreError):  # what went wrong first is raised
+            await memory.store.write(memory.scope, episodes.record_failure, digest, words)
         raise
     finally:
-        if beats is not None:
-            beats.cancel()
+        beats.cancel()
 
 
 def _log_failure(error: Exception) -> None:
