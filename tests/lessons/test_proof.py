@@ -227,15 +227,12 @@ END = Outcome("loop", True, 1)
         ([ONE, replace(ONE, shown=False)], [END]),
         ([ONE], [END, replace(END, calls=2)]),
         ([replace(ONE, share=1.0)], [END]),
-        ([replace(ONE, share=-0.1)], [END]),
         ([replace(ONE, share=0, shown=False)], [END]),
         (
             [replace(ONE, together=True), replace(ONE, lesson="b", shown=False, together=True)],
             [END],
         ),
         ([replace(ONE, together=True), replace(ONE, lesson="b")], [END]),
-        ([replace(ONE, lesson="b"), replace(ONE, together=True)], [END]),
-        ([replace(ONE, together=True), replace(ONE, lesson="b", together=True, share=0.2)], [END]),
     ],
 )
 def test_records_that_contradict_each_other_are_refused(exposures, ends):

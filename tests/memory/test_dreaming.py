@@ -133,31 +133,29 @@ def example(n: int) -> Example:
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
-def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(path, embedder):
-    async def run(memory: Memory) -> None:
-        for n, text in enumerate((TEXT, SAME, TEXT)):
-            await memory.remember("k", text, example=example(n), trust="measured")
-        before = await dump(memory)
-        tasks = [example(n).task for n in range(4)]
-        found = await recalled(memory, *tasks)
-        dream = await consolidate(memory)
-        (merge,) = dream.done
-        best = (await memory.recall(tasks[1]))[0]
-        assert (best.example, best.reflection) == (example(1), merge.survivor)
-        # What is learnt of it later is recalled with the survivor, too.
-        await memory.remember("k", SAME, example=example(3), trust="measured")
-        best = (await memory.recall(tasks[3]))[0]
-        assert (best.example.accepted, best.reflection) == ("label 3", merge.survivor)
-        await Dreams(memory).rollback(dream.id, **BY)
-        best = (await memory.recall(tasks[3]))[0]
-        assert (best.example.accepted, best.reflection) == ("label 3", 2)
-        after = await dump(memory)
-        assert [row for row in after["example"] if row in before["example"]] == before["example"]
-        assert len(after["example"]) == len(before["example"]) + 1
-        assert (await recalled(memory, *tasks))[1][0] == found[1][0]
+async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(store, embedder):
 
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), embedder)))
+    memory = Memory(store, Scope("ours"), embedder)
+    for n, text in enumerate((TEXT, SAME, TEXT)):
+        await memory.remember("k", text, example=example(n), trust="measured")
+    before = await dump(memory)
+    tasks = [example(n).task for n in range(4)]
+    found = await recalled(memory, *tasks)
+    dream = await consolidate(memory)
+    (merge,) = dream.done
+    best = (await memory.recall(tasks[1]))[0]
+    assert (best.example, best.reflection) == (example(1), merge.survivor)
+    # What is learnt of it later is recalled with the survivor, too.
+    await memory.remember("k", SAME, example=example(3), trust="measured")
+    best = (await memory.recall(tasks[3]))[0]
+    assert (best.example.accepted, best.reflection) == ("label 3", merge.survivor)
+    await Dreams(memory).rollback(dream.id, **BY)
+    best = (await memory.recall(tasks[3]))[0]
+    assert (best.example.accepted, best.reflection) == ("label 3", 2)
+    after = await dump(memory)
+    assert [row for row in after["example"] if row in before["example"]] == before["example"]
+    assert len(after["example"]) == len(before["example"]) + 1
+    assert (await recalled(memory, *tasks))[1][0] == found[1][0]
 
 
 async def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory, path):
@@ -224,7 +222,7 @@ async def test_a_dry_run_writes_nothing(memory):
     assert await Dreams(memory).log() == []
 
 
-def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
+async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
     """The nearest of the second lesson is another one, which the veto keeps apart."""
     texts = [TEXT, f"{TEXT} again now", "never " + TEXT, OTHER, f"{OTHER} now"]
     places = {texts[0]: (1.0, 0.0), texts[1]: (0.96, 0.28), texts[2]: (0.98, 0.199)}
@@ -233,16 +231,13 @@ def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
         async def embed(self, texts: Any) -> Any:
             return [places.get(text, (0.0, 1.0)) for text in texts]
 
-    async def run(memory: Memory) -> None:
-        await told(memory, *texts[:3], *texts[3:])
-        dream = await consolidate(memory)
-        told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
-        assert sorted(told_of.values()) == [WORSE, "done"]
-        assert dream.after == 4
-        assert dream.vetoes == {"negation": 2}
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), Places(2))))
+    memory = Memory(store, Scope("ours"), Places(2))
+    await told(memory, *texts[:3], *texts[3:])
+    dream = await consolidate(memory)
+    told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
+    assert sorted(told_of.values()) == [WORSE, "done"]
+    assert dream.after == 4
+    assert dream.vetoes == {"negation": 2}
 
 
 async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):

@@ -52,17 +52,6 @@ def call(tool, arguments, content=""):
     return Event("tool_call", content, tool=tool, arguments=arguments)
 
 
-def test_rules_name_the_failing_call_and_what_came_of_it():
-    made = run(reflect(FAILED))
-    assert made.by == "rules"
-    assert made.text.startswith(
-        "price with item “pot” failed with “Error: 3 items match” [e2, e3]."
-    )
-    assert [(one.kind, one.id) for one in made.signals if one.kind == "cause"] == [("cause", "e2")]
-    assert all(one.grounded for one in made.claims)
-    assert made.reflection.meta["source_event_ids"] == ["e2", "e3", "e4"]
-
-
 FLOWN = (call("fly", {}), Event("llm_response", "I flew."))
 READ = call("read", '{"path": "a", "of": {"b": 1}}'), Event("tool_response", "Error: no 'mode'")
 LATE = call("run", None, "x"), Event("tool_response", error="late", code="504")
