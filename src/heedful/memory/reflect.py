@@ -162,7 +162,7 @@ async def reflect(
         found = await work.study(episode, trust)
         made = await work.lessons(found, by_rules(found), episode.digest)
         return replace(made, again=True, busy=state != "reflected")
-    return await work.write(episode, episode.digest, trust)
+    return await work.write(kept, episode, episode.digest, trust)
 
 
 async def reflect_waiting(
@@ -185,7 +185,7 @@ async def reflect_waiting(
         return None
     episode, trust = await asyncio.to_thread(unfiled, entry)
     work = _Reflector(kept, model, prompts, by_outcome, "raise")
-    return await work.write(episode, entry.digest, trust)
+    return await work.write(kept, episode, entry.digest, trust)
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
@@ -218,12 +218,11 @@ class _Reflector:
     on_model_error: str
     related: Sequence[str] = ()
 
-    async def write(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
+    async def write(self, memory: Memory, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Word and store the reflection; a failure is recorded, to be tried again."""
-        assert self.memory is not None
-        async with _claim_kept(self.memory, digest):
+        async with _claim_kept(memory, digest):
             made = await self.reflect(episode, digest, trust)
-            return replace(made, stored=await _write_lessons(self.memory, digest, made))
+            return replace(made, stored=await _write_lessons(memory, digest, made))
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Word the reflection by the model, or by rules if the failure is known."""
