@@ -37,9 +37,8 @@ class Estimate:
 def wilson_interval(hits: int, of: int) -> Estimate:
     """Return a share with Wilson's score interval.
 
-    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", J. Am.
-    Stat. Assoc. 22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe,
-    "Two-sided confidence intervals for the single proportion", Stat. Med. 17 (1998) 857-872.
+    Without continuity correction: method 3 of R. G. Newcombe, "Two-sided confidence intervals for
+    the single proportion", Stat. Med. 17 (1998) 857-872.
 
     >>> wilson_interval(81, 263)
     Estimate(value=0.307..., low=0.255..., high=0.366...)
@@ -133,8 +132,7 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
 def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
     """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
 
-    If both of a pair were observed on the same task no coin is needed: the difference itself is the
-    figure h that the bets are about. The expected gain of a pair may depend on earlier pairs.
+    Both of a pair were observed on the same task, so no coin is needed.
     """
     return _least(better, same, worse, level), -_least(worse, same, better, level)
 
@@ -261,14 +259,10 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
     Every interval holds at all times at once with a probability of at least 95 %. A lesson helps or
     hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
     are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control with
-    e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, an expected share
-    of at most 2.5 % does not, at whatever time one looks and however lessons depend on each other;
-    the same holds for those said to help. "no difference shown" means that the interval is within
-    `MARGIN` of 0. Everything else is "insufficient data".
-
-    A loop without outcome is left out, so an abandoned loop needs an outcome too. Exposures from
-    times when the holdout was off count only if there are no others. Raises InvalidInput for two
-    records of one loop that differ.
+    e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, or to help, an
+    expected share of at most 2.5 % does not. "no difference shown" means that the interval is
+    within `MARGIN` of 0. A loop without outcome is left out; exposures from times when the holdout
+    was off count only if there are no others. Raises InvalidInput for records that differ.
     """
     return prove_cases(*_joined(exposures, outcomes))
 

@@ -64,9 +64,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     """Return the related matches, best first, at most `limit`; none if nothing is related.
 
     The order is by `relevance` times `worth` at `now`, in seconds since 1970 (at 0, age does not
-    count). Among equals verified lessons come first, so that an accepted answer which is accepted
-    again stays verified; then those seen more often; then newer ones. Matches without a vector get
-    their `overlap`.
+    count). Among equals verified lessons come first, then those seen more often, then newer ones.
     """
     asked = frozenset(words(task))
     measured = [
@@ -93,8 +91,7 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
 def relevance(match: Match) -> float:
     """Return how well a match fits the query, 0..1: two measures with different errors combined.
 
-    It is the mean of coverage and cosine. Without a vector it is the coverage times the BM25 share,
-    at most the coverage, so that such a match does not outrank those with a vector.
+    It is the mean of coverage and cosine; without a vector the coverage times the BM25 share.
     """
     if match.cosine is None:
         return match.coverage * (match.keyword or 0.0)
@@ -104,8 +101,8 @@ def relevance(match: Match) -> float:
 def worth(match: Match, now: float = 0.0) -> float:
     """Return the factor for relevance: proven usefulness, importance and recency combined.
 
-    It is 1 for a new lesson of importance 0.5 that has proven nothing. Importance changes it by up
-    to 5 % either way; age lowers it by up to 5 %, half of that after 90 days.
+    Importance changes it by up to 5 % either way; age lowers it by up to 5 %, half of that after 90
+    days.
     """
     faded = 1 - exp2(-(max(0.0, now - match.at) // DAY) / HALF_LIFE)
     return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
@@ -144,10 +141,9 @@ def choose(
 ) -> list[Match]:
     """Choose what goes into a prompt: the nearest `most`, at most `unverified` not verified.
 
-    The nearest are those with the highest likeness of tasks times `worth`. What is only related is
-    left out, and so are lessons without an accepted output, unless `advice` asks for the text form
-    (with that `seed`). An example that would exceed `budget` tokens, as `tokens` estimates them, is
-    left out whole. Raises InvalidInput.
+    What is only related is left out, and so are lessons without an accepted output, unless `advice`
+    asks for the text form (with that `seed`). An example that would exceed `budget` tokens is left
+    out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     scored = [(_nearness(one), one) for one in ranked if advice or one.example.accepted]
@@ -325,12 +321,10 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
     A pure function, so a resumed loop gets the same answer; independent between loops. `share` is
     at least 0, which switches withholding off, and below 1.
 
-    What is randomised decides what can be concluded. In three loops of four each lesson has its own
-    coin: the rest of the prompt is alike with and without the lesson, so the difference is what the
-    lesson adds to the others. By that alone, three lessons that say the same would each seem
-    useless. So in one loop of four a single coin decides over all lessons, and the difference is
-    the effect of memory as a whole. A loop with one lesson counts for both. A withheld lesson is
-    not replaced. The estimate is the effect of the intention to show. Raises InvalidInput.
+    In three loops of four each lesson has its own coin, so the difference is what the lesson adds
+    to the others; three lessons that say the same would each seem useless. So in one loop of four a
+    single coin decides over all lessons, and the difference is the effect of memory as a whole. A
+    withheld lesson is not replaced. Raises InvalidInput.
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")
