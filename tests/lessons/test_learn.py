@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from heedful.lessons.learn import learn
+from heedful.lessons.learn import MOST, learn
 from heedful.lessons.lesson import LONGEST, Example
 from heedful.lessons.signature import signature
 from heedful.loop.record import Candidate, Evaluation, Finding, Goal, Loop
@@ -197,3 +197,9 @@ def test_examples_are_told_apart_by_task_and_accepted_output():
     assert one.digest != Example("t", "b").digest
     assert Example("ta", "b").digest != Example("t", "ab").digest
     assert Example("\ud800", "a").digest
+
+
+def test_a_loop_gives_at_most_so_many_lessons_the_most_severe():
+    errors = tuple(Finding("c", f"wrong {n}", key=f"key {n}", severity=n / 100) for n in range(60))
+    lessons = learn(loop_of(Evaluation(errors), PASSED), "task")
+    assert {one.sighting for one in lessons} == {f"wrong {n}" for n in range(60 - MOST, 60)}

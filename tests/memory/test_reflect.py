@@ -15,7 +15,7 @@ import heedful
 from heedful import Episode, Event, Prompts
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
 from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.ranking import as_text, choose
+from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory.draft import IMPORTANCE, study, unlearnt
 from heedful.memory.memory import Memory
@@ -445,27 +445,6 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
     run(pipeline.run({}))
     assert "Use at least 2" in said[0]
     assert table(memory, "select kind, shown from exposure") == [("strategy", 1)]
-
-
-def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
-    from heedful.lessons.ranking import choose_for_loop
-
-    near: dict[str, Any] = {"cosine": 0.9, "importance": 0.9}
-    some = [found(n, f"task {n}", **near) for n in range(4)]
-    rules = [
-        found(n, "task", "", kind="strategy", lesson=f"Rule {n}.", verified=False, **near)
-        for n in (8, 9)
-    ]
-    told = found(7, "task", "", kind="reflection", lesson="It went wrong.", **near)
-    chosen = choose_for_loop("task", [rules[0], told, *some, rules[1]], 0.0, True)
-    assert len(chosen) == 3
-    assert [one.id for one in chosen if one.kind == "strategy"] in ([], [9])
-    assert choose_for_loop("task", [told, *rules], 0.0, True) == [rules[1]]
-    assert choose_for_loop("task", [told, *some[:1], *rules], 0.0, False)[-1].kind in (
-        "check",
-        "strategy",
-    )
-    assert choose([rules[0]]) == []
 
 
 # Trust
