@@ -139,7 +139,7 @@ async def consolidate(
     expected = {one.id: one for one in lessons}
     proposals = list(found.proposals)
     asked: dict[str, Vector] = {}
-    if any(one.outcome == "proposed" for one in proposals):
+    if proposals:
         own: dict[int, Vector] = dict(zip(expected, vectors or (), strict=vectors is not None))
         asked = await _queries(memory, proposals, expected, own)
         proposals = await _rehearse(memory, proposals, expected, asked, progress)
@@ -156,12 +156,7 @@ async def consolidate(
     return Dream.of({**report, **made_of, "proposals": [asdict(one) for one in proposals]})
 
 
-async def keep_dreaming(
-    memory: Memory,
-    every: float = LOOKBACK,
-    *,
-    by: str = "heedful",
-) -> None:
+async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "heedful") -> None:
     """Consolidate in mode "full" now, and `every` so many seconds until the task is cancelled.
 
     A StoreError or a ModelError is logged as `dream_failed`, without content, and the next dream
@@ -203,7 +198,7 @@ async def _queries(
     own: Mapping[int, Vector],
 ) -> dict[str, Vector]:
     """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
-    members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
+    members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, dreams.queries, members)
     new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
@@ -226,7 +221,7 @@ async def _rehearse(
 
     Repeats without the dropped ones until recall stays as good with the rest.
     """
-    left, space = list(proposals), space_of(memory.embedder)
+    left, space = dict(enumerate(proposals)), space_of(memory.embedder)
     found: dict[str, Sequence[Match]] = {}
     for n, (query, vector) in enumerate(asked.items(), 1):
         found[query] = await memory.store.read(
@@ -235,11 +230,10 @@ async def _rehearse(
         if progress is not None:
             progress("rehearsing", n, len(asked))
     before = {query: _names(query, matches) for query, matches in found.items()}
-    while any(one.outcome == "proposed" for one in left):
+    while left:
         became = {
             lessons[n].name: (at, lessons[one.survivor].name)
-            for at, one in enumerate(left)
-            if one.outcome == "proposed"
+            for at, one in left.items()
             for n in one.members
         }
         after = {
@@ -249,8 +243,8 @@ async def _rehearse(
         if not dropped:
             break
         for at in dropped:
-            left[at] = replace(left[at], outcome=WORSE)
-    return left
+            del left[at]
+    return [left.get(at, replace(one, outcome=WORSE)) for at, one in enumerate(proposals)]
 
 
 def _names(query: str, matches: Sequence[Match]) -> list[str]:
