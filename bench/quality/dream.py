@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
-from heedful.lessons.consolidate import Lesson, near_vectors
+from heedful.lessons.consolidate import Lesson
 from heedful.lessons.lesson import Trust
+from heedful.lessons.ranking import near_vectors
 from heedful.memory.dream import WORSE
 from heedful.memory.spaces import space_of
 from heedful.models import open_embedder

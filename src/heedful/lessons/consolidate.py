@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from heedful.lessons.lesson import Trust
 from heedful.lessons.patterns import is_assertion
+from heedful.lessons.ranking import near_vectors
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HELD
 from heedful.lessons.words import words
@@ -117,14 +118,11 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# From here on, two lessons are worth a look by a person.
-ALIKE = 0.85
 # A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
 # at least so many of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
-PART = 2**20  # numbers that are compared at a time
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -270,19 +268,6 @@ def veto(one: Lesson, other: Lesson) -> str:
     if has_assertion(one.error_type, one.text) or has_assertion(other.error_type, other.text):
         return "assertion"
     return first_difference(one.text, other.text)
-
-
-def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of rows with a cosine of at least `ALIKE`, in order: (first, second, cosine)."""
-    import numpy as np
-
-    matrix = np.asarray(vectors, dtype="<f4")
-    step = max(1, PART // max(1, len(matrix)))
-    for start in range(0, len(matrix), step):
-        likeness = matrix[start : start + step] @ matrix[start:].T
-        rows, columns = np.nonzero(np.triu(likeness, k=1) >= ALIKE)
-        for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
-            yield start + a, start + b, float(likeness[a, b])
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
@@ -55,6 +55,9 @@ DAY = 86_400.0
 FIRST = 20
 # The share of loops in which one coin decides over all lessons.
 POOLED = 0.25
+# From this cosine on, two lessons are worth a look; how many numbers are compared at a time.
+ALIKE = 0.85
+PART = 2**20
 RULE = "a rule drawn from an earlier run"
 MISTAKE = "what went wrong before, and what mended it"
 _WORD = re.compile(r"\w+")
@@ -127,6 +130,19 @@ def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
 
 def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]:
     return -round(fit * worth(match, now), 6), not match.verified, -match.seen, -match.id
+
+
+def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
+    """Yield pairs of rows with a cosine of at least `ALIKE`, in order: (first, second, cosine)."""
+    import numpy as np
+
+    matrix = np.asarray(vectors, dtype="<f4")
+    step = max(1, PART // max(1, len(matrix)))
+    for start in range(0, len(matrix), step):
+        likeness = matrix[start : start + step] @ matrix[start:].T
+        rows, columns = np.nonzero(np.triu(likeness, k=1) >= ALIKE)
+        for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
+            yield start + a, start + b, float(likeness[a, b])
 
 
 def choose(

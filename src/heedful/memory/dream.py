@@ -30,7 +30,6 @@ _log = logging.getLogger("heedful")
 DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
 FOUND = 5  # results of a stored query that recall must keep
-MOST_GROUPS = 50  # groups that a model reads in one dream
 WORSE = "a stored query would find it further down, or not at all"
 
 

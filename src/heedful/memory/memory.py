@@ -16,8 +16,8 @@ from typing import Any, Literal, cast
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons import consolidate, patterns, proof, ranking
 from heedful.lessons import lesson as records
+from heedful.lessons import patterns, proof, ranking
 from heedful.lessons.learn import learn, with_vector
 from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import Seen
@@ -195,9 +195,7 @@ class Memory:
             and not patterns.is_assertion(one["error_type"], one["pattern"])
         ]
         vectors = await self.embedder.embed([one["text"] for one in lessons]) if lessons else []
-        pairs = (
-            sorted(consolidate.near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
-        )
+        pairs = sorted(ranking.near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
         found = []
         for a, b, cosine in pairs:
             one, other = lessons[a], lessons[b]
