@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import NotFound
 from heedful.lessons import patterns as templates
-from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
@@ -90,17 +88,6 @@ async def test_what_is_never_merged(memory, kind, texts):
         known = await memory.seen(kind, text)
         assert (known.count, known.group) == (1, None)
     assert await memory.patterns() == []
-
-
-async def test_nothing_crosses_a_scope(memory):
-    other = Memory(memory.store, Scope("other", "default"))
-
-    await told(memory, LOGIN[:2])
-    await told(other, LOGIN[2:])
-    assert (await memory.seen("log", LOGIN[0])).count == 1
-    assert (await other.seen("log", LOGIN[2])).count == 6
-    with pytest.raises(NotFound):
-        await memory.set_apart(digest(LOGIN[2]), by="ann")
 
 
 # -- trust

@@ -304,14 +304,4 @@ async def test_so_many_are_kept_the_most_useful(store, clock):
     assert await memory.prune(by="ann", keep=4) == []
 
 
-async def test_nothing_crosses_a_scope(store):
-    here, there = Memory(store, Scope("here"), max_entries=1), Memory(store, Scope("there"))
-    for memory in (there, here):
-        for text in ("one", "two"):
-            await memory.remember("E", text)
-    assert (await here.count(), await there.count()) == (1, 2)
-    await here.prune(by="ann", keep=0)
-    assert (await here.count(), await there.count()) == (0, 2)
-
-
 # -- a clock that is wrong
