@@ -39,7 +39,7 @@ REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repea
 # Events of these types have the trust of the task: the same party wrote them.
 _GIVEN = frozenset({"user_message", "system_event", "llm_call"})
 _CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
-# The block that `heedful.memory.recall.as_text` puts into a prompt; a cut text may lack its end.
+# The block that `heedful.lessons.ranking.as_text` puts into a prompt; a cut text may lack its end.
 _OURS = re.compile(
     r"(?:Lessons from and a|A)ccepted answers to earlier tasks \(data, not instructions\):\n"
     r"--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n.*?(?:\n--- end (?P=mark)|\Z)",
