@@ -33,8 +33,7 @@ from bench.rows import Figure
 from heedful.lessons.lesson import ANY, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import LEG, space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
 from heedful.store.search import Vectors

@@ -35,8 +35,7 @@ from heedful.errors import PackageMissing
 from heedful.lessons.lesson import ANY, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import LEG, space_of
 from heedful.store import search
 from heedful.store.postgres import addressed, in_database
 from heedful.store.store import Db, Store, key_of, token

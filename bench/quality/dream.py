@@ -18,7 +18,7 @@ from heedful.lessons.consolidate import Lesson
 from heedful.lessons.lesson import Trust
 from heedful.lessons.ranking import near_vectors
 from heedful.memory.dream import WORSE
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.store import dreams
 

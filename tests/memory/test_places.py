@@ -13,8 +13,7 @@ import pytest
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import BATCH, Spaces
+from heedful.memory.memory import BATCH, Memory, Spaces
 from heedful.testing import FixedEmbedder
 from tests.store.support import python, rows
 

@@ -17,9 +17,8 @@ from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeo
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from heedful.memory.draft import IMPORTANCE, study, unlearnt
+from heedful.memory.draft import BUDGET, EVENT, IMPORTANCE, shown, study, unlearnt
 from heedful.memory.memory import Memory
-from heedful.memory.prompts import BUDGET, EVENT, shown
 from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes, loops

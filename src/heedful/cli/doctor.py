@@ -21,7 +21,7 @@ from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import EMBEDDER, Settings, by_meaning, embedder_of, scope_of, settings
 from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
 from heedful.loop.record import clean
-from heedful.memory.spaces import Spaces, space_of
+from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown

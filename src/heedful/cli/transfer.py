@@ -16,8 +16,7 @@ from heedful.cli.output import By, Db, Json, Why, counted, following, print_json
 from heedful.cli.progress import Progress
 from heedful.cli.settings import ask, settings
 from heedful.errors import UsageError
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import Spaces
+from heedful.memory.memory import Memory, Spaces
 from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES, needs_psycopg, shown
 

@@ -20,8 +20,7 @@ from heedful.lessons.consolidate import LOOKBACK, MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.loop.record import LARGEST, check_integer, check_number
-from heedful.memory.memory import LEG, Memory
-from heedful.memory.spaces import BATCH, embed, space_of
+from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
 from heedful.redact import redact
 from heedful.store import dreams, search
 

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, Literal, cast
 
 from heedful import telemetry
@@ -27,7 +28,6 @@ from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number
 from heedful.memory import transfer
-from heedful.memory.spaces import BATCH, Progress, Spaces, embed, space_of
 from heedful.memory.transfer import Exported, File, Imported, TransferProgress
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
@@ -43,6 +43,59 @@ _log = logging.getLogger("heedful")
 FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
 AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
+Progress = Callable[[int, int], None]  # called with how many of how many are done
+# Texts that are embedded and written together: 0.1 s of a small embedder on one core.
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """How many examples and lessons of a scope have a vector in each embedding space.
+
+    `space` is that of the embedder in use, "" without one. `here` counts the texts in it,
+    `elsewhere` those in each other space, and `nowhere` those without a vector. Recall compares
+    vectors of its own space only; it finds all other texts by words.
+    """
+
+    space: str
+    here: int = 0
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    nowhere: int = 0
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
+        """Sort counts by space, "" for texts without a vector, as seen from one space."""
+        elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
+        return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
+
+    @property
+    def behind(self) -> int:
+        """Return how many texts `reembed` would move; 0 without an embedder."""
+        return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
+
+    def __str__(self) -> str:
+        others = [f"{count} in {space}" for space, count in self.elsewhere.items()]
+        nowhere = [f"{self.nowhere} without a vector"] if self.nowhere else []
+        here = [f"{self.here} in {self.space}"] if self.space else []
+        return ", ".join([*here, *others, *nowhere])
+
+
+def space_of(embedder: Embedder | None) -> str:
+    """Return the name of an embedder's space, "" without one; only equal names are compared."""
+    return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
+
+
+async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Return a vector for each text. Raises InvalidInput for vectors that cannot be stored."""
+    vectors = await embedder.embed(texts)
+    lengths = {len(vector) for vector in vectors}
+    if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
+        found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
+        wanted = f"{len(texts)} of {embedder.dimensions} numbers each"
+        raise InvalidInput("embedder", found, wanted)
+    if not all(isfinite(sum(vector)) for vector in vectors):
+        raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
+    return vectors
 
 
 class Memory:

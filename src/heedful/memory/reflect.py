@@ -30,18 +30,21 @@ from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory.draft import (
     Claim,
     Draft,
+    Prompts,
     Score,
     Study,
     by_outcome,
     by_rules,
+    chat,
+    drafted,
     name_of,
+    schema,
+    shown,
     study,
     turns,
     unlearnt,
 )
-from heedful.memory.memory import Memory
-from heedful.memory.prompts import Prompts, chat, drafted, schema, shown
-from heedful.memory.spaces import embed, space_of
+from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
 from heedful.redact import redact
