@@ -49,7 +49,7 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     done = invoke("import", "theirs.jsonl", "--db", "mine.db")
     assert done.code == 0
     assert "default/default 5 0 0 6" in " ".join(done.out.split())
-    assert "left out, since nobody vouched for them: 6 records" in done.out
+    assert "left out, since nobody vouched for them: 13 records" in done.out
     source = f"import:{json.loads(DATA.splitlines()[-1])['sha256'][:16]}"
     assert f"its source is {source}; revoke it by this name" in done.out
     listed = invoke(*following(done.out))
@@ -117,7 +117,7 @@ SLOW = """
 import time
 from heedful.memory import transfer
 
-encoded, checked = transfer.encode_line, transfer.check_record
+encoded, checked = transfer.encode, transfer.decode
 
 def slowly(work):
     def slow(record):
@@ -126,7 +126,7 @@ def slowly(work):
         return work(record)
     return slow
 
-transfer.encode_line, transfer.check_record = slowly(encoded), slowly(checked)
+transfer.encode, transfer.decode = slowly(encoded), slowly(checked)
 from heedful.cli import main
 main()
 """

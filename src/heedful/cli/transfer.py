@@ -147,9 +147,9 @@ def copy_(
     """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
 
     What was written is read back and compared before it is committed. Stop the writers of the
-    source first: what they write after the start is not copied. The command can be repeated.
+    source first: what they write after the start is not copied.
     """
-    from heedful.store.copying import copy
+    from heedful.store.transfer import copy
 
     with Progress() as progress:
 
@@ -158,15 +158,14 @@ def copy_(
                 progress.say(f"{name}: {counted(rows, 'row')}")
 
         done = copy(source, target, watch)
+    total = sum(done.values())
     if json:
-        tables = [one._asdict() for one in done.contents]
         where = {"source": shown(source), "target": shown(target)}
-        print_json({**where, "rows": done.rows, "again": done.again, "tables": tables})
+        print_json({**where, "rows": total, "tables": done})
         return 0
-    table(("table", "rows"), [(one.table, one.rows) for one in done.contents if one.rows])
-    many = counted(done.rows, "row")
-    there = f"{shown(target)} holds the {many} of {shown(source)}"
-    show(f"{there} already" if done.again else f"{there}, read again and compared")
+    table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows])
+    many = counted(total, "row")
+    show(f"{shown(target)} holds the {many} of {shown(source)}, read again and compared")
     show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
     return 0
 

@@ -372,15 +372,14 @@ class _Rehearsal:
 
     async def _copied(self) -> None:
         """Copy lessons and examples; a lesson keeps how often it was seen."""
-        records: list[Mapping[str, Any]] = []
-        scope = self._memory.scope
-        await transfer.read_records(self._memory.store, scope, records.append, True)
-        kept = [
-            {**one, "listed": dict.fromkeys(one["listed"], 0)} if one["is"] == "lesson" else one
-            for one in records
-            if one["is"] in ("lesson", "example")
-        ]
-        await self._copy.write(scope, transfer.write_records, kept, DREAM, DREAM, "")
+        scope, kinds = self._memory.scope, transfer.LessonRecord | transfer.ExampleRecord
+        records = await self._memory.store.apart(
+            scope,
+            lambda db, scope: [
+                one for one in transfer.export_records(db, scope, True) if isinstance(one, kinds)
+            ],
+        )
+        await self._copy.write(scope, transfer.import_records, records, DREAM, DREAM, "")
         there = await self._copy.read(scope, dreams.material, "")
         self._there = {lesson.name: lesson for lesson, _ in there}
 

@@ -23,7 +23,17 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
@@ -212,6 +222,29 @@ def in_postgres(tables: str) -> str:
 
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
+
+
+def from_row(kind: type[T], row: Row, **values: Any) -> T:
+    """Return the record whose fields are columns of the row, except those in `values`.
+
+    JSON texts become tuples and mappings, and numbers become flags, as the fields say.
+    """
+    for name, read in _readers(cast("Any", kind)):
+        if name not in values:
+            values[name] = read(row[name]) if read is not None else row[name]
+    return kind(**values)
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+    hints = get_type_hints(kind)
+    return tuple((name, _reader(get_origin(hint) or hint)) for name, hint in hints.items())
+
+
+def _reader(hint: Any) -> Callable[[Any], Any] | None:
+    if hint is tuple:
+        return lambda text: tuple(json.loads(text))
+    return json.loads if hint is Mapping else bool if hint is bool else None
 
 
 def token(scope: Scope) -> str:

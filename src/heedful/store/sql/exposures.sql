@@ -1,6 +1,7 @@
 -- name: insert_exposure
 insert into exposure (tenant, project, loop, kind, signature, shown, share, together, among, examples, at)
-values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now);
+values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now)
+on conflict do nothing;
 
 -- name: read_exposures
 select kind, signature, shown, share, together, examples
