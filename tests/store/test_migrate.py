@@ -14,8 +14,7 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
-from heedful.store.migrations import migrate
-from heedful.store.postgres import Step, known, newest
+from heedful.store.postgres import Step, known, migrate, newest
 from tests.postgres import Urls, blank, drop, rows, server
 
 TABLES = """
@@ -194,7 +193,7 @@ asyncio.run(main())
 """
 MIGRATE = """
 import sys
-from heedful.store.migrations import migrate
+from heedful.store.postgres import migrate
 for part in sys.argv[2:]:
     done = migrate(sys.argv[1], part)
     print([step.part for step in done.applied], [step.part for step in done.waiting], end=" ")

@@ -20,7 +20,7 @@ from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
 from heedful.store.loops import new_owner
-from heedful.store.postgres import addressed
+from heedful.store.postgres import parse_url
 from heedful.store.records import Head
 from heedful.store.store import Db
 from tests.postgres import alone, rows
@@ -207,7 +207,7 @@ async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut)
 
 
 def test_psycopg_takes_the_options_of_a_url_as_they_are_meant(postgres):
-    conninfo = addressed(f"{postgres.service}&options=-c%20lock_timeout=7s").conninfo
+    conninfo = parse_url(f"{postgres.service}&options=-c%20lock_timeout=7s").conninfo
     with psycopg.connect(conninfo) as db:
         shown = [
             db.execute(f"show {name}").fetchall()[0][0]

@@ -67,7 +67,7 @@ async def found(
 
 async def kept(store):
     """What the connection that reads keeps of vectors."""
-    return await store.read(Scope(), lambda db, _: db.kept(Vectors))
+    return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def let_keep(store, vectors):

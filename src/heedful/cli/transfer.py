@@ -194,7 +194,7 @@ def migrate(
             f"{url} is no postgresql:// URL; a SQLite file is migrated when it is opened"
         )
     needs_psycopg()
-    from heedful.store.migrations import migrate as migrate_schema
+    from heedful.store.postgres import migrate as migrate_schema
 
     done = migrate_schema(url, part, role)
     if json:

@@ -26,7 +26,7 @@ def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[fl
     """Return the lessons that may be recalled, ordered by name, each with its vector."""
     import numpy as np
 
-    rows = db.named("material", {**key_of(scope), "space": space})
+    rows = db.run("material", {**key_of(scope), "space": space})
     return [
         (_lesson(row), None if row["data"] is None else np.frombuffer(row["data"], "<f4"))  # type: ignore[misc]
         for row in rows
@@ -42,7 +42,7 @@ def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
     """Return for each lesson the newest texts that found it, five at most, without its own text."""
     found = {}
     for id in ids:
-        rows = db.named("asked", {"reflection": id, "most": QUERIES})
+        rows = db.run("asked", {"reflection": id, "most": QUERIES})
         found[id] = [row["text"] for row in rows]
     return found
 
@@ -64,7 +64,7 @@ def supersede(
     """
     now = time.time()
     key = {**key_of(scope), "now": now}
-    row = db.named("insert_dream", {**key, "by": storable(by)}).fetchall()[0]
+    row = db.run("insert_dream", {**key, "by": storable(by)}).fetchall()[0]
     key["dream"] = int(row["id"])
     done = [
         _carry_out(db, scope, key, one, expected, made.get(place))
@@ -73,7 +73,7 @@ def supersede(
         for place, one in enumerate(proposals)
     ]
     record = {**report, "proposals": [plain(one) for one in done]}
-    db.named("set_report", {"report": json.dumps(record), "dream": key["dream"]})
+    db.run("set_report", {"report": json.dumps(record), "dream": key["dream"]})
     return key["dream"], done
 
 
@@ -89,7 +89,7 @@ def _carry_out(
     survivors = [expected[proposal.survivor]] if new is None else []
     for lesson in (*members, *survivors):
         same = {name: getattr(lesson, name) for name in SAME}
-        if not db.named("unchanged", {**key, **same, "member": lesson in members}).fetchall():
+        if not db.run("unchanged", {**key, **same, "member": lesson in members}).fetchall():
             return replace(proposal, outcome=CHANGED)
     survivor = proposal.survivor
     if new is None:
@@ -97,7 +97,7 @@ def _carry_out(
     else:
         name = name_of(new)
         known = {**key, "kind": new.kind, "signature": new.signature.digest}
-        if db.named("find_lesson", known).fetchall():
+        if db.run("find_lesson", known).fetchall():
             return replace(proposal, outcome="what the model wrote is known already")
         (answer,) = upsert(db, scope, [new], key["now"])
         survivor = answer.id
@@ -107,9 +107,9 @@ def _carry_out(
         link = {"child": lesson.name, "parent": name, "what": "reflection", "why": proposal.why}
         values = {**key, **ids, **link, "before": before}
         for statement in ("insert_supersession", "insert_became"):
-            db.named(statement, values)
+            db.run(statement, values)
         carry(db, key["dream"], lesson.id, survivor)
-        db.named("supersede", values)
+        db.run("supersede", values)
     return replace(proposal, survivor=survivor, outcome="done")
 
 
@@ -124,11 +124,11 @@ def log(
     """Return dreams, newest first, or the dream with this id, with the texts that still exist."""
     values = {**key_of(scope), "limit": limit, "dream": id, "before": before}
     found: list[Mapping[str, Any]] = []
-    for row in db.named("read_dreams", values).fetchall():
+    for row in db.run("read_dreams", values).fetchall():
         report = json.loads(row["report"])
         ids = {n for one in report["proposals"] for n in (*one["members"], one["survivor"])}
         named = {**key_of(scope), "ids": json.dumps(sorted(ids))}
-        texts = {one["id"]: one["text"] for one in db.named("texts_of", named)}
+        texts = {one["id"]: one["text"] for one in db.run("texts_of", named)}
         known = {name: row[name] for name in ("id", "by", "at", "undone")}
         found.append({**report, **known, "texts": texts})
     return found
@@ -145,19 +145,19 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
     if known[0]["undone"] is not None:
         raise RollbackRefused(id, "it was rolled back before; heedful dream log shows when")
     values: Plain = {**key_of(scope), "dream": id, "now": time.time()}
-    for later in db.named("superseded_later", values).fetchall():
+    for later in db.run("superseded_later", values).fetchall():
         what = f"dream {later['dream']} superseded its lesson {later['subject']} since"
         do = f"roll that back first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
     back = 0
-    for row in db.named("read_supersessions", values).fetchall():
+    for row in db.run("read_supersessions", values).fetchall():
         if row["what"] == "reflection":
             child = json.loads(row["before"])["lesson"]
-            rows = db.named("delete_became", {**values, "child": child})
+            rows = db.run("delete_became", {**values, "child": child})
             back += sum(one["back"] for one in rows.fetchall())
     for one in known[0]["proposals"]:
         if one["action"] == "generalise" and one["outcome"] == "done":
-            db.named("delete_made", {**values, "made": one["survivor"]})
-    db.named("set_undone", values)
+            db.run("delete_made", {**values, "made": one["survivor"]})
+    db.run("set_undone", values)
     rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
     return back

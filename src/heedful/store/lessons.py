@@ -50,15 +50,15 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
     Each copy derives from its original, so that a revocation removes both.
     """
     values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
-    for row in db.named("carried", values).fetchall():
+    for row in db.run("carried", values).fetchall():
         ids = {**values, "example": row["id"]}
-        ids["copy"] = db.named("copy_example", ids).fetchall()[0]["id"]
+        ids["copy"] = db.run("copy_example", ids).fetchall()[0]["id"]
         for name in ("copy_origin", "copy_lineage", "copy_vector"):
-            db.named(name, ids)
+            db.run(name, ids)
         before = json.dumps({"state": row["state"]})
         change = {"what": "example", "subject": row["id"], "before": before}
         change |= {"successor": ids["copy"], "why": ""}
-        db.named("insert_supersession", {**values, **change})
+        db.run("insert_supersession", {**values, **change})
 
 
 def follow(db: Db, values: dict[str, Any]) -> None:
@@ -69,7 +69,7 @@ def follow(db: Db, values: dict[str, Any]) -> None:
     """
     name = f"{values['kind']}/{values['signature']}"
     superseded = {**values, "name": name, "subject": values["reflection"]}
-    for row in db.named("became", superseded).fetchall():
+    for row in db.run("became", superseded).fetchall():
         if row["dream"] is not None:
             carry(db, row["dream"], values["reflection"], row["id"])
 
@@ -83,16 +83,16 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     """
     parents = set(one.parents)
     if one.loop:
-        rows = db.named("shown_to_loop", {**key, "loop": one.loop}).fetchall()
+        rows = db.run("shown_to_loop", {**key, "loop": one.loop}).fetchall()
         parents |= {int(row["id"]) for row in rows}
     ids = {**key, "parents": json.dumps(sorted(parents))}
     if one.loop and one.trust == "measured":
-        traced = db.named("count_traced", ids).fetchone()["n"] if parents else 0
+        traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
         if traced < len(parents):
             return None
         trusts = []
     else:
-        known = db.named("known_parents", ids).fetchall() if parents else []
+        known = db.run("known_parents", ids).fetchall() if parents else []
         trusts = [row["trust"] for row in known]
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
@@ -113,12 +113,12 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = db.named("has_origin", values).fetchone() is not None
-    if values["parents"] == NOBODY or not db.named("is_own_ancestor", values).fetchall():
-        db.named("drop_origin", values)
-        db.named("drop_lineage", values)
-    db.named("insert_origin", values)
-    db.named("insert_lineage", values)
+    known = db.run("has_origin", values).fetchone() is not None
+    if values["parents"] == NOBODY or not db.run("is_own_ancestor", values).fetchall():
+        db.run("drop_origin", values)
+        db.run("drop_lineage", values)
+    db.run("insert_origin", values)
+    db.run("insert_lineage", values)
     return known
 
 
@@ -129,14 +129,14 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
     ):
         values = {**key, "source": source, "most": most}
-        count = db.named(name, values).fetchone()["n"]
+        count = db.run(name, values).fetchone()["n"]
         if count > most:
             raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
-    row = db.named("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
+    row = db.run("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
     return row is not None and row["action"] == "reject"
 
 
@@ -172,12 +172,12 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     }
     if reflection.trust in RAISING:
         words = mark(LESSON, values["text"])
-        db.named("begin_anew", {**values, "mark": words})
-    row = db.named("upsert_reflection", values).fetchall()[0]
+        db.run("begin_anew", {**values, "mark": words})
+    row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     _sign(db, values, reflection, json.loads(row["tags"]))
     sighting = {**values, "text": storable(reflection.sighting)}
-    db.named("insert_occurrence", sighting)
+    db.run("insert_occurrence", sighting)
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         follow(db, values)
@@ -189,7 +189,7 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
-        db.named("set_tags", {**values, "tags": json.dumps([*tags, *new])})
+        db.run("set_tags", {**values, "tags": json.dumps([*tags, *new])})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
@@ -212,30 +212,30 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         if wrote == "nothing":  # another source wrote the example, this one the words
             values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
-        db.named("set_author", values)
+        db.run("set_author", values)
         if words == "nothing":  # another source wrote these words too
-            db.named("follow_author", values)
+            db.run("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator said the same, which raises the trust of a known text.
         source, digest = values["source"], mark(values["digest"], values["text"])
         record = json.dumps({"digest": digest, "source": source})
         ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
         ruling |= {"subject": name_of(reflection), "record": record}
-        db.named("insert_ruling", {**values, **ruling})
+        db.run("insert_ruling", {**values, **ruling})
 
 
 def step_aside(db: Db, values: Plain) -> None:
     """Turn the old words of a lesson into an ordinary entry, because the lesson has new words."""
-    for row in db.named("old_voice", values).fetchall():
+    for row in db.run("old_voice", values).fetchall():
         digest = mark(LESSON, row["lesson"])
-        db.named("step_aside", {"example": row["id"], "digest": digest})
+        db.run("step_aside", {"example": row["id"], "digest": digest})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
     """Write the row by which a lesson without an example is found."""
     if values["digest"] == LESSON:
         values["mark"] = mark(LESSON, values["text"])
-        db.named("take_voice", values)
+        db.run("take_voice", values)
     words = Example(reflection.text, "", context=reflection.context)
     return add_example(db, values, reflection, words)
 
@@ -274,15 +274,15 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         known = mark(values["digest"], values["text"])
         if was_rejected(db, values, name_of(reflection), known):
             values["state"] = "retired"
-    rows = db.named("insert_example", values).fetchall()
+    rows = db.run("insert_example", values).fetchall()
     wrote: Wrote = "nothing"
     if rows:
         wrote = "raised" if rests(db, values, rows[0]["id"]) else "new"
     else:
-        db.named("verify_example", values)
+        db.run("verify_example", values)
     if reflection.vector is not None and (rows or reflection.trust not in HELD):
         place = placed(db, reflection.space, blob(reflection.vector))
-        db.named("insert_vector", {**values, **place})
+        db.run("insert_vector", {**values, **place})
     return wrote
 
 
@@ -298,13 +298,13 @@ def mark(digest: str, lesson: str) -> str:
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the lessons most often seen."""
-    rows = db.named("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.run("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
     return [plain(row) for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons."""
-    return int(db.named("count_reflections", key_of(scope)).fetchone()["n"])
+    return int(db.run("count_reflections", key_of(scope)).fetchone()["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
@@ -318,7 +318,7 @@ def clear(db: Db, scope: Scope) -> int:
         gone = db.execute(f"delete from {table} where {where}", key_of(scope)).rowcount
         deleted += gone if table == "reflection" else 0
     for name in ("clear_lineage", "clear_origins"):
-        db.named(name, {"scope": token(scope)})
+        db.run(name, {"scope": token(scope)})
     return deleted
 
 
@@ -327,7 +327,7 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
     The caller sees only their names.
     """
-    rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
+    rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
 
 
@@ -360,7 +360,7 @@ def rule(
         "record": json.dumps(redact_data(dict(record))),
         "now": now,
     }
-    db.named("insert_ruling", values)
+    db.run("insert_ruling", values)
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
@@ -374,10 +374,10 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
             values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-            gone |= {row["id"] for row in db.named("evict", values).fetchall()}
-    corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone() if most else None
+            gone |= {row["id"] for row in db.run("evict", values).fetchall()}
+    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
-        db.named("evict_examples", {"scope": token(scope), "excess": excess})
+        db.run("evict_examples", {"scope": token(scope), "excess": excess})
     return [NOT_KEPT if one.id in gone else one for one in answers]
 
 
@@ -405,7 +405,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
     """Remove the lessons that `prunable` returns; put their names on record."""
     found = prunable(db, scope, unused_for, keep)
     ids = json.dumps([one["id"] for one in found])
-    db.named("delete_reflections", {**key_of(scope), "ids": ids})
+    db.run("delete_reflections", {**key_of(scope), "ids": ids})
     if found:
         removed = [
             {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
@@ -417,7 +417,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
-    rows = db.named("set_pinned", values).fetchall()
+    rows = db.run("set_pinned", values).fetchall()
     if not rows:
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
     subject = f"{rows[0]['kind']}/{rows[0]['signature']}"
@@ -428,4 +428,4 @@ def _least(
     db: Db, scope: Scope, since: float, before: float, limit: int
 ) -> list[Mapping[str, Any]]:
     values = {**key_of(scope), "since": since, "before": before, "limit": limit}
-    return [dict(row) for row in db.named("prunable", values).fetchall()]
+    return [dict(row) for row in db.run("prunable", values).fetchall()]

@@ -41,10 +41,10 @@ class Learned:
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the templates learnt from the first patterns of the error type, of any author."""
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
-        state = db.named("learnt_state", values).fetchall()[0]["state"]
+        state = db.run("learnt_state", values).fetchall()[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
         if kept is None or kept[0] != state:
-            rows = db.named("learnt_patterns", values).fetchall()
+            rows = db.run("learnt_patterns", values).fetchall()
             kept = state, _templates(error_type, rows)
         self._kept[scope, error_type] = kept
         if len(self._kept) > KEPT:
@@ -65,14 +65,14 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     if members == (pattern.digest,):
         return Seen(sum(one["seen"] for one in alone), alone)
     values = {**key_of(scope), "signature": pattern.digest, "members": json.dumps(members)}
-    count = db.named("count_seen", values).fetchall()[0]["n"]
+    count = db.run("count_seen", values).fetchall()[0]["n"]
     return Seen(count or 0, _lessons(db, scope, pattern.digest, members), merge)
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
     """Return the groups and the patterns kept apart, as plain data, the most seen first."""
     values = {**key_of(scope), "error_type": storable(error_type)}
-    rows = db.named("every_pattern", values).fetchall()
+    rows = db.run("every_pattern", values).fetchall()
     groups = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
@@ -85,7 +85,7 @@ def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str
     """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
     for digest in digests:
         values = {**key_of(scope), "signature": digest, "apart": apart}
-        if not db.named("set_apart", values).fetchall():
+        if not db.run("set_apart", values).fetchall():
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
         rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, time.time())
 
@@ -95,13 +95,13 @@ def _lessons(
 ) -> tuple[Mapping[str, Any], ...]:
     names = {"signature": signature, "members": json.dumps(members)}
     values = {**key_of(scope), **names, "limit": LESSONS}
-    return tuple(map(plain, db.named("seen", values).fetchall()))
+    return tuple(map(plain, db.run("seen", values).fetchall()))
 
 
 def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
     """Return the patterns and those that a dream merged with any of them."""
     names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-    rows = db.named("became_one", {**key_of(scope), **names}).fetchall()
+    rows = db.run("became_one", {**key_of(scope), **names}).fetchall()
     return (*members, *(row["signature"] for row in rows))
 
 
@@ -117,7 +117,7 @@ def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
     if not is_learnable(pattern):
         return None
     error_type = storable(pattern.error_type)
-    known = db.kept(Learned).templates(db, scope, error_type)
+    known = db.local(Learned).templates(db, scope, error_type)
     return known.merge(Signature("", storable(pattern.pattern), pattern.digest, error_type))
 
 
@@ -134,7 +134,7 @@ def _grouped(
     for row in rows:
         if row["apart"]:
             values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
-            ruled = db.named("last_ruling", values).fetchall()
+            ruled = db.run("last_ruling", values).fetchall()
             why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
             yield _entry(error_type, row["pattern"], [patterns[row["signature"]]], why, True)
 
@@ -158,7 +158,7 @@ def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list
     Each has an `edition`, which changes with everything that an editor sees, except counters.
     """
     values = {**key_of(scope), **asdict(wanted), "limit": limit}
-    return list(map(_plain, db.named("list_reflections", values).fetchall()))
+    return list(map(_plain, db.run("list_reflections", values).fetchall()))
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:

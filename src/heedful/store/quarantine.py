@@ -33,8 +33,8 @@ def entries(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarantined
     """Return examples by their ids, in any state; with None all that wait in quarantine."""
     key = _key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.named("waiting", key).fetchall()]
-    rows = db.named("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
+        ids = [row["id"] for row in db.run("waiting", key).fetchall()]
+    rows = db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
     return [_held(row) for row in rows]
 
 
@@ -43,7 +43,7 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
     lesson = {"kind": one.kind, "signature": one.signature, "most": TOLD}
     values = {**_key(scope), "example": one.id, "subject": f"{one.kind}/{one.signature}", **lesson}
     found = {
-        name: db.named(name, values).fetchall()
+        name: db.run(name, values).fetchall()
         for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
     }
     return Provenance(
@@ -81,9 +81,9 @@ def _settle(
         "trust": "operator" if released else one.trust,
         "subject": f"{one.kind}/{one.signature}",
     }
-    rows = db.named("settle_example", values).fetchall()
+    rows = db.run("settle_example", values).fetchall()
     if not rows:
-        last = db.named("rulings_on", values).fetchone()
+        last = db.run("rulings_on", values).fetchone()
         ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
         raise NotQuarantined(one.id, one.state, ruled)
     (row,) = rows
@@ -93,7 +93,7 @@ def _settle(
     values["reflection"] = row["reflection"]
     if released:
         follow(db, {**values, "kind": one.kind, "signature": one.signature})
-    lesson = db.named("read_voice", values).fetchone()
+    lesson = db.run("read_voice", values).fetchone()
     if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
         _speak(db, values, one.id if released else _best(db, values), lesson)
 
@@ -120,30 +120,30 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 
 def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
     values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
-    rests = [row["id"] for row in db.named("rests_on_source", values).fetchall()]
+    rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
-    seen = Counter(row["reflection"] for row in db.named("delete_sightings", values).fetchall())
-    vectors = db.named("delete_vectors", values).rowcount
-    gone = db.named("delete_examples", values).fetchall()
+    seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
+    vectors = db.run("delete_vectors", values).rowcount
+    gone = db.run("delete_examples", values).fetchall()
     for name in ("delete_origins", "delete_lineage", "forget_record"):
-        db.named(name, values)
+        db.run(name, values)
     lessons = 0
     for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
         values |= {"reflection": reflection, "n": seen[reflection]}
-        db.named("unsee", values)
+        db.run("unsee", values)
         lessons += _bereft(db, values)
     return RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
 
 
 def _bereft(db: Db, values: Plain) -> bool:
     """Give a lesson that lost its author the words of a remaining example, or delete the lesson."""
-    lesson = db.named("read_voice", values).fetchone()
+    lesson = db.run("read_voice", values).fetchone()
     if lesson["spoken_for"]:
         return False
-    db.named("give_back", values)
+    db.run("give_back", values)
     best = _best(db, values)
     if best is None and not _from_sighting(db, values, lesson):
-        db.named("delete_reflection", values)
+        db.run("delete_reflection", values)
         return True
     _speak(db, values, best or _best(db, values), lesson)
     return False
@@ -151,7 +151,7 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 def _best(db: Db, values: Plain) -> int | None:
     """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
-    row = db.named("best_example", {**values, "order": json.dumps(ORDER)})
+    row = db.run("best_example", {**values, "order": json.dumps(ORDER)})
     found = row.fetchone()
     return int(found["id"]) if found is not None else None
 
@@ -160,21 +160,21 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     """Give a lesson the words, trust and state of an example; a proof's retirement stays."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
-    db.named("bring_back", values)
-    db.named("set_voice", values)
-    rows = db.named("read_voices", values).fetchall()
+    db.run("bring_back", values)
+    db.run("set_voice", values)
+    rows = db.run("read_voices", values).fetchall()
     # The row of the lesson itself has its words; a row with other words has its own digest.
     for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
         alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
         digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
         if alone and row["digest"] != digest:
-            db.named("set_digest", {"example": row["id"], "digest": digest})
+            db.run("set_digest", {"example": row["id"], "digest": digest})
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
     order = {**values, "order": json.dumps(ORDER)}
-    row = db.named("best_sighting", order).fetchone()
+    row = db.run("best_sighting", order).fetchone()
     if row is None:
         return False
     one = Reflection(

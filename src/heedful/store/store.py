@@ -5,8 +5,8 @@ module has its own SQL file there; another file holds what differs between the d
 `Store.read` and `Store.write` run such a function in a transaction. Decorate a function that
 changes rows with `holds` if it needs other locks than the memory lock of its scope.
 
-Within `beside`, each write of a call also writes its audit entry and a record of its effect, in one
-transaction. A call repeated with its idempotency key has no second effect.
+Within `Effects`, each write of a call also writes its audit entry and a record of its effect, in
+one transaction. A call repeated with its idempotency key has no second effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache, partial
@@ -81,10 +81,6 @@ class Rows(Protocol):
         """Return all remaining rows."""
         ...
 
-    def fetchmany(self, size: int = ..., /) -> list[Any]:
-        """Return at most `size` of the remaining rows."""
-        ...
-
 
 class Db(Protocol):
     """A connection within a transaction; it belongs to one thread at a time."""
@@ -99,7 +95,7 @@ class Db(Protocol):
         """Return the URL with which a user opened the store, without the password."""
         ...
 
-    def named(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
+    def run(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
         """Run a named statement."""
         ...
 
@@ -107,22 +103,22 @@ class Db(Protocol):
         """Run SQL that has no name, such as `savepoint x`."""
         ...
 
-    def kept(self, kind: Callable[[], K], /) -> K:
-        """Return the object of this class that the connection keeps between transactions."""
+    def local(self, kind: Callable[[], K], /) -> K:
+        """Return the object of this class that belongs to the connection, as a cache."""
         ...
 
 
 Work = Callable[[Db], T]
 
 
-def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declare the locks that a function holds until its transaction ends, instead of `MEMORY`.
 
-    `given` returns their names within the scope, from the arguments that follow `db` and `scope`.
+    `by` returns their names within the scope, from the arguments that follow `db` and `scope`.
     """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
-        _locks[work] = given or (lambda *_, **__: names)
+        _locks[work] = by or (lambda *_, **__: names)
         return work
 
     return decorate
@@ -157,17 +153,17 @@ class Access(Protocol):
         ...
 
 
-class Kept:
-    """Objects that a connection keeps, at most one of each class, created at the first request."""
+class Local:
+    """Objects that belong to a connection, at most one of each class, created when needed."""
 
     def __init__(self) -> None:
-        self._kept: dict[Any, Any] = {}
+        self._objects: dict[Any, Any] = {}
 
-    def one(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class, creating it if needed."""
-        if kind not in self._kept:
-            self._kept[kind] = kind()
-        found: K = self._kept[kind]
+    def get(self, kind: Callable[[], K]) -> K:
+        """Return the object of this class."""
+        if kind not in self._objects:
+            self._objects[kind] = kind()
+        found: K = self._objects[kind]
         return found
 
 
@@ -290,30 +286,39 @@ def short(data: bytes) -> str | None:
 
 
 Extra = Callable[[Db], None]
-Record = Callable[[Db, int, Mapping[str, Any]], None]
+RecordEffect = Callable[[Db, int, Mapping[str, Any]], None]
 Commit = Callable[[Work[T]], Awaitable[T]]
 
 
-class Beside:
-    """The records that accompany the effects of one call, in order.
+class Effects:
+    """The writes of one call, in order, each with its records; `with Effects():` begins the call.
 
-    Create it in the task that makes the call. Every write is an effect, except claiming a loop,
-    which may be repeated. `record` stores the number of an effect and its value as plain data.
-    `known` holds the effects of an earlier run of the same call: they are not repeated, and the
-    call continues with their values.
+    Every write is an effect, except claiming a loop, which may be repeated. `record` stores the
+    number of an effect and its value as plain data. `known` holds the effects of an earlier run of
+    the same call: they are not repeated, and the call continues with their values.
     """
 
     def __init__(
-        self, record: Record | None = None, known: Sequence[Mapping[str, Any]] = (), first: int = 0
+        self,
+        record: RecordEffect | None = None,
+        known: Sequence[Mapping[str, Any]] = (),
+        first: int = 0,
     ) -> None:
         self._record = record
         self._known = list(known)
         self._next = first
         self._extras: list[Extra] = []
+
+    def __enter__(self) -> Effects:
         self._task = asyncio.current_task()
+        self._token = _effects.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _effects.reset(self._token)
 
     @property
-    def made_now(self) -> bool:
+    def in_call(self) -> bool:
         """Return True in the call itself, False in its heartbeat or in work that it handed over."""
         return asyncio.current_task() is self._task
 
@@ -345,31 +350,15 @@ class Beside:
         return value
 
 
-_now: ContextVar[Beside | None] = ContextVar("heedful_beside", default=None)
-
-
-@contextmanager
-def beside(one: Beside) -> Iterator[Beside]:
-    """Write the records of `one` with every effect inside the block."""
-    token = _now.set(one)
-    try:
-        yield one
-    finally:
-        _now.reset(token)
+_effects: ContextVar[Effects | None] = ContextVar("heedful_effects", default=None)
 
 
 def also(extra: Extra) -> None:
     """Run `extra` in the transaction of the next effect of this call; there must be a call."""
-    current = _now.get()
+    current = _effects.get()
     if current is None:
-        raise LookupError("no call runs here: this is used outside of `beside`")
+        raise LookupError("no call runs here: this is used outside of `with Effects()`")
     current.also(extra)
-
-
-def current_call() -> Beside | None:
-    """Return the records of the current call, or None outside of a call."""
-    current = _now.get()
-    return current if current is not None and current.made_now else None
 
 
 def _plain(value: Any) -> Any:
@@ -447,7 +436,7 @@ class Before:
 
 def read_call(db: Db, scope: Scope, call: Call) -> Before:
     """Return what an earlier run of the call left."""
-    rows = db.named("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
+    rows = db.run("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
     if not rows:
         return Before()
     plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
@@ -458,7 +447,7 @@ def read_call(db: Db, scope: Scope, call: Call) -> Before:
 @holds("answers")
 def keep_answer(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> None:
     """Store the answer of the call, and delete answers older than a day."""
-    db.named("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
+    db.run("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
     write_effect(db, call, ANSWER, answer)
 
 
@@ -468,7 +457,7 @@ def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
     Raises LeaseLost if another process answers the same call and stored this effect first.
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
-    if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
+    if not db.run("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
         raise LeaseLost("the same call is being answered right now; try again")
 
 
@@ -503,11 +492,11 @@ class Store:
         """
         locks = locks_of(work, *args, **kwargs)
         commit = partial(self._access.write, scope, holds=locks)
-        call = current_call()
-        if call is None:
+        effects = _effects.get()
+        if effects is None or not effects.in_call:
             return await commit(lambda db: work(db, scope, *args, **kwargs))
         name = f"{work.__module__.rpartition('.')[2]}.{work.__qualname__}"
-        return await call.write(name, lambda db: work(db, scope, *args, **kwargs), commit)
+        return await effects.write(name, lambda db: work(db, scope, *args, **kwargs), commit)
 
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs

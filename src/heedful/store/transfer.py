@@ -40,7 +40,7 @@ from heedful.redact import redact_data
 from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store import lessons as lesson_store
 from heedful.store.lessons import LESSON, mark
-from heedful.store.sqlite import BUSY_SECONDS, connected, typed
+from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import Db, Row, from_row, key_of, placed, short, storable, token
 
 Effect = Literal["new", "changed", "known", "rejected"]
@@ -301,10 +301,10 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
     key = key_of(scope)
     sources = cache(lambda id: _sources(db, id))
     yield Header(version=2, **key, lessons=lesson_store.count(db, scope))
-    for row in db.named("export_lessons", key):
+    for row in db.run("export_lessons", key):
         lesson = from_row(LessonRecord, row, type="lesson", meta=_clean(json.loads(row["meta"])))
         yield lesson
-        rows = db.named("export_examples", {"reflection": row["id"]})
+        rows = db.run("export_examples", {"reflection": row["id"]})
         examples = [_example(lesson.name, row["author"], one, sources, vectors) for one in rows]
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
@@ -335,7 +335,7 @@ def _sightings(
     db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
 ) -> Iterator[SightingRecord]:
     alike: defaultdict[tuple[float, str, str], list[Row]] = defaultdict(list)
-    for row in db.named("export_sightings", {"reflection": id}):
+    for row in db.run("export_sightings", {"reflection": id}):
         alike[row["at"], row["loop"], row["text"]].append(row)
     for (at, loop, text), rows in sorted(alike.items()):
         parents = {parent for row in rows for parent in json.loads(row["parents"])}
@@ -353,7 +353,7 @@ def _sightings(
 
 
 def _others(db: Db, key: Mapping[str, Any], name: str) -> Iterator[Record]:
-    for row in db.named(f"export_{name}s", key):
+    for row in db.run(f"export_{name}s", key):
         values: dict[str, Any] = {"type": name}
         if name in ("exposure", "outcome"):
             values["loop"] = row["loop"].partition(MOVED)[0]
@@ -364,7 +364,7 @@ def _others(db: Db, key: Mapping[str, Any], name: str) -> Iterator[Record]:
 
 def _sources(db: Db, example: int) -> set[str]:
     """Return all sources that an example derives from."""
-    return {row["source"] for row in db.named("rests_on", {"example": example})}
+    return {row["source"] for row in db.run("rests_on", {"example": example})}
 
 
 def _ruling(record: str) -> dict[str, Any]:
@@ -495,7 +495,7 @@ class _Import:
 
     def _rows(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         """Run a statement; return its rows, or for one without rows as many as it wrote."""
-        rows = self._db.named(name, {**self._key, **values})
+        rows = self._db.run(name, {**self._key, **values})
         found = rows.fetchall()
         return found or [None] * rows.rowcount
 
@@ -503,7 +503,7 @@ class _Import:
         """Return the lesson with this name, unless it was removed meanwhile."""
         kind, _, signature = lesson.partition("/")
         values = {**self._key, "kind": kind, "signature": signature}
-        found: Row | None = self._db.named("find_lesson", values).fetchone()
+        found: Row | None = self._db.run("find_lesson", values).fetchone()
         return found
 
     def _lesson(self, record: LessonRecord) -> Effect:
@@ -514,7 +514,7 @@ class _Import:
         values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
         raised = self._raises(record.trust, row)
         if raised:
-            self._db.named("begin_anew", {**self._key, **values, "source": self._by})
+            self._db.run("begin_anew", {**self._key, **values, "source": self._by})
         if row is None or raised:
             row = self._rows("upsert_reflection", {**values, "now": record.last_seen})[0]
         values |= {"reflection": row["id"], "raised": int(raised)}
@@ -561,7 +561,7 @@ class _Import:
     def _put(self, record: ExampleRecord, values: dict[str, Any]) -> tuple[Effect, int]:
         """Write an example that is new or raised; return its id."""
         digest = mark(values["digest"], values["lesson"])
-        known = self._db.named("find_example", values).fetchone()
+        known = self._db.run("find_example", values).fetchone()
         if known is None:
             held = values["state"] == "quarantined"
             rejected = held and lesson_store.was_rejected(
@@ -633,7 +633,7 @@ class _Import:
         """Record a ruling; return False if it was known."""
         plain = redact_data(_clean(dict(record)))
         values = {name: storable(text) for name, text in ruling.items()} | {"now": at}
-        known = self._db.named("find_rulings", {**self._key, **values}).fetchall()
+        known = self._db.run("find_rulings", {**self._key, **values}).fetchall()
         if plain in [_ruling(row["record"]) for row in known]:
             return False
         self._rows("insert_ruling", {**values, "record": json.dumps(plain)})
@@ -688,7 +688,7 @@ class Table(NamedTuple):
 @cache
 def tables() -> tuple[Table, ...]:
     """Return the tables that both engines have, ordered so that foreign keys hold while writing."""
-    db = connected(":memory:", BUSY_SECONDS)
+    db = connect(":memory:", BUSY_SECONDS)
     sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
     found = {}
     for (name,) in db.execute(f"{sql} and name not in {LEFT_OUT} order by name"):
@@ -807,12 +807,12 @@ def _open(url: str, *, writes: bool) -> Iterator[Any]:
     if not writes and not os.path.exists(url):
         raise NotFound("database", url, "this folder; check the path")
     try:
-        with closing(connected(url, BUSY_SECONDS)) as db:
+        with closing(connect(url, BUSY_SECONDS)) as db:
             db.execute("begin immediate" if writes else "begin")
             yield db
             db.execute("commit")
     except sqlite3.Error as error:
-        raise typed(error) from error
+        raise translate_error(error) from error
 
 
 @contextmanager
@@ -821,7 +821,7 @@ def _server(url: str, kind: str) -> Iterator[Any]:
     from heedful.store import postgres
 
     try:
-        with closing(postgres.Session(postgres.addressed(url).conninfo)) as session:
+        with closing(postgres.Session(postgres.parse_url(url).conninfo)) as session:
             role = postgres.who(session)
             postgres.of_schema(session, role)
             if not role["owner"]:
@@ -833,4 +833,4 @@ def _server(url: str, kind: str) -> Iterator[Any]:
             yield session
             session.end("commit")
     except postgres.MISHAPS as error:
-        raise postgres.mishap(error).told from error
+        raise postgres.mishap(error).error from error
