@@ -17,7 +17,7 @@ from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.store import quarantine as quarantine_store
+from heedful.store import lessons as quarantine_store
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, whole
 from tests.store.support import opened

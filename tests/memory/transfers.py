@@ -15,7 +15,7 @@ from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.memory.transfer import Imported
-from heedful.store import exposures, quarantine
+from heedful.store import exposures, lessons
 from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.reflections import FAILED
@@ -89,10 +89,10 @@ async def full(memory: Memory | None = None) -> Memory:
     await memory.remember("P", "page 2", lesson="obey me too", trust="tool", source="http://q")
     await memory.remember("P", "page 3", lesson="obey me as well", trust="tool", source="http://q")
     page_1, page_2 = [
-        one.id for one in reversed(await store.read(scope, quarantine.entries, None))
+        one.id for one in reversed(await store.read(scope, lessons.quarantined, None))
     ][:2]
-    await store.write(scope, quarantine.settle, [page_1], "release", "ada", "it is right")
-    await store.write(scope, quarantine.settle, [page_2], "reject", "bo", "it is wrong")
+    await store.write(scope, lessons.settle, [page_1], "release", "ada", "it is right")
+    await store.write(scope, lessons.settle, [page_2], "reject", "bo", "it is wrong")
     found = await memory.recall("convert parcel 9 to kilograms")
     await memory.remember("D", "derived", lesson="from both", derived_from=[found[0].id, page_1])
     lesson = f"error/{signature('F', 'no unit').digest}"

@@ -44,7 +44,7 @@ from heedful.models.call import complete
 from heedful.models.contract import Message, Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
-from heedful.store import dreams, open_store, search, transfer
+from heedful.store import open_store, patterns, search, transfer
 
 MOST = 10  # lessons of a group that the model reads
 LONGEST = 600  # characters of one of them, and of what it may answer
@@ -215,13 +215,13 @@ class Dreams:
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
         """List dreams, newest first, those older than the id `before`. Raises InvalidInput."""
         check_integer("limit", limit)
-        found = await self._store.read(self._scope, dreams.log, limit, before=before)
+        found = await self._store.read(self._scope, patterns.log, limit, before=before)
         return [Dream.of(one) for one in found]
 
     async def show(self, id: int) -> Dream:
         """Return a dream. Raises NotFound, InvalidInput."""
         check_id(id)
-        for one in await self._store.read(self._scope, dreams.log, 1, id):
+        for one in await self._store.read(self._scope, patterns.log, 1, id):
             return Dream.of(one)
         raise NotFound(
             "dream", str(id), f"the memory of {self._scope.tenant}/{self._scope.project}"
@@ -234,7 +234,7 @@ class Dreams:
         InvalidInput without an actor.
         """
         check_id(id)
-        return await self._store.write(self._scope, dreams.undo, id, by, why)
+        return await self._store.write(self._scope, patterns.undo, id, by, why)
 
 
 async def consolidate(
@@ -282,7 +282,7 @@ async def consolidate(
     id = 0
     if not dry_run:
         changes = report, tried, expected, made, by
-        id, tried = await memory.store.write(memory.scope, dreams.supersede, *changes)
+        id, tried = await memory.store.write(memory.scope, patterns.supersede, *changes)
     named = {n for one in tried for n in (*one.members, one.survivor)}
     texts = {n: one.text for n, one in expected.items() if n in named}
     made_of = {"id": id, "by": by, "at": now, "texts": texts}
@@ -317,7 +317,7 @@ async def _material(
 ) -> tuple[list[Lesson], list[Sequence[float]] | None]:
     """Return the lessons of the scope, and their vectors if there is an embedder."""
     space, embedder = space_of(memory.embedder), memory.embedder
-    rows = await memory.store.read(memory.scope, dreams.material, space)
+    rows = await memory.store.read(memory.scope, patterns.material, space)
     lessons = [lesson for lesson, _ in rows]
     if embedder is None:
         return lessons, None
@@ -363,7 +363,7 @@ class _Rehearsal:
                 dropped = find_regressions(became, before, await self._recall(asked))
                 if not dropped:
                     break
-                await self._copy.write(self._memory.scope, dreams.undo, dream, DREAM, "")
+                await self._copy.write(self._memory.scope, patterns.undo, dream, DREAM, "")
                 for at in dropped:
                     left[at] = replace(left[at], outcome=WORSE)
         finally:
@@ -380,7 +380,7 @@ class _Rehearsal:
             ],
         )
         await self._copy.write(scope, transfer.import_records, records, DREAM, DREAM, "")
-        there = await self._copy.read(scope, dreams.material, "")
+        there = await self._copy.read(scope, patterns.material, "")
         self._there = {lesson.name: lesson for lesson, _ in there}
 
     async def _queries(
@@ -389,7 +389,7 @@ class _Rehearsal:
         """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
         members = [n for one in proposals if one.outcome == "proposed" for n in one.members]
         asked: dict[str, Vector] = {self._lessons[n].text: own.get(n) for n in members}
-        stored = await self._memory.store.read(self._memory.scope, dreams.queries, members)
+        stored = await self._memory.store.read(self._memory.scope, patterns.queries, members)
         new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
         embedder = self._memory.embedder
         if embedder is None:
@@ -431,5 +431,5 @@ class _Rehearsal:
         there = {lesson.id: lesson for lesson in self._there.values()}
         made = {at: replace(one, parents=()) for at, one in self._made.items()}
         scope = self._memory.scope
-        id, _ = await self._copy.write(scope, dreams.supersede, {}, here, there, made, DREAM)
+        id, _ = await self._copy.write(scope, patterns.supersede, {}, here, there, made, DREAM)
         return id, became
