@@ -17,7 +17,7 @@ from heedful.lessons.trust import RevocationResult
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.store import lessons as quarantine_store
+from heedful.store import lessons as lesson_store
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, whole
 from tests.store.support import opened
@@ -433,8 +433,8 @@ async def test_eviction_of_what_lies_between_does_not_break_the_chain(memory):
     await memory.remember("c", "x", derived_from=[2], pinned=True)
     await memory.remember("mine", "x", pinned=True)
     assert len(await memory.prune(by="ann", keep=2)) == 2
-    (held,) = await memory.store.read(memory.scope, quarantine_store.entries, [3])
-    came = await memory.store.read(memory.scope, quarantine_store.provenance, held)
+    (held,) = await memory.store.read(memory.scope, lesson_store.quarantined, [3])
+    came = await memory.store.read(memory.scope, lesson_store.provenance, held)
     assert came.sources == ("page",)
     assert (await memory.quarantine.revoke("page", by="ann")).examples == 1
     assert [one["error_type"] for one in await memory.top()] == ["mine"]
