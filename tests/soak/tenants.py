@@ -33,7 +33,6 @@ from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import loops as loop_store
 from heedful.store import patterns as pattern_store
-from heedful.store import lessons as lesson_store
 from heedful.store.records import Head, StoredEpisode
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder

@@ -7,7 +7,6 @@ import gc
 import os
 import sqlite3
 import threading
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,28 +178,6 @@ async def test_a_cancelled_read_does_not_end_the_reader(counting):
     assert stored(counting) == []
 
 
-async def test_a_read_sees_one_state_though_another_commits_in_the_middle(counting, writer):
-    reader = Thread(counting, writes=False)
-    begun, gate = threading.Event(), threading.Event()
-
-    def twice(db: Db) -> list[int]:
-        before = db.execute("select count(*) from t").fetchone()[0]
-        begun.set()
-        gate.wait(30)
-        return [before, db.execute("select count(*) from t").fetchone()[0]]
-
-    with closing(sqlite3.connect(counting.path)) as db:
-        db.execute("pragma journal_mode = wal").close()
-    await writer.run(lambda db: None)
-    read = asyncio.create_task(reader.run(twice))
-    await asyncio.to_thread(begun.wait, 30)
-    await writer.run(partial(insert, 1))
-    gate.set()
-    assert await read == [0, 0]
-    assert await reader.run(twice) == [1, 1]
-    reader.close()
-
-
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 async def test_a_failing_read_is_answered(counting, error):
     reader = Thread(counting, writes=False)
@@ -338,14 +315,3 @@ assert run_sync(memory.count()) == 2
 @pytest.mark.both
 def test_a_forked_child_has_threads_and_connections_of_its_own(tmp_path):
     assert ended(python(FORKING, named(tmp_path / "a.db"))) == ""
-
-
-async def test_an_answer_nobody_waits_for_any_more_harms_nobody(writer):
-    begun, gate = threading.Event(), threading.Event()
-    task = asyncio.create_task(writer.run(partial(held, begun, gate)))
-    await asyncio.to_thread(begun.wait, 30)
-    task.cancel()
-    gate.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await writer.run(lambda db: 3) == 3

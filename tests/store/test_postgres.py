@@ -103,15 +103,6 @@ async def test_a_row_is_read_by_position_and_by_name(postgres):
     assert tuple(row.keys()) == (*values, "flag", "n")
 
 
-async def test_a_statement_without_rows_answers_none_and_how_many_it_wrote(postgres):
-    def work(db: Db) -> Any:
-        answer = db.execute(ADD, {"tenant": "one", "project": "p"})
-        return answer.rowcount, answer.fetchone(), answer.fetchall(), list(answer)
-
-    async with opened(postgres.service) as database:
-        assert await database.write(ONE, work) == (1, None, [], [])
-
-
 @pytest.mark.parametrize("text", ["a\0b", "a\udcff"])
 async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text):
     async with opened(postgres.service) as database:
@@ -244,33 +235,6 @@ async def test_counting_from_many_tasks_loses_nothing(postgres):
     assert connections <= 5
 
 
-async def test_of_a_deadlock_both_come_through(postgres):
-    """Each waits for what the other has; the server ends one, and it is run again."""
-    for project in "ab":
-        sql = "insert into tally (tenant, project, lessons) values ('one', %s, 0)"
-        rows(postgres.owner, sql, project)
-    meeting = threading.Barrier(2, timeout=30)
-    runs: list[str] = []
-
-    def crossed(first: str, then: str) -> Any:
-        def work(db: Db) -> None:
-            add(db, Scope("one", first))
-            if len(runs) < 2:
-                runs.append(first)
-                meeting.wait()
-            else:
-                runs.append(first)
-            add(db, Scope("one", then))
-
-        return work
-
-    async with opened(postgres.service) as database:
-        works = (crossed("a", "b"), crossed("b", "a"))
-        await asyncio.gather(*(database.write(ONE, one, ()) for one in works))
-    assert count(postgres.owner) == 4
-    assert len(runs) >= 3
-
-
 CLASH = "do $$ begin raise exception 'clash' using errcode = '40001'; end $$"
 
 
@@ -321,14 +285,6 @@ async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres)
     assert count(postgres.owner) == 1
 
 
-async def test_a_lock_that_takes_too_long_is_told_with_what_to_do(postgres):
-    with psycopg.connect(parse_url(postgres.owner).conninfo) as other:
-        other.execute("lock table tally")
-        async with opened(postgres.service, options="-c%20lock_timeout=20ms") as database:
-            with pytest.raises(StoreUnavailable, match="lock timeout: another transaction holds"):
-                await database.write(ONE, add)
-
-
 # --- tasks, closing, processes
 
 
@@ -373,12 +329,6 @@ def test_a_store_that_nobody_uses_any_more_lets_go(postgres):
     del database
     gc.collect()
     assert (pool._sessions, pool._threads) == ([], None)
-
-
-def test_one_store_a_url_and_process(postgres):
-    assert open_store(postgres.service) is open_store(postgres.service)
-    assert open_store(postgres.service) is not open_store(f"{postgres.service}&pool_size=2")
-    assert open_store("postgres://h/db") is not open_store("postgres://h/other")
 
 
 WITHOUT = """

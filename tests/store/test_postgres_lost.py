@@ -15,8 +15,6 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from heedful.drive.report import AttemptReport, open_loop
-from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
 from heedful.store.loops import new_owner
@@ -187,22 +185,6 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
         await store.write(SCOPE, loops.commit, report("a", 1), owner)
         stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
-    assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
-
-
-@pytest.mark.parametrize("cut", ["before", "after"])
-async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut):
-    with wired(postgres.service) as wire:
-        store = open_store(wire.url)
-        await open_loop(store, SCOPE, "a", "task")
-        wire.cut = cut
-        with pytest.raises(StoreInDoubt):
-            await reported(store, SCOPE, "a", 1, AttemptReport("text"))
-        wire.cut = ""
-        again = await reported(store, SCOPE, "a", 1, AttemptReport("text"))
-        stored = await store.read(SCOPE, loops.read, "a")
-        await store.close()
-    assert again.new is (cut == "before")
     assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
 
 

@@ -116,12 +116,3 @@ async def test_a_file_from_before_the_first_release_is_refused_with_what_to_do(t
     with pytest.raises(StoreOlder, match=r"before the first release .* export its lessons"):
         await count(path)
     assert path.read_bytes() == content
-
-
-async def test_a_stranger_with_our_version_is_a_stranger(tmp_path):
-    path = tmp_path / "b.db"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("create table t (x)")
-        db.execute(f"pragma user_version = {sqlite.SCHEMA}")
-    with pytest.raises(StoreError, match="another program's database"):
-        await count(path)

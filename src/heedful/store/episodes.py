@@ -20,7 +20,7 @@ from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import Db, Row, Store, holds, key_of, storable, token
+from heedful.store.store import Db, Store, from_row, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -62,7 +62,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     """
     values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
     rows = db.run("take_episode", values).fetchall()
-    return _filed(rows[0]) if rows else None
+    return from_row(StoredEpisode, rows[0]) if rows else None
 
 
 @holds()
@@ -112,18 +112,21 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     _settle(db, scope, digest, "failed" if error else "waiting", error)
 
 
-def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
-    """Return the episodes in this state, or all, newest first."""
-    values = {**key_of(scope), "state": state, "limit": limit}
-    return [_filed(row) for row in db.run("newest_episodes", values)]
-
-
-def page(
-    db: Db, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
+def newest(
+    db: Db,
+    scope: Scope,
+    limit: int,
+    state: str = "",
+    at: float = inf,
+    digest: str = "",
+    whole: bool = True,
 ) -> list[StoredEpisode]:
-    """Return a page of episodes, without records: those after the one with `at`, `digest`."""
-    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
-    return [_filed(row) for row in db.run("episodes_before", values)]
+    """Return episodes in this state, or all, newest first: those after the one with `at`, `digest`.
+
+    Without `whole` their records are left out.
+    """
+    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at, "whole": whole}
+    return [from_row(StoredEpisode, row) for row in db.run("list_episodes", values)]
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
@@ -135,13 +138,6 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
     return dict(db.run("count_episodes", key_of(scope)).fetchall())
-
-
-def last_error(db: Db, scope: Scope) -> str:
-    """Return the error of the newest failed episode, or "" if none failed."""
-    values = {**key_of(scope), "state": "failed", "limit": 1}
-    rows = db.run("newest_episodes", values).fetchall()
-    return str(rows[0]["error"]) if rows else ""
 
 
 def _texts(one: StoredEpisode) -> dict[str, str]:
@@ -161,10 +157,6 @@ def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
-
-
-def _filed(row: Row) -> StoredEpisode:
-    return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
 LATE = "their trace had ended and become an episode, or was given up"
@@ -209,7 +201,7 @@ def ended_traces(
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace, in order of arrival."""
     rows = db.run("read_spans", {**key_of(scope), "trace": trace})
-    return [Piece(**{**dict(row), "root": bool(row["root"])}) for row in rows]
+    return [from_row(Piece, row) for row in rows]
 
 
 async def finish_trace(

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from math import inf
 from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
@@ -41,7 +42,7 @@ from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
-from heedful.store.store import MEMORY, Db, Row, holds, storable
+from heedful.store.store import MEMORY, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -237,9 +238,13 @@ def newest(
 
     With `before`, return only loops older than the loop with that id; none if it does not exist.
     """
-    values = {**_key(scope, before), "limit": limit, "prefix": prefix}
-    rows = db.run("loops_before" if before else "newest_loops", values).fetchall()
-    return [_stored(db, row) for row in rows]
+    values = {**key_of(scope), "limit": limit, "prefix": prefix, "created": inf, "n": 0}
+    if before:
+        row = one(db, "read_loop", _key(scope, before))
+        if row is None:
+            return []
+        values |= {"created": row["created"], "n": row["n"]}
+    return [_stored(db, row) for row in db.run("newest_loops", values).fetchall()]
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
@@ -248,12 +253,11 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     As inside a loop, findings count since its last improvement and persistent findings since its
     start. A finding that a loop has fixed no longer counts.
     """
-    rows = db.run("echoing", {**_key(scope, id), "window": window}).fetchall()
+    others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
-    for row in rows:
-        loop = _stored(db, row).loop
-        improvement = codec.improvement_from(json.loads(row["policy"]))
-        counts.update(count_echoes(replace(loop, improves=improvement)))
+    for other in others:
+        improvement = codec.improvement_from(other.head.policy)
+        counts.update(count_echoes(replace(other.loop, improves=improvement)))
     return dict(counts)
 
 
@@ -265,15 +269,11 @@ def one(db: Db, name: str, values: Plain) -> Row | None:
 
 def dump(value: Any) -> str:
     """Return JSON without secrets, in ASCII, because UTF-8 cannot hold lone surrogates."""
-    return _json(redact_data(value))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(redact_data(value), separators=(",", ":"))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "project": scope.project, "id": id}
+    return {**key_of(scope), "id": id}
 
 
 def _lost(id: str) -> LeaseLost:
@@ -334,14 +334,14 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
             head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
             db.run("set_head", {"n": row["n"], **head, **_kind(entry.head)})
         return int(row["n"])
-    if entry.head is None or one(db, "find_loop", key) is not None:
+    if entry.head is None or one(db, "read_loop", key) is not None:
         raise _lost(entry.id)
     return _insert(db, key, entry.head, owner, now)
 
 
 def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) -> bool:
     """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
-    record, value = _json(attempt), dump(entry.value)
+    record, value = dump(attempt), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": number})
     if row is not None:
         if (row["record"], row["value"]) != (record, value):
@@ -358,7 +358,7 @@ def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> Any:
     made = entry.attempt
     number = made.number if made else db.run("last_attempt", at).fetchone()["number"]
     plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.run("insert_decision", {**at, "attempt": number, "record": _json(plain)})
+    db.run("insert_decision", {**at, "attempt": number, "record": dump(plain)})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
         db.run("end_loop", {"n": at["n"], "state": state})
@@ -407,17 +407,13 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         row["id"],
         head,
         loop,
-        _values(attempts),
+        tuple(json.loads(a["value"]) for a in attempts),
         decisions,
         {s["key"]: json.loads(s["record"]) for s in steps},
         row["epoch"],
         row["created"],
         row["updated"],
     )
-
-
-def _values(attempts: Sequence[Row]) -> tuple[Any, ...]:
-    return tuple(json.loads(a["value"]) for a in attempts)
 
 
 # The policy that is replayed to learn what the record holds.

@@ -48,11 +48,7 @@ def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
 
 
 def matching(
-    db: Db,
-    corpus: Row,
-    counts: Mapping[str, int],
-    many: int,
-    among: set[int] | None = None,
+    db: Db, corpus: Row, counts: Mapping[str, int], many: int, among: set[int] | None = None
 ) -> list[int]:
     """Return the ids of the `many` texts with the highest weight of rare words, within `among`.
 

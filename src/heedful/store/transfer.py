@@ -28,13 +28,7 @@ from annotated_types import Interval, Predicate
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
 from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
-from heedful.lessons.trust import (
-    LONGEST_TAG,
-    RAISING,
-    TAGS,
-    lowest_trust,
-    raises_trust,
-)
+from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
 from heedful.store import POSTGRES, needs_psycopg, shown
@@ -104,15 +98,6 @@ class LessonRecord:
     last_shown: Time
     meta: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        if not is_lesson_name(self.name):
-            raise InvalidInput("kind/signature", self.name, "kind/16 hex digits")
-        kind, pattern = self.error_type, self.pattern
-        if "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST:
-            return  # storing it redacted or cut the pattern
-        if (right := digest_of(kind, pattern)) != self.signature:
-            raise InvalidInput("signature", self.signature, f"that of its pattern, {right}")
-
     @property
     def name(self) -> str:
         """Return the name of the lesson."""
@@ -125,12 +110,6 @@ class Vector:
 
     space: str
     data: str
-
-    def __post_init__(self) -> None:
-        data = b64decode(self.data, validate=True)
-        numbers = struct.unpack(f"<{len(data) // 4}f", data[: len(data) // 4 * 4])
-        if 4 * len(numbers) != len(data) or not isfinite(sum(numbers)):
-            raise InvalidInput("vector", self.data, "base64 of finite 32-bit floats")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,10 +162,6 @@ class ExposureRecord:
     together: bool
     among: Count
 
-    def __post_init__(self) -> None:
-        if not (self.shown or self.share):
-            raise InvalidInput("share", self.share, "above 0 for a lesson that was withheld")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRecord:
@@ -212,10 +187,6 @@ class RulingRecord:
     by: str
     why: str
     record: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        if self.action == IMPORT:
-            raise InvalidInput("action", self.action, f"another than {IMPORT}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,11 +239,40 @@ def decode(line: bytes) -> Record:
     from pydantic import ValidationError
 
     try:
-        return cast("Record", _adapter().validate_json(line))
+        record = cast("Record", _adapter().validate_json(line))
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         place = ".".join(map(str, wrong["loc"])) or "line"
         raise InvalidInput(place, wrong["input"], f"valid: {wrong['msg']}") from None
+    match record:
+        case LessonRecord():
+            kind, pattern, right = record.error_type, record.pattern, record.signature
+            # Storing it may have redacted or cut the pattern.
+            if not (
+                "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST
+            ):
+                right = digest_of(kind, pattern)
+            if record.signature != right:
+                raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
+            if not is_lesson_name(record.name):
+                raise InvalidInput("kind/signature", record.name, "kind/16 hex digits")
+        case ExampleRecord(vector=Vector() as vector) if not _is_vector(vector.data):
+            raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
+        case ExposureRecord(shown=False, share=0):
+            raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
+        case RulingRecord(action="import"):
+            raise InvalidInput("action", record.action, "another than import")
+        case _:
+            pass
+    return record
+
+
+def _is_vector(text: str) -> bool:
+    try:
+        data = b64decode(text, validate=True)
+        return isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
+    except (ValueError, struct.error):
+        return False
 
 
 @cache
@@ -396,7 +396,7 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
                 text=clip(record.text),
                 tags=tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS]),
                 meta=record.meta if short else {},
-                state=_held(record.state),
+                state=record.state if record.state in STAYS else "quarantined",
                 trust="external",
                 source=source,
                 pinned=False,
@@ -414,7 +414,7 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
                 record,
                 text=clip(record.text),
                 example=Example(**parts),
-                state=_held(record.state),
+                state=record.state if record.state in STAYS else "quarantined",
                 trust="external",
                 at=min(record.at, now),
                 sources=(*record.sources, source),
@@ -427,10 +427,6 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
         case LinkRecord() if record.relation == "strategy":
             return replace(record, at=min(record.at, now))
     return None
-
-
-def _held(state: State) -> State:
-    return state if state in STAYS else "quarantined"
 
 
 def import_records(
