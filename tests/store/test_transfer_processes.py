@@ -31,7 +31,7 @@ async def main():
     store = in_file(sys.argv[1])
     own = {"trust": "operator", "by": "ada", "why": "mine"}
     done = await Memory(store).import_(sys.argv[2], progress=progress, **own)
-    print(done.new, done.merged, done.known)
+    print(done.new, done.known)
     await store.close()
 
 asyncio.run(main())
@@ -81,8 +81,8 @@ def test_killed_in_the_middle_it_is_repeated_without_harm(tmp_path, data, file, 
     process.communicate()
     there = rows(db, "select count(*) from reflection")[0][0] if batches else 0
     assert (there > 0) == (batches > 0)
-    new, merged, known = map(int, ended(python(IMPORTER, db, file, "goes on")).split()[-3:])
-    assert (known + merged, new) == (there, len(only(records(data), "lesson")) - there)
+    new, known = map(int, ended(python(IMPORTER, db, file, "goes on")).split()[-2:])
+    assert (known, new) == (there, len(only(records(data), "lesson")) - there)
     with opened(db) as store:
         assert asyncio.run(exported(Memory(store))) == data
 
@@ -132,4 +132,4 @@ async def test_what_is_forgotten_while_it_comes_stays_forgotten():
     found = [one for one in map(transfer.decode, lines) if isinstance(one, kinds)]
     args = (found, "import:x", "ada", "mine")
     effects = await memory.store.write(memory.scope, transfer.import_records, *args)
-    assert (set(effects), await memory.count()) == ({"known"}, 0)
+    assert (set(effects), await memory.count()) == ({False}, 0)

@@ -21,7 +21,7 @@ from heedful.memory.spaces import Spaces
 from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES, needs_psycopg, shown
 
-HEADS = ("from", "new", "merged", "known", "quarantined")
+HEADS = ("from", "new", "known", "quarantined")
 KB = 1_000
 
 
@@ -94,7 +94,7 @@ def import_(
     if json:
         print_json({"file": file, **asdict(done)})
         return 0
-    counts = (done.new, done.merged, done.known, done.quarantined)
+    counts = (done.new, done.known, done.quarantined)
     table(HEADS, [(f"{done.tenant}/{done.project}", *counts)])
     if done.left:
         show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")

@@ -10,7 +10,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -21,15 +21,13 @@ from typing import BinaryIO, cast
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.store.lessons import count_held
 from heedful.store.store import Db, Store
 from heedful.store.transfer import (
-    Effect,
     End,
-    ExampleRecord,
     Header,
     LessonRecord,
     Record,
-    SightingRecord,
     decode,
     encode,
     export_records,
@@ -62,17 +60,16 @@ class Imported:
     """What an import changed.
 
     `source` names it: revoking that removes everything that came with an import nobody vouched for.
-    `tenant` and `project` are those of the export. `new`, `merged` (known, and changed) and `known`
-    count lessons, `quarantined` the new entries that wait for a ruling. `written` counts new
-    records by kind. `left` counts records that were left out, because decisions, measurements and
-    proofs of others need somebody who vouches for them.
+    `tenant` and `project` are those of the export. `new` and `known` count lessons, `quarantined`
+    the entries that came with it and wait for a ruling. `left` counts records that were left out,
+    because decisions, measurements and proofs of others need somebody who vouches for them.
+    `written` counts new records by kind.
     """
 
     source: str
     tenant: str
     project: str
     new: int
-    merged: int
     known: int
     quarantined: int
     left: int
@@ -191,55 +188,22 @@ async def import_from(
             records = [*records[:1], *batch]
             records = [records[0], records[-1]]
         header, end = cast("Header", records[0]), cast("End", records[-1])
-        tally = _Tally(header, f"import:{end.sha256[:16]}")
+        source, left = f"import:{end.sha256[:16]}", 0
+        counts: Counter[tuple[str, bool]] = Counter()
         async for batch in _batches(opened, name, "importing", progress):
             if isinstance(batch[-1], End) and batch[-1] != end:
                 raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
             now = time.time()
             found = [one for one in batch if not isinstance(one, Header | End)]
-            kept = found if by else [unvouched(one, tally.source, now) for one in found]
+            kept = found if by else [unvouched(one, source, now) for one in found]
             wanted = [one for one in kept if one is not None]
-            tally.left += len(kept) - len(wanted)
-            effects = await store.write(scope, import_records, wanted, tally.source, by, why)
-            tally.add(wanted, effects)
-    return tally.result()
-
-
-class _Tally:
-    """Counts what became of records, and of the lessons that they belong to."""
-
-    def __init__(self, header: Header, source: str) -> None:
-        self.source = source
-        self.left = 0
-        self._header = header
-        self._quarantined = 0
-        self._written: Counter[str] = Counter()
-        self._lessons: dict[str, Effect] = {}
-
-    def add(self, records: Sequence[Record], effects: Sequence[Effect]) -> None:
-        for record, effect in zip(records, effects, strict=True):
-            new = effect == "new"
-            self._written.update({record.type: 1} if new else {})
-            if isinstance(record, LessonRecord):
-                self._lessons[record.name] = effect
-            elif isinstance(record, ExampleRecord | SightingRecord):
-                self._quarantined += new and getattr(record, "state", "") == "quarantined"
-                if effect != "known" and self._lessons.get(record.lesson) == "known":
-                    self._lessons[record.lesson] = "changed"
-
-    def result(self) -> Imported:
-        counts = Counter(self._lessons.values())
-        return Imported(
-            self.source,
-            self._header.tenant,
-            self._header.project,
-            counts["new"],
-            counts["changed"],
-            counts["known"],
-            self._quarantined,
-            self.left,
-            dict(self._written),
-        )
+            left += len(kept) - len(wanted)
+            new = await store.write(scope, import_records, wanted, source, by, why)
+            counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
+    waiting = await store.read(scope, count_held, source)
+    written = {kind: n for (kind, is_new), n in counts.items() if is_new}
+    numbers = (counts["lesson", True], counts["lesson", False], waiting, left)
+    return Imported(source, header.tenant, header.project, *numbers, written)
 
 
 @contextmanager

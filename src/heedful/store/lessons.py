@@ -149,6 +149,12 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
             raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
 
 
+def count_held(db: Db, scope: Scope, source: str) -> int:
+    """Return the number of entries of this source that wait in quarantine."""
+    values = {"scope": token(scope), "source": source}
+    return int(db.run("count_held", values).fetchone()["n"])
+
+
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
     row = db.run("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()

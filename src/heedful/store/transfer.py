@@ -37,7 +37,6 @@ from heedful.store.lessons import LESSON, mark
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import Db, Row, from_row, key_of, placed, short, storable, token
 
-Effect = Literal["new", "changed", "known", "rejected"]
 Count = Annotated[int, Interval(ge=0, le=2**53)]
 Share = Annotated[float, Interval(ge=0, le=1)]
 Time = Annotated[float, Interval(ge=0, le=253_402_300_800)]  # before the year 10000
@@ -351,7 +350,7 @@ def _others(db: Db, key: Mapping[str, Any], name: str) -> Iterator[Record]:
         if name in ("exposure", "outcome"):
             values["loop"] = row["loop"].partition(MOVED)[0]
         elif name == "ruling":
-            values["record"] = _ruling(row["record"])
+            values["record"] = _without_id(row["record"])
         yield from_row(OTHERS[name], row, **values)
 
 
@@ -360,7 +359,7 @@ def _sources(db: Db, example: int) -> set[str]:
     return {row["source"] for row in db.run("rests_on", {"example": example})}
 
 
-def _ruling(record: str) -> dict[str, Any]:
+def _without_id(record: str) -> dict[str, Any]:
     """Return the record of a ruling without the number of the example that it was about."""
     plain: dict[str, Any] = _clean(json.loads(record))
     return {name: value for name, value in plain.items() if name != "example"}
@@ -431,8 +430,8 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
 
 def import_records(
     db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
-) -> list[Effect]:
-    """Write records in the order of an export; return what each changed.
+) -> list[bool]:
+    """Write records in the order of an export; return for each whether it is new.
 
     A known record stays as it is, but its sightings are counted. Text from an operator or a
     measured outcome raises the trust of the same text here, as `remember` does, and that is
@@ -451,10 +450,9 @@ class _Import:
         self._source, self._by, self._why, self._now = source, by, why, time.time()
         self._origins: dict[frozenset[str], int] = {}
         if by:
-            ruling = {"action": IMPORT, "subject": source, "by": by, "why": why}
-            self._rule(ruling, {}, self._now)
+            self._ruling(IMPORT, source, by, why, {}, self._now)
 
-    def write(self, record: Record) -> Effect:
+    def write(self, record: Record) -> bool:
         match record:
             case LessonRecord():
                 return self._lesson(record)
@@ -462,143 +460,131 @@ class _Import:
                 return self._example(record)
             case SightingRecord():
                 return self._sighting(record)
-            case ExposureRecord():
-                kind, _, signature = record.lesson.partition("/")
-                values = {**asdict(record), "kind": kind, "signature": signature, "examples": "[]"}
-                values |= {"loop": self._loop(record.loop, record.at), "now": record.at}
-                return "new" if self._rows("insert_exposure", values) else "known"
-            case OutcomeRecord():
-                return self._outcome(record)
-            case RulingRecord():
-                ruling = {
-                    name: getattr(record, name) for name in ("action", "subject", "by", "why")
-                }
-                return "new" if self._rule(ruling, record.record, record.at) else "known"
+            case ExposureRecord(loop=loop, at=at):
+                named = self._named(record.lesson)
+                values = {**asdict(record), **named, "loop": self._loop(loop, at), "now": at}
+                return bool(self._rows("insert_exposure", {**values, "examples": "[]"}))
+            case OutcomeRecord(loop=loop, began=began):
+                signatures = json.dumps([storable(one) for one in record.signatures])
+                values = {**asdict(record), "loop": self._loop(loop, began), "now": record.at}
+                values["signatures"] = signatures
+                new = bool(self._rows("insert_outcome", values))
+                if new:
+                    self._rows("count_outcome", values)
+                return new
+            case RulingRecord(action=action, subject=subject, by=by, why=why):
+                return self._ruling(action, subject, by, why, record.record, record.at)
             case LinkRecord():
                 # Unless somebody vouches, only between imported lessons.
                 source = "" if self._by else self._source
                 values = {**asdict(record), "source": source, "now": record.at}
-                return "new" if self._rows("import_link", values) else "known"
+                return bool(self._rows("import_link", values))
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
 
-    def _rows(self, name: str, values: Mapping[str, Any]) -> list[Row]:
+    def _rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
         """Run a statement; return its rows, or for one without rows as many as it wrote."""
         rows = self._db.run(name, {**self._key, **values})
-        found = rows.fetchall()
-        return found or [None] * rows.rowcount
+        return rows.fetchall() or [None] * rows.rowcount
 
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
-        kind, _, signature = lesson.partition("/")
-        values = {**self._key, "kind": kind, "signature": signature}
-        found: Row | None = self._db.run("find_lesson", values).fetchone()
-        return found
+        return next(iter(self._rows("find_lesson", self._named(lesson))), None)
 
-    def _lesson(self, record: LessonRecord) -> Effect:
+    def _named(self, lesson: str) -> dict[str, str]:
+        kind, _, signature = lesson.partition("/")
+        return {"kind": kind, "signature": signature}
+
+    def _lesson(self, record: LessonRecord) -> bool:
         row = self._find(record.name)
-        values = {**asdict(record), "now": self._now, "mark": "", "new": row is None}
+        raised = self._raises(record.trust, row)
+        values = {**self._key, **asdict(record), "now": self._now, "mark": "", "new": row is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])
         values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
-        raised = self._raises(record.trust, row)
         if raised:
-            self._db.run("begin_anew", {**self._key, **values, "source": self._by})
+            self._db.run("begin_anew", {**values, "source": self._by})
         if row is None or raised:
             row = self._rows("upsert_reflection", {**values, "now": record.last_seen})[0]
-        values |= {"reflection": row["id"], "raised": int(raised)}
         both = {record.trust, row["trust"]} <= RAISING
-        values["verify"] = both and record.state == "verified"
+        values |= {"verify": both and record.state == "verified", "raised": int(raised)}
+        values["reflection"] = row["id"]
         if raised:
-            lesson_store.step_aside(self._db, {**self._key, **values})
+            lesson_store.step_aside(self._db, values)
             self._record_raise(record.name, mark(LESSON, values["text"]))
-        merged = self._rows("merge_lesson", values)
-        return "new" if values["new"] else "changed" if merged else "known"
+        self._db.run("merge_lesson", values)
+        return bool(values["new"])
 
     def _raises(self, trust: Trust, row: Row | None) -> bool:
         return row is not None and row["state"] not in STAYS and raises_trust(trust, row["trust"])
 
-    def _example(self, record: ExampleRecord) -> Effect:
+    def _example(self, record: ExampleRecord) -> bool:
         lesson, text = self._find(record.lesson), storable(record.text)
         if lesson is None:
-            return "known"
-        digest, words_mark = record.digest, mark(LESSON, text)
+            return False
+        digest, voice = record.digest, mark(LESSON, text)
         if digest == LESSON and text == lesson["text"]:
-            self._rows("take_voice", {"reflection": lesson["id"], "mark": words_mark})
+            self._rows("take_voice", {"reflection": lesson["id"], "mark": voice})
         elif digest == LESSON:
-            digest = words_mark
-        example = redact_data(_clean(asdict(record.example)))
+            digest = voice
+        values = {"reflection": lesson["id"], "digest": digest, "now": record.at}
+        known = next(iter(self._rows("find_example", values)), None)
+        example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
-        values = {
-            "reflection": lesson["id"],
-            "digest": digest,
+        values |= {
             "task": task,
             "record": json.dumps(example),
             "lesson": text,
             "words": " ".join(words(task) if given is None else storable(given).split()[:MOST]),
             "state": record.state,
             "trust": record.trust,
-            "now": record.at,
         }
-        effect, id = self._put(record, values)
-        if (effect in ("new", "rejected") or self._by) and self._derive(id, record, effect):
-            effect = "changed" if effect == "known" else effect
+        held = known is None and record.state == "quarantined"
+        if held and lesson_store.was_rejected(self._db, self._key, record.lesson, said):
+            values["state"] = "retired"
+        raised = self._raises(record.trust, known)
+        if known is None or raised:
+            id = self._rows("insert_example", values)[0]["id"]
+        else:
+            id = known["id"]
+            self._rows("verify_example", values)
+        if raised:
+            self._record_raise(record.lesson, said)
+        if known is None or self._by:
+            self._derive(id, record, known is None)
         if record.author and text == lesson["text"]:
             self._rows("make_author", {"example": id, "reflection": lesson["id"]})
-        return effect
+        return known is None
 
-    def _put(self, record: ExampleRecord, values: dict[str, Any]) -> tuple[Effect, int]:
-        """Write an example that is new or raised; return its id."""
-        digest = mark(values["digest"], values["lesson"])
-        known = self._db.run("find_example", values).fetchone()
-        if known is None:
-            held = values["state"] == "quarantined"
-            rejected = held and lesson_store.was_rejected(
-                self._db, self._key, record.lesson, digest
-            )
-            values["state"] = "retired" if rejected else values["state"]
-            id = int(self._rows("insert_example", values)[0]["id"])
-            return "rejected" if rejected else "new", id
-        effect: Effect = "known"
-        if self._raises(record.trust, known):
-            self._rows("insert_example", values)
-            self._record_raise(record.lesson, digest)
-            effect = "changed"
-        elif self._rows("verify_example", values):
-            effect = "changed"
-        return effect, int(known["id"])
-
-    def _derive(self, id: int, record: ExampleRecord, effect: Effect) -> bool:
-        """Write the sources and the vector of an example; return True if any of it is new."""
+    def _derive(self, id: int, record: ExampleRecord, new: bool) -> None:
+        """Write the sources and the vector of an example."""
         sources = {storable(source) for source in record.sources} - _sources(self._db, id)
-        missing = sorted(sources) or ([] if effect == "known" else [""])
-        new = [bool(self._rows("insert_origin", {"example": id, "source": s})) for s in missing]
+        for source in sources or ([""] if new else []):
+            self._rows("insert_origin", {"example": id, "source": source})
         if record.vector is not None:
             vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
-            new.append(bool(self._rows("import_vector", {"example": id, **vector})))
-        return any(new)
+            self._rows("import_vector", {"example": id, **vector})
 
-    def _sighting(self, record: SightingRecord) -> Effect:
+    def _sighting(self, record: SightingRecord) -> bool:
         if (lesson := self._find(record.lesson)) is None:
-            return "known"
+            return False
         loop, text, source = map(storable, (record.loop, record.text, record.source))
         values = {"reflection": lesson["id"], "loop": loop, "text": text, "source": source}
         values |= {"at": record.at, "now": record.at, "trust": record.trust}
         known = self._rows("count_same_sightings", values)[0]["n"]
-        if known >= record.times:
-            return "known"
-        others = frozenset(map(storable, record.sources)) - {source}
-        values["parents"] = json.dumps([self._origin(others)] if others else [])
-        for _ in range(record.times - known):
-            self._rows("insert_occurrence", values)
-        self._rows("count_imported", values)
-        return "changed" if known else "new"
+        if known < record.times:
+            others = frozenset(map(storable, record.sources)) - {source}
+            values["parents"] = json.dumps([self._origin(others)] if others else [])
+            for _ in range(record.times - known):
+                self._rows("insert_occurrence", values)
+            self._rows("count_imported", values)
+        return bool(known == 0)
 
     def _origin(self, sources: frozenset[str]) -> int:
         """Return the number of an example that is gone and that had these sources."""
         if sources not in self._origins:
-            id = int(self._rows("next_gone", {})[0]["id"])
-            for source in sorted(sources):
+            id = self._rows("next_gone", {})[0]["id"]
+            for source in sources:
                 self._rows("insert_origin", {"example": id, "source": source})
             self._origins[sources] = id
         return self._origins[sources]
@@ -609,24 +595,17 @@ class _Import:
         at = self._rows("loop_began", {"loop": name})[0]["at"]
         return name if at in (None, began) else f"{name}{MOVED}{began!r}"
 
-    def _outcome(self, record: OutcomeRecord) -> Effect:
-        signatures = json.dumps([storable(signature) for signature in record.signatures])
-        values = {**asdict(record), "loop": self._loop(record.loop, record.began)}
-        values |= {"signatures": signatures, "now": record.at}
-        if not self._rows("insert_outcome", values):
-            return "known"
-        self._rows("count_outcome", values)
-        return "new"
-
-    def _rule(self, ruling: Mapping[str, str], record: Mapping[str, Any], at: float) -> bool:
+    def _ruling(
+        self, action: str, subject: str, by: str, why: str, record: Mapping[str, Any], at: float
+    ) -> bool:
         """Record a ruling; return False if it was known."""
+        ruling = {"action": action, "subject": subject, "by": by, "why": why}
         plain = redact_data(_clean(dict(record)))
         values = {name: storable(text) for name, text in ruling.items()} | {"now": at}
-        known = self._db.run("find_rulings", {**self._key, **values}).fetchall()
-        if plain in [_ruling(row["record"]) for row in known]:
-            return False
-        self._rows("insert_ruling", {**values, "record": json.dumps(plain)})
-        return True
+        known = [_without_id(row["record"]) for row in self._rows("find_rulings", values)]
+        if plain not in known:
+            self._rows("insert_ruling", {**values, "record": json.dumps(plain)})
+        return plain not in known
 
     def _record_raise(self, lesson: str, digest: str) -> None:
         """Record that the import raised the trust of a known text."""
