@@ -22,7 +22,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
-from heedful.store.store import Db, key_of
+from heedful.store.store import Db, from_row, key_of
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -60,12 +60,9 @@ def expose(
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
-            values = {
-                **asdict(one),
-                **_key(scope, str(one.lesson)),
-                "examples": json.dumps(one.examples),
-            }
-            db.run("insert_exposure", {**values, "among": len(exposures), "now": at})
+            values = {**asdict(one), **_key(scope, str(one.lesson)), "now": at}
+            values |= {"examples": json.dumps(one.examples), "among": len(exposures)}
+            db.run("insert_exposure", values)
     if outcome is not None:
         values = {**key_of(scope), **asdict(outcome), "now": now}
         values["signatures"] = json.dumps(sorted(outcome.signatures))
@@ -91,18 +88,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
     rows = db.run("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
-    return [
-        Exposure(
-            f"{row['kind']}/{row['signature']}",
-            loop,
-            bool(row["shown"]),
-            row["signature"],
-            row["share"],
-            bool(row["together"]),
-            tuple(json.loads(row["examples"])),
-        )
-        for row in rows
-    ]
+    return [from_row(Exposure, row) for row in rows]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:

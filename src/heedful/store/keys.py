@@ -21,7 +21,7 @@ from typing import Any
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.store import Db, Row, Store, holds
+from heedful.store.store import Db, Row, Store, from_row, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
@@ -110,7 +110,7 @@ async def holder(store: Store, token: str) -> Key:
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
     """Return the key with this id, of any tenant, and the hash of its secret."""
     row = db.run("find_key", {"id": id}).fetchone()
-    return (_key(row), row["hash"]) if row else (None, _NOBODY)
+    return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
 
 
 @holds("keys")
@@ -131,7 +131,7 @@ def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = N
     """Return the keys of a tenant, newest first, beginning after the time and id in `after`."""
     at, id = after or (inf, "")
     values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
-    return [_key(row) for row in db.run("list_keys", values)]
+    return [from_row(Key, row) for row in db.run("list_keys", values)]
 
 
 @holds("keys")
@@ -145,7 +145,7 @@ def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
     rows = db.run("revoke_key", values).fetchall()
     if not rows:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
-    key = _key(rows[0])
+    key = from_row(Key, rows[0])
     if projects and not (key.projects and set(key.projects) <= set(projects)):
         raise Forbidden(f"key {key.shown} is for other projects than {', '.join(projects)}")
     return key
@@ -186,12 +186,6 @@ def _allowed(
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def _key(row: Row) -> Key:
-    plain: dict[str, Any] = {name: row[name] for name in Key.__slots__}
-    lists = {name: tuple(json.loads(plain[name])) for name in ("projects", "may")}
-    return Key(**{**plain, **lists})
 
 
 COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")

@@ -53,15 +53,7 @@ _locks: dict[Callable[..., Any], Locks] = {}
 ALL = 2**31 - 1
 
 
-class Row(Protocol):
-    """A row; its columns are reached by position and by name."""
-
-    def __getitem__(self, key: int | str, /) -> Any: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def __len__(self) -> int: ...
-    def keys(self) -> Any:
-        """Return the names of the columns."""
-        ...
+Row = Any  # a row; its columns are reached by position and by name
 
 
 class Rows(Protocol):

@@ -4,7 +4,7 @@ values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, 
 on conflict do nothing;
 
 -- name: read_exposures
-select kind, signature, shown, share, together, examples
+select kind || '/' || signature as lesson, loop, shown, signature, share, together, examples
 from exposure where tenant = :tenant and project = :project and loop = :loop;
 
 -- name: insert_outcome
