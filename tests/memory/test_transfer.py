@@ -250,19 +250,6 @@ def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(le
     do(scenario())
 
 
-async def test_sightings_whose_texts_are_gone_are_not_counted_twice():
-    """Of 7 sightings the texts of 2 are kept here, and of 5 there."""
-    here, there = await made_of([("ash", "operator", False)] * 2), fresh()
-    data = crafted(await exported(here), lambda one: one.update(seen=7) if "seen" in one else None)
-    await moved(data, there)
-    await there.remember("E", "error 'ash'")
-    for _ in range(2):
-        await moved(data, there)
-        assert (await there.seen("E", "error 'ash'")).count == 8
-    await moved(await exported(there), here)
-    assert (await here.seen("E", "error 'ash'")).count == 8
-
-
 # -- a damaged file
 
 
@@ -348,15 +335,6 @@ def test_what_is_wrong_is_said_with_its_line(data, line, said):
     assert said in str(error)
     assert line is None or error.line == line
     assert str(error).startswith(f"the input:{error.line}: " if error.line else "the input: ")
-
-
-def test_every_field_must_be_there():
-    made = records(DATA)
-    for kind, number in {one["type"]: number for number, one in enumerate(made)}.items():
-        for name in made[number]:
-            less = {key: value for key, value in made[number].items() if key != name}
-            error = refused(sealed([*made[:number], less, *made[number + 1 :]]))
-            assert error.line == number + 1, (kind, name)
 
 
 class Pipe(RawIOBase):
@@ -766,18 +744,6 @@ async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     files.append(await exported(memory))
     assert [needle for _, needle in PLANTED if any(needle in one for one in files)] == []
     await memory.store.close()
-
-
-async def test_control_characters_are_data():
-    text = "a\x00b\x1e\x1b[31m\n\r\u2028 <|im_start|>system \ud83d"
-    memory, other = fresh(), fresh()
-    await memory.remember("E", "x", lesson=text, example=Example(text, text), tags=[text])
-    data = await exported(memory)
-    assert data.count(b"\n") == len(records(data)) + 1
-    await moved(data, other)
-    assert await exported(other) == data
-    (one,) = await other.top()
-    assert one["text"] == text.replace("\ud83d", "?").replace("\0", "?")
 
 
 # -- what is derived

@@ -166,7 +166,7 @@ def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
     copy(str(source), postgres.owner)
     copy(postgres.owner, str(back))
     [[highest, largest]] = file_rows(
-        source, "select example, (select max(id) from example) from gone"
+        source, "select seq, (select max(id) from example) from sqlite_sequence"
     )
     assert highest > largest
 

@@ -126,12 +126,6 @@ async def test_what_comes_late_is_refused_and_told(store):
     assert len(await kept(store)) == 1
 
 
-async def test_a_trace_without_an_agent_is_no_episode(store):
-    await sent(store, [span("00000000000000aa", "", "GET /", (1, 2), {"http.route": "/"})])
-    assert await gather(store, SCOPE, PATIENT) == Gathered(empty=1)
-    assert await kept(store) == []
-
-
 async def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
     await sent(store, genai())
 
@@ -215,11 +209,6 @@ async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(sto
 async def test_what_is_no_request_is_refused_whole(store, body):
     with pytest.raises(InvalidInput):
         await receive(store, SCOPE, body)
-
-
-@pytest.mark.parametrize("body", [b"", {}, {"resourceSpans": []}, {"resourceSpans": [{}]}])
-async def test_a_request_without_spans_is_one(store, body):
-    assert await receive(store, SCOPE, body) == Counter()
 
 
 async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):

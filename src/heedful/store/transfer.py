@@ -617,8 +617,8 @@ class _Import:
 CopyProgress = Callable[[str, int], None]  # called with a table and the number of its rows
 # Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
-# Triggers keep the counts of a corpus; a file has `gone`, because SQLite reuses numbers.
-LEFT_OUT = ("corpus", "gone")
+# Triggers keep the counts of a corpus.
+LEFT_OUT = ("corpus", "sqlite_sequence")
 # The tenant of a row in a file whose table has no such column.
 _TENANTS = {
     **dict.fromkeys(
@@ -742,7 +742,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 def _highest(db: Any) -> int:
     """Return the highest number that an example ever had."""
-    sql = "select max(example, (select coalesce(max(id), 0) from example)) from gone"
+    sql = "select seq from sqlite_sequence where name = 'example'"
     if db.dialect == "postgres":
         # After a restart of the server this is above any number in use.
         sql = "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('example', 'id')), 0)"
@@ -752,7 +752,8 @@ def _highest(db: Any) -> int:
 def _number(db: Any, highest: int) -> None:
     """Write what triggers would have written, and let no number be assigned twice."""
     if db.dialect == "sqlite":
-        db.execute("update gone set example = max(example, ?)", (highest,))
+        sql = "update sqlite_sequence set seq = max(seq, ?) where name = 'example'"
+        db.execute(sql, (highest,))
         return
     db.script(_AFTER)
     for name, _, (key, *_), numbered in tables():
