@@ -128,9 +128,9 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = db.run("has_origin", values).fetchone() is not None
-    if values["parents"] == NOBODY or not db.run("is_own_ancestor", values).fetchall():
-        db.run("drop_origin", values)
+    known = values["parents"] != NOBODY and bool(db.run("is_own_ancestor", values).fetchall())
+    if not known:
+        known = db.run("drop_origin", values).rowcount > 0
         db.run("drop_lineage", values)
     db.run("insert_origin", values)
     db.run("insert_lineage", values)

@@ -115,9 +115,6 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
--- name: has_origin
-select 1 from origin where example = :example;
-
 -- name: drop_origin
 delete from origin where example = :example;
 
