@@ -189,8 +189,8 @@ async def of_episodes(story: Story) -> None:
     texts = {"name": "", "session": "", "outcome": "failure", "record": '{"a": 1}'}
     assert await over(episodes.admit, SCOPE, one) is None
     assert await over(episodes.put, SCOPE, one) == "waiting"
-    assert await write(episodes.insert, "d2", texts) == "waiting"
-    assert await write(episodes.insert_taken, "d3", texts) is None
+    assert await write(episodes.insert, "d2", texts, False) == "waiting"
+    assert await write(episodes.insert, "d3", texts, True) is None
     assert await read(episodes.left, 9) == ["d2"]
     assert (await write(episodes.take, FAR)).digest == "d2"
     await write(episodes.beat, "d2")

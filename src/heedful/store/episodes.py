@@ -32,27 +32,22 @@ LEASE = 15.0
 async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
     """Store a new episode and claim it; return None, or the state of an episode that was known."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
-    return await store.write(scope, insert_taken, episode.digest, texts)
+    return await store.write(scope, insert, episode.digest, texts, True)
 
 
 async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
     """Store a new episode for any worker to claim; return its state."""
     texts = await asyncio.to_thread(_texts, episode)
-    return await store.write(scope, insert, episode.digest, texts)
+    return await store.write(scope, insert, episode.digest, texts, False) or "waiting"
 
 
-def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> EpisodeState:
-    """Insert an episode if it is new; return its state."""
-    db.run("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
-    return state(db, scope, digest) or "waiting"
-
-
-def insert_taken(
-    db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
+def insert(
+    db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Insert and claim an episode if it is new; return None, or the state of one that was known."""
-    found = insert(db, scope, digest, texts)
-    return None if take(db, scope, time.time() + 1, digest) is not None else found
+    """Insert an episode if it is new; return its state, or None if it is claimed now."""
+    db.run("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
+    known = state(db, scope, digest)
+    return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:

@@ -107,6 +107,7 @@ class StageAttempt:
         """Return JSON data, times as ISO 8601 in UTC."""
         plain = {**asdict(self), "failed_checks_summary": self.failed_checks_summary}
         plain |= {"timestamp": iso(self.timestamp), "usage": to_document(self.usage)}
+        plain["checks"] = list(plain["checks"])
         return {name: value for name, value in plain.items() if name != "output"}
 
 
