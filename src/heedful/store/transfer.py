@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 import struct
 import time
@@ -24,8 +23,6 @@ from itertools import zip_longest
 from math import isfinite
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
-from annotated_types import Interval, Predicate
-
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
 from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
 from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
@@ -37,9 +34,6 @@ from heedful.store.lessons import LESSON, mark
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import Db, Row, from_row, key_of, placed, short, storable, token
 
-Count = Annotated[int, Interval(ge=0, le=2**53)]
-Share = Annotated[float, Interval(ge=0, le=1)]
-Time = Annotated[float, Interval(ge=0, le=253_402_300_800)]  # before the year 10000
 # The ruling that vouches for an import: it concerns one database and is never exported.
 IMPORT = "import"
 # Characters of the metadata of a lesson that nobody vouches for.
@@ -49,17 +43,21 @@ MOVED = "\x1e"
 STAYS = ("retired", "superseded")
 
 
-def is_lesson_name(text: str) -> bool:
-    """Return True for `kind/signature`, the signature 16 hex digits."""
-    return re.fullmatch("[^/]{1,200}/[0-9a-f]{16}", text) is not None
+class Must:
+    """Constraints on a field, as pydantic's core schema names them, without importing pydantic."""
+
+    def __init__(self, **constraints: Any) -> None:
+        self._constraints = constraints
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return {**handler(source), **self._constraints}
 
 
-def is_digest(text: str) -> bool:
-    """Return True for "lesson" and for 16 hex digits."""
-    return re.fullmatch("lesson|[0-9a-f]{16}", text) is not None
-
-
-Name = Annotated[str, Predicate(is_lesson_name)]
+Count = Annotated[int, Must(ge=0, le=2**53)]
+Share = Annotated[float, Must(ge=0, le=1)]
+Time = Annotated[float, Must(ge=0, le=253_402_300_800)]  # before the year 10000
+Mark = Annotated[str, Must(pattern="^[0-9a-f]{16}$")]
+Name = Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature of a lesson
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +76,8 @@ class LessonRecord:
     """A lesson; `seen` counts its sightings."""
 
     type: Literal["lesson"] = "lesson"
-    kind: str
-    signature: str
+    kind: Annotated[str, Must(pattern="^[^/]{1,200}$")]
+    signature: Mark
     error_type: str
     pattern: str
     text: str
@@ -90,7 +88,7 @@ class LessonRecord:
     source: str
     pinned: bool
     apart: bool
-    useful: Annotated[float, Interval(ge=0, le=2)]
+    useful: Annotated[float, Must(ge=0, le=2)]
     seen: Count
     first_seen: Time
     last_seen: Time
@@ -121,7 +119,7 @@ class ExampleRecord:
 
     type: Literal["example"] = "example"
     lesson: Name
-    digest: Annotated[str, Predicate(is_digest)]
+    digest: Annotated[str, Must(pattern="^(lesson|[0-9a-f]{16})$")]
     author: bool
     text: str
     state: State
@@ -145,7 +143,7 @@ class SightingRecord:
     source: str
     trust: Trust
     sources: tuple[str, ...]
-    times: Annotated[int, Interval(ge=1, le=1_000_000)]
+    times: Annotated[int, Must(ge=1, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +155,7 @@ class ExposureRecord:
     at: Time
     lesson: Name
     shown: bool
-    share: Annotated[float, Interval(ge=0, lt=1)]
+    share: Annotated[float, Must(ge=0, lt=1)]
     together: bool
     among: Count
 
@@ -253,8 +251,6 @@ def decode(line: bytes) -> Record:
                 right = digest_of(kind, pattern)
             if record.signature != right:
                 raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
-            if not is_lesson_name(record.name):
-                raise InvalidInput("kind/signature", record.name, "kind/16 hex digits")
         case ExampleRecord(vector=Vector() as vector) if not _is_vector(vector.data):
             raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
         case ExposureRecord(shown=False, share=0):
