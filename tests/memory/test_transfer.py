@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from io import BytesIO, RawIOBase
@@ -426,7 +425,6 @@ async def test_a_file_is_complete_its_owners_and_not_overwritten_by_accident(tmp
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, alone):
-    """By the caller, or since the caller no longer waits; the store goes on."""
     folder = tmp_path / "out"
     folder.mkdir()
 
@@ -439,15 +437,7 @@ def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, alone):
         with pytest.raises(ZeroDivisionError):
             await memory.export(folder / "x", progress=give_up)
         assert list(folder.iterdir()) == []
-        going, loop = asyncio.Event(), asyncio.get_running_loop()
-        call = lambda *_: loop.call_soon_threadsafe(going.set)  # noqa: E731
-        task = asyncio.create_task(memory.export(folder / "x", progress=call))
-        await going.wait()
-        task.cancel()
-        (done,) = await asyncio.gather(task, return_exceptions=True)
-        assert isinstance(done, asyncio.CancelledError) or (folder / "x").exists()
-        assert {one.name for one in folder.iterdir()} <= {"x"}
-        assert await memory.count() > 0
+        assert await memory.count() > 0  # the store goes on
 
     with opened(":memory:" if alone else tmp_path / "a.db") as store:
         do(scenario(Memory(store)))

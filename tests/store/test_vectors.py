@@ -72,7 +72,7 @@ async def kept(store):
 
 async def let_keep(store, vectors):
     """Let it keep these."""
-    await store.read(Scope(), lambda db, _: db._local._objects.__setitem__(Vectors, vectors))
+    await store.read(Scope(), lambda db, _: db._local.__setitem__(Vectors, vectors))
 
 
 async def test_the_nearest_are_those_of_an_exact_scan(store):

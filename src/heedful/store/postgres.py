@@ -48,7 +48,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import TOO_LARGE
-from heedful.store.store import FOLDER, MEMORY, Dialect, Local, Store, Work, read_sql, statements
+from heedful.store.store import FOLDER, MEMORY, Dialect, Store, Work, read_sql, statements
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -164,7 +164,7 @@ class Session:
         self._connection.prepared_max = PREPARED_MAX
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
         self._cursor = self._connection.cursor(binary=True)
-        self._local = Local()
+        self._local: dict[Any, Any] = {}
 
     def run(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
         """Run a named statement."""
@@ -197,7 +197,10 @@ class Session:
 
     def local(self, kind: Callable[[], K]) -> K:
         """Return the object of this class that belongs to the connection."""
-        return self._local.get(kind)
+        if kind not in self._local:
+            self._local[kind] = kind()
+        found: K = self._local[kind]
+        return found
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
         """Run `work` between `begin` and `end` (commit or rollback) and return its result.

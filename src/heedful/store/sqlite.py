@@ -27,7 +27,7 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Dialect, Local, Store, Work, read_sql, statements
+from heedful.store.store import MEMORY, Dialect, Store, Work, read_sql, statements
 
 T = TypeVar("T")
 # The most waiting writes in one commit.
@@ -243,7 +243,7 @@ class Connection(sqlite3.Connection):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._local = Local()
+        self._local: dict[Any, Any] = {}
 
     def run(self, name: str, values: Mapping[str, Any] = {}) -> sqlite3.Cursor:
         """Run a named statement."""
@@ -251,7 +251,10 @@ class Connection(sqlite3.Connection):
 
     def local(self, kind: Callable[[], K]) -> K:
         """Return the object of this class that belongs to the connection."""
-        return self._local.get(kind)
+        if kind not in self._local:
+            self._local[kind] = kind()
+        found: K = self._local[kind]
+        return found
 
 
 class File:

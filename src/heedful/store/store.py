@@ -145,20 +145,6 @@ class Access(Protocol):
         ...
 
 
-class Local:
-    """Objects that belong to a connection, at most one of each class, created when needed."""
-
-    def __init__(self) -> None:
-        self._objects: dict[Any, Any] = {}
-
-    def get(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class."""
-        if kind not in self._objects:
-            self._objects[kind] = kind()
-        found: K = self._objects[kind]
-        return found
-
-
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 ROOMS = (
     "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
