@@ -363,7 +363,7 @@ async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     taken = await store.write(place.scope, episode_store.take, 4e9)
     late = f"{place.mark} was late"
     await store.write(place.scope, episode_store.record_failure, digest, late)
-    return found, taken, await store.read(place.scope, episode_store.page, 1_000)
+    return found, taken, await store.read(place.scope, episode_store.newest, 1_000)
 
 
 async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
@@ -421,9 +421,9 @@ async def traces(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    records: list[Any] = []
-    await transfer.read_records(crowd.store, place.scope, records.append, False)
-    assert sum(one["is"] == "lesson" for one in records) == len(place.lessons)
+    read = lambda db, scope: [*transfer.export_records(db, scope, False)]  # noqa: E731
+    records = await crowd.store.apart(place.scope, read)
+    assert sum(one.type == "lesson" for one in records) == len(place.lessons)
     patterns = await crowd.store.read(place.scope, pattern_store.list_patterns)
     return (
         records,
