@@ -19,8 +19,8 @@ from heedful.errors import (
 from heedful.lessons.lesson import Example, Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.store import dreams, exposures
-from heedful.store.dreams import CHANGED
+from heedful.store import exposures, patterns
+from heedful.store.patterns import CHANGED
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
@@ -245,7 +245,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     write = memory.store.write
 
     async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-        if work is dreams.supersede:
+        if work is patterns.supersede:
             monkeypatch.setattr(memory.store, "write", write)
             await memory.pin(2, by="bo")
             await memory.pin(1, by="bo")
@@ -300,7 +300,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
             write = memory.store.write  # the rehearsal has another store
 
             async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-                if work is dreams.supersede:
+                if work is patterns.supersede:
                     patch.setitem(known, at, "insert into nowhere values (1)")
                 return await write(scope, work, *args, **more)
 

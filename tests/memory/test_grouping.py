@@ -41,7 +41,7 @@ def do(coroutine: Any) -> Any:
 
 def forget(db, scope):
     """What the connection keeps of the templates."""
-    db.kept(grouping.Learned)._kept.clear()
+    db.local(grouping.Learned)._kept.clear()
 
 
 async def test_a_pattern_answers_for_its_group(memory):

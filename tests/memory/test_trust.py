@@ -14,7 +14,7 @@ from heedful.lessons.lesson import ORDER, Example, Quota, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import HELD, RAISING, initial_state, lowest_trust, raises_trust
 from heedful.memory.memory import Memory
-from heedful.store import exposures, quarantine
+from heedful.store import exposures, lessons
 from tests.engines import IN_SOAK
 
 pytestmark = IN_SOAK
@@ -107,8 +107,8 @@ async def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory
         lowest_trust([own, *parents]),
         initial_state(lowest_trust([own, *parents])),
     )
-    (held,) = await memory.store.read(memory.scope, quarantine.entries, [id])
-    came = await memory.store.read(memory.scope, quarantine.provenance, held)
+    (held,) = await memory.store.read(memory.scope, lessons.quarantined, [id])
+    came = await memory.store.read(memory.scope, lessons.provenance, held)
     assert set(came.sources) == {"own", *(f"s{n}" for n in range(len(parents)))}
     assert came.parents == tuple(ids)
 

@@ -11,7 +11,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from functools import lru_cache
 from math import ceil
 from typing import Any, Literal
@@ -105,6 +104,8 @@ def _lower_words(text: str) -> list[str]:
 def _words_replaced(one: str, other: str) -> bool:
     a, b = words(one), words(other)
     most = _SPAN if one.isascii() and other.isascii() else _DENSE
+    from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
+
     matched = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
     return any(
         tag == "replace" and i2 - i1 <= most and j2 - j1 <= most for tag, i1, i2, j1, j2 in matched

@@ -22,7 +22,7 @@ from heedful.lessons.ranking import rank
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
 from heedful.redact import redact
-from heedful.store import dreams, search
+from heedful.store import patterns, search
 
 _log = logging.getLogger("heedful")
 # Called with what is done, how much of it, and of how much.
@@ -90,13 +90,13 @@ class Dreams:
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
         """List dreams, newest first, those older than the id `before`. Raises InvalidInput."""
         check_integer("limit", limit)
-        found = await self._store.read(self._scope, dreams.log, limit, before=before)
+        found = await self._store.read(self._scope, patterns.log, limit, before=before)
         return [Dream.of(one) for one in found]
 
     async def show(self, id: int) -> Dream:
         """Return a dream. Raises NotFound, InvalidInput."""
         check_id(id)
-        for one in await self._store.read(self._scope, dreams.log, 1, id):
+        for one in await self._store.read(self._scope, patterns.log, 1, id):
             return Dream.of(one)
         raise NotFound(
             "dream", str(id), f"the memory of {self._scope.tenant}/{self._scope.project}"
@@ -109,7 +109,7 @@ class Dreams:
         InvalidInput without an actor.
         """
         check_id(id)
-        return await self._store.write(self._scope, dreams.undo, id, by, why)
+        return await self._store.write(self._scope, patterns.undo, id, by, why)
 
 
 async def consolidate(
@@ -146,7 +146,7 @@ async def consolidate(
     id = 0
     if not dry_run:
         id, proposals = await memory.store.write(
-            memory.scope, dreams.supersede, report, proposals, expected, {}, by
+            memory.scope, patterns.supersede, report, proposals, expected, by
         )
     named = {n for one in proposals for n in (*one.members, one.survivor)}
     texts = {n: one.text for n, one in expected.items() if n in named}
@@ -175,7 +175,7 @@ async def _material(
 ) -> tuple[list[Lesson], list[Sequence[float]] | None]:
     """Return the lessons of the scope, and their vectors if there is an embedder."""
     space, embedder = space_of(memory.embedder), memory.embedder
-    rows = await memory.store.read(memory.scope, dreams.material, space)
+    rows = await memory.store.read(memory.scope, patterns.material, space)
     lessons = [lesson for lesson, _ in rows]
     if embedder is None:
         return lessons, None
@@ -198,7 +198,7 @@ async def _queries(
     """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
-    stored = await memory.store.read(memory.scope, dreams.queries, members)
+    stored = await memory.store.read(memory.scope, patterns.queries, members)
     new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
     if memory.embedder is None:
         return asked | dict.fromkeys(new)

@@ -33,7 +33,7 @@ from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
-from heedful.store import open_store, quarantine, search
+from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
 
@@ -495,15 +495,15 @@ class Quarantine:
         `after` is the id of an entry: only older ones are returned.
         """
         check_integer("limit", limit)
-        held = await self._store.read(self._scope, quarantine.entries, None)
+        held = await self._store.read(self._scope, lesson_store.quarantined, None)
         older = [entry for entry in held if after is None or entry.id < after]
         return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
         records.check_id(id)
-        for entry in await self._store.read(self._scope, quarantine.entries, [id]):
-            provenance = await self._store.read(self._scope, quarantine.provenance, entry)
+        for entry in await self._store.read(self._scope, lesson_store.quarantined, [id]):
+            provenance = await self._store.read(self._scope, lesson_store.provenance, entry)
             return replace(entry, provenance=provenance)
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
         raise NotFound("example", str(id), where)
@@ -515,12 +515,12 @@ class Quarantine:
         ruled before.
         """
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
-        await self._store.write(self._scope, quarantine.settle, ids, "release", by, why)
+        await self._store.write(self._scope, lesson_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these entries; the same text does not return. All or none; raises as `release`."""
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
-        await self._store.write(self._scope, quarantine.settle, ids, "reject", by, why)
+        await self._store.write(self._scope, lesson_store.settle, ids, "reject", by, why)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
@@ -535,4 +535,4 @@ class Quarantine:
         records.check_texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
-        return await self._store.write(self._scope, quarantine.revoke, source, by, why, dry_run)
+        return await self._store.write(self._scope, lesson_store.revoke, source, by, why, dry_run)

@@ -48,7 +48,7 @@ from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store import episodes, exposures, patterns, quarantine
+from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
 from heedful.traces.episode import LOOP, Episode, Limits
@@ -317,7 +317,7 @@ class _Reflector:
         ids = {id for each in past.exposures if each.shown for id in each.examples}
         if not ids:
             return (), True
-        entries = await store.read(scope, quarantine.entries, list(ids))
+        entries = await store.read(scope, lessons.quarantined, list(ids))
         return tuple(sorted(entry.id for entry in entries)), len(entries) == len(ids)
 
 
