@@ -52,7 +52,7 @@ def test_events_that_do_not_exist_are_not_cited():
 
 
 def test_citations_are_taken_out():
-    text = "It failed [e2]. It stood [events 1, 3]. A list [of things] (see 2)."
+    text = "It failed [e2]. It stood (events 1 and 3). A list [of things] (see 2)."
     assert sentences(text) == ["It failed.", "It stood.", "A list [of things] (see 2)."]
 
 

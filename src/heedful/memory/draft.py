@@ -53,7 +53,7 @@ _OURS = re.compile(
 # Events that one sentence may cite.
 MOST_CITED = 20
 _SENTENCE = re.compile(r"(?<=[.!?;])[\"'”’)]?\s+(?!\[)|\n+")
-_CITATION = re.compile(r"\s?\[(?:events? )?e?\d[\de, ]*\]")
+_CITATION = re.compile(r"\s?(?:\[(?:events? )?|\(events? )e?\d[\de, and]*[\])]")
 _QUOTED = re.compile(
     r"“([^”\n]{2,400})”|\"([^\"\n]{2,400})\"|`([^`\n]{2,400})`|(?<!\w)'([^'\n]{2,400})'(?!\w)"
 )
@@ -62,6 +62,7 @@ _NAME = re.compile(
     r"|\b\w{1,60}[_\d]\w{0,60}\b"
 )
 _WORD = re.compile(r"[^\W_]+")
+_MORE = re.compile(r" and \d+ more$")
 # Marks where a quotation was shortened.
 _LEFT_OUT = re.compile(r"\s*…\s*")
 
@@ -392,6 +393,9 @@ def _course(found: Study) -> Iterator[_Sentence]:
     if reason.kind == "repeated":
         tool = clean(found.tool, ARGUMENT)
         yield f"{tool} was called the same way for the same result.", reason.evidence, ""
+    elif reason.kind == "answer":  # without its counts, which no event holds
+        listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
+        yield f"The answer rests on {_MORE.sub('', listed)}.", reason.evidence, listed
     elif reason.kind != "cause":
         words = reason.words[:1].upper() + reason.words[1:]
         yield f"{words.rstrip('. ')}.", reason.evidence, words.partition(": ")[2]
