@@ -25,7 +25,7 @@ from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.episodes import counts, newest
+from heedful.store.episodes import counts, last_error
 from heedful.store.loops import alive
 from heedful.store.search import spaces
 from heedful.store.sqlite import APPLICATION, SCHEMA, Connection
@@ -305,8 +305,7 @@ def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
     if space := space_of(embedder_of(values)):
         found = Spaces.of(spaces(db, scope), space)
         yield Sign("vectors", not found.behind, str(found), "heedful reembed")
-    episodes = counts(db, scope)
-    why = clean("".join(one.error for one in newest(db, scope, 1, "failed", whole=False)), 200)
+    episodes, why = counts(db, scope), clean(last_error(db, scope), 200)
     failed, waiting = episodes.get("failed", 0), episodes.get("waiting", 0)
     if episodes:
         words = f"{episodes.get('reflected', 0)} reflected on, {waiting} waiting, {failed} failed"

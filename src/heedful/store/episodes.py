@@ -107,21 +107,29 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     _settle(db, scope, digest, "failed" if error else "waiting", error)
 
 
-def newest(
+def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
+    """Return the episodes in this state, or all, newest first."""
+    return page(db, scope, limit, state, whole=True)
+
+
+def page(
     db: Db,
     scope: Scope,
     limit: int,
     state: str = "",
     at: float = inf,
     digest: str = "",
-    whole: bool = True,
+    *,
+    whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return episodes in this state, or all, newest first: those after the one with `at`, `digest`.
-
-    Without `whole` their records are left out.
-    """
+    """Return a page of episodes: those after the one with `at`, `digest`; `whole` with records."""
     values = {**_key(scope, digest), "state": state, "limit": limit, "before": at, "whole": whole}
     return [from_row(StoredEpisode, row) for row in db.run("list_episodes", values)]
+
+
+def last_error(db: Db, scope: Scope) -> str:
+    """Return the error of the newest failed episode, or "" if none failed."""
+    return "".join(one.error for one in page(db, scope, 1, "failed"))
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:

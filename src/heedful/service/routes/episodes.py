@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from math import inf
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
@@ -79,9 +78,9 @@ async def listed(
     cursor: Cursor = None,
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
-    place: Any = (*(cursor_from(cursor, float, str) or (inf, "")), False)
+    place: Any = cursor_from(cursor, float, str) or ()
     scope = caller.scope(project)
-    rows = await setup.store.read(scope, episodes.newest, limit + 1, state or "", *place)
+    rows = await setup.store.read(scope, episodes.page, limit + 1, state or "", *place)
     return Page[EpisodeRow].of(rows, limit, "at", "digest")
 
 
