@@ -129,7 +129,8 @@ async def test_what_a_model_makes_of_it_is_held_as_well(memory):
     for trust in ("model", "operator", "measured"):
         await memory.remember(trust, "made of it", lesson=f"{EVIL} {SIMILAR}", trust=trust,
                               derived_from=[1], example=POISON)  # fmt: skip
-    await memory.remember("further", "made of that", example=POISON, derived_from=[2, 3])
+    ids = [id for (id,) in await rows(memory, "select id from example order by id")]
+    await memory.remember("further", "made of that", example=POISON, derived_from=ids[1:3])
     assert await brought(memory) == set()
     assert len(await memory.quarantine.waiting(99)) == 5
 
