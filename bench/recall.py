@@ -33,8 +33,7 @@ from bench.rows import Figure
 from heedful.lessons.lesson import ANY, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import LEG, space_of
 from heedful.models import open_embedder
 from heedful.store import exposures, search
 from heedful.store.search import Vectors
@@ -129,7 +128,7 @@ def spread(name: str, spent: Sequence[float], most: float | None = None) -> Iter
 
 async def codes(store: Store) -> Vectors:
     """What the connection that reads keeps of vectors."""
-    return await store.read(Scope(), lambda db, _: db.kept(Vectors))
+    return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set[int]]]:
@@ -138,7 +137,7 @@ async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set
     def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
         at = {"scope": token(Scope())}
-        corpus = db.named("read_corpus", at).fetchone()
+        corpus = db.run("read_corpus", at).fetchone()
         key = {**key_of(Scope()), "space": space_of(asked)}
         sought = search.Sought(db, key, corpus, LEG, ANY)
         ids = list(search.by_vector(sought, vector))

@@ -35,10 +35,9 @@ from heedful.errors import PackageMissing
 from heedful.lessons.lesson import ANY, Scope
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
-from heedful.memory.memory import LEG
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import LEG, space_of
 from heedful.store import search
-from heedful.store.postgres import addressed, in_database
+from heedful.store.postgres import in_database, parse_url
 from heedful.store.store import Db, Store, key_of, token
 
 AT = "heedful_template"
@@ -99,7 +98,7 @@ async def vector_legs(
 
     def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
-        corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
+        corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
         key = {**key_of(scope), "space": space_of(asked)}
         ids = list(search.by_vector(search.Sought(db, key, corpus, LEG, ANY), vector))
         return (time.perf_counter() - began) * 1e3, {id - 1 for id in ids[:10]}
@@ -119,7 +118,7 @@ def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
 
 def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
     """The rows of a lesson a text, as many in each scope."""
-    with psycopg.connect(addressed(url).conninfo, autocommit=True) as db:
+    with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
         db.execute("set session_replication_role = replica")  # what triggers do is in the rows
         db.execute("set statement_timeout = 0")
         for table, columns, rows in (

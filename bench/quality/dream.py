@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import heedful
 from bench.quality.attacks import Remembering
 from bench.quality.rows import Row, read
-from heedful.lessons.consolidate import Lesson, near_vectors
+from heedful.lessons.consolidate import Lesson
 from heedful.lessons.lesson import Trust
+from heedful.lessons.ranking import near_vectors
 from heedful.memory.dream import WORSE
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import space_of
 from heedful.models import open_embedder
-from heedful.store import dreams
+from heedful.store import patterns
 
 HELD = 500  # of the queries that no lesson holds, so many of each set
 SENTENCE = re.compile(r"[^.!?\n]*[.!?\n]?")
@@ -102,7 +103,7 @@ async def measured(known: Sequence[Known]) -> list[Row]:
     ids = {one: (await memory.remember(one.about, one.text, trust=one.trust)).id for one in known}
     wanted = queries(known, ids)
     before = await recalled(memory, wanted)
-    places = await memory.store.read(memory.scope, dreams.material, space_of(memory.embedder))
+    places = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))
     lessons = {lesson.id: lesson for lesson, _ in places}
     plain = await merged_by_cosine(memory, places)
     naive = await recalled(memory, wanted)
@@ -126,7 +127,6 @@ async def measured(known: Sequence[Known]) -> list[Row]:
         Row("dream.recall_change", ours - found, theirs - found),
         Row("dream.vetoed", sum(dream.vetoes.values())),
         Row("dream.dropped", sum(one.outcome == WORSE for one in dream.proposals)),
-        Row("dream.contradictions", sum(one.action == "contradict" for one in dream.proposals)),
         Row("dream.seconds", seconds),
     ]
 
@@ -202,13 +202,13 @@ async def merged_by_cosine(
             proposals.append(heedful.Proposal("merge", ids, places[first][0].id))
     lessons = {lesson.id: lesson for lesson, _ in places}
     report = {"mode": "lite", "before": len(places), "queries": 0}
-    report |= {"vetoes": {}, "vetoed": [], "found": ""}
+    report |= {"vetoes": {}, "found": ""}
     id, _ = await memory.store.write(
-        memory.scope, dreams.supersede, report, proposals, lessons, {}, "bench"
+        memory.scope, patterns.supersede, report, proposals, lessons, "bench"
     )
     return await heedful.Dreams(memory).show(id)
 
 
 async def states(memory: heedful.Memory) -> set[int]:
     """The lessons that may be recalled."""
-    return {lesson.id for lesson, _ in await memory.store.read(memory.scope, dreams.material, "")}
+    return {lesson.id for lesson, _ in await memory.store.read(memory.scope, patterns.material, "")}

@@ -16,7 +16,7 @@ import heedful
 from bench.quality.rows import Row, read
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import relevance
-from heedful.memory.spaces import space_of
+from heedful.memory.memory import space_of
 from heedful.models import open_embedder
 from heedful.models.contract import Embedder
 from heedful.store import search

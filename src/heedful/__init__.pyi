@@ -85,6 +85,7 @@ from heedful.loop.stop import Stop as Stop
 from heedful.loop.stop import StopRule as StopRule
 from heedful.memory.draft import Claim as Claim
 from heedful.memory.draft import Draft as Draft
+from heedful.memory.draft import Prompts as Prompts
 from heedful.memory.draft import self_rated as self_rated
 from heedful.memory.dream import Dream as Dream
 from heedful.memory.dream import Dreams as Dreams
@@ -92,12 +93,11 @@ from heedful.memory.dream import consolidate as consolidate
 from heedful.memory.dream import keep_dreaming as keep_dreaming
 from heedful.memory.memory import Memory as Memory
 from heedful.memory.memory import Quarantine as Quarantine
-from heedful.memory.prompts import Prompts as Prompts
+from heedful.memory.memory import Spaces as Spaces
 from heedful.memory.reflect import Reflected as Reflected
 from heedful.memory.reflect import episode_of as episode_of
 from heedful.memory.reflect import reflect as reflect
 from heedful.memory.reflect import reflect_waiting as reflect_waiting
-from heedful.memory.spaces import Spaces as Spaces
 from heedful.memory.transfer import Exported as Exported
 from heedful.memory.transfer import Imported as Imported
 from heedful.models import open_model as open_model

@@ -32,8 +32,7 @@ def test_a_dry_run_shows_what_would_be_done(told):
     assert lines[1] == "merge: they say the same; proposed"
     assert lines[2].startswith("  into ")
     assert "; differs: " in lines[3]
-    assert "contradict: one negates" in done.out
-    assert "kept apart: 1 pair, one negates or turns round what the other says" in done.out
+    assert "kept apart: 1 pair, one negates what the other says" in done.out
     assert lines[-2] == "lessons: 4 before, 3 after, recall tried with 1 stored text"
     assert following(done.out) == ["dream"]
     assert told("dream", "log").out.splitlines()[0] == "no dream yet"
@@ -64,15 +63,3 @@ def test_it_says_why_nothing_happened(told):
     assert "nothing happened: too few lessons of importance 0.6" in done.out
     assert following(done.out) == ["lessons"]
     assert told("dream", "--mode", "deep").code == 2
-
-
-def test_a_model_is_asked_by_name(told, desk):
-    desk.write(
-        "lesser.py", 'def answer(messages):\n    return \'{"reflection": "", "strategy": ""}\'\n'
-    )
-    texts = [f"Search the page of {name} for dates and read all" for name in ("Ada", "Bo", "Cy")]
-    asyncio.run(_learnt(str(desk.folder / "heedful.db"), *texts))
-    done = told("dream", "--dry-run", "--model", "lesser:answer")
-    assert done.code == 0, done
-    assert "generalise: they have something in common; the model wrote 0 characters" in done.out
-    assert following(done.out) == ["dream", "--model", "lesser:answer"]

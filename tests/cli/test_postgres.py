@@ -113,8 +113,8 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, empty):
     assert (done.code, "read again and compared" in done.out) == (0, True), done
     assert "Next: heedful doctor, with the URL of the service's role" in done.out
     assert rows(empty.owner, "select count(*) from loop") == [(1,)]
-    again = invoke("db", "copy", "heedful.db", secret(empty.owner), "--json").json
-    assert (again["again"], "hunter2" in again["target"]) == (True, False)
+    back = invoke("db", "copy", secret(empty.owner), "back.db", "--json").json
+    assert (back["tables"]["loop"], "hunter2" in back["source"]) == (1, False)
 
 
 def test_doctor_of_a_healthy_database(doctor, postgres):

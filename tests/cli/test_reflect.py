@@ -55,7 +55,7 @@ def test_each_run_is_told_with_the_events_that_prove_it(heedful_):
         f"runs.jsonl:run 1  error, 4 events: {TASK}",
         "signal   cause [e3]: fails first here: Error: 3 items match",
         "lesson   price with item “pot” failed with “Error: 3 items match” [e2, e3].",
-        "rule     When price (item) fails, fix what it names before you go on;",
+        "rule     When price fails, fix what it names before you go on;",
         "by rules, importance 0.80; kept, waits in quarantine",
         "runs.jsonl:2  failure, 6 events",
         "known, seen 2 times now",

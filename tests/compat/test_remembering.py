@@ -19,6 +19,7 @@ from heedful.compat.mistakes import (
     retrieve_similar_reflections,
 )
 from heedful.errors import InvalidInput, StoreError
+from heedful.lessons.learn import learn_from_evaluation
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder
@@ -214,7 +215,9 @@ def test_what_an_evaluation_taught_is_found_by_its_signature_however_it_was_stor
     one = made(verification_results=[CONFLICT])
     assert one is not None
     arguments = ("Fine.", [CONFLICT], "How much was sold?", "the quarterly report", 2, 0.5, 0.5)
-    do(memory.learn_from_evaluation(*arguments))
+    taught = learn_from_evaluation(*arguments)
+    assert taught is not None
+    do(memory.keep(taught))
     assert do(has_seen_error_before(one.error_signature, memory)).count == 1
     do(persist_reflection(one, memory, True))
     assert do(has_seen_error_before(one.error_signature, memory)).count == 2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import heedful
 from heedful.store import keys
-from heedful.store.copying import copy
 from heedful.store.postgres import in_database
+from heedful.store.transfer import copy
 from scripts.run_docs import blocks
 from tests import postgres
 from tests.postgres import Urls
@@ -41,7 +41,10 @@ def test_what_was_dumped_is_restored_and_goes_on(tmp_path):
     programs = f"{postgres.server()._server.bin_path}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["sh", "-eu", "-c", commands], cwd=tmp_path, env={"PATH": programs}, check=True)
     try:
-        assert copy(before.owner, after.owner).again  # every row is there
+        counts = [
+            copy(one.owner, str(tmp_path / f"{n}.db")) for n, one in enumerate((before, after))
+        ]
+        assert counts[0] == counts[1]  # every row is there
         again = asyncio.run(used(after))
         assert (again.id, again.seen) == (first.id, 2)
     finally:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.proof import (
-    BETS,
     PRIOR,
     Cells,
     Wealth,
@@ -40,18 +39,6 @@ def test_all_bets_together_begin_with_one():
     assert Wealth.of({}).at(0.3) == pytest.approx((0, 0))
 
 
-@given(share=shares, value=rates)
-def test_a_bet_is_on_the_augmented_inverse_propensity_figure(share, value):
-    p = 1 - share
-    for z, shown in ((1, True), (0, False)):
-        for (m, _), stake, paid in zip(
-            BETS, stakes(share), payoffs(share, shown, value), strict=True
-        ):
-            h = (value - m) * (z - p) / (p * (1 - p))
-            assert exp(paid) == pytest.approx(1 + stake * h, rel=1e-6)
-            assert 1 + stake * h > 0
-
-
 @given(share=shares, values=st.lists(rates, min_size=1, max_size=5), without=rates)
 def test_every_bet_is_fair_for_outcomes_of_any_kind(share, values, without):
     """Of calls, say: nothing but their mean matters."""
@@ -66,14 +53,6 @@ def test_no_stake_lets_a_possible_gain_make_a_debt(share):
     assert all(0 < stake <= 0.9 for stake in stakes(share))
 
 
-@given(cells=tables, gain=st.floats(-0.99, 0.99))
-def test_the_slope_is_that_of_the_wealth(cells, gain):
-    wealth = Wealth.of(cells)
-    rise = (wealth.at(gain + 1e-6)[0] - wealth.at(gain - 1e-6)[0]) / 2e-6
-    assert wealth.at(gain)[1] == pytest.approx(rise, rel=1e-3, abs=1e-3)
-    assert wealth.at(gain)[1] <= 0
-
-
 @given(cells=tables, gain=st.floats(-1, 1))
 def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
     low, high = interval(cells, LEVEL, LEVEL)
@@ -82,37 +61,6 @@ def test_a_gain_is_inside_where_neither_side_refutes_it(cells, gain):
         assert max(refuted) <= -log(LEVEL) + 1e-6
     elif not low - 1e-6 <= gain <= high + 1e-6:
         assert max(refuted) >= -log(LEVEL) - 1e-6
-
-
-@given(a=counts, b=counts, c=st.integers(0, 60), d=st.integers(0, 60))
-def test_what_is_exchanged_is_mirrored(a, b, c, d):
-    low, high = interval(table(a, b, c, d), LEVEL, LEVEL)
-    exchanged = interval(mirror(table(a, b, c, d)), LEVEL, LEVEL)
-    assert exchanged == pytest.approx((-high, -low), abs=1e-6)
-    right_is_wrong = interval(table(b, a, d, c), LEVEL, LEVEL)
-    assert right_is_wrong == pytest.approx((-high, -low), abs=1e-6)
-
-
-@given(a=counts, b=counts, c=st.integers(0, 60), d=st.integers(0, 60))
-def test_one_more_right_instead_of_wrong_lowers_no_end(a, b, c, d):
-    before = interval(table(a, b + 1, c, d), LEVEL, LEVEL)
-    after = interval(table(a + 1, b, c, d), LEVEL, LEVEL)
-    assert after[0] >= before[0] - 1e-6
-    assert after[1] >= before[1] - 1e-6
-    without = interval(table(a, b + 1, c + 1, d), LEVEL, LEVEL)
-    wrong = interval(table(a, b + 1, c, d + 1), LEVEL, LEVEL)
-    assert without[0] <= wrong[0] + 1e-6
-    assert without[1] <= wrong[1] + 1e-6
-
-
-@given(cells=tables, level=st.floats(1e-6, 0.5))
-def test_more_certainty_is_never_narrower(cells, level):
-    low, high = interval(cells, level, level)
-    surer = interval(cells, level / 10, level / 10)
-    assert surer[0] <= low + 1e-6
-    assert high <= surer[1] + 1e-6
-    assert -1 <= low <= 1
-    assert -1 <= high <= 1
 
 
 @pytest.mark.parametrize("n", [1, 10, 1_000, 100_000, 10_000_000])

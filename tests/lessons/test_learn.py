@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 
-from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.learn import MOST, learn
 from heedful.lessons.lesson import LONGEST, Example
 from heedful.lessons.signature import signature
-from heedful.loop.record import Candidate, Evaluation, Finding, Goal, Improvement, Loop
+from heedful.loop.record import Candidate, Evaluation, Finding, Goal, Loop
 from tests.loop import support
 from tests.loop.support import DRIFT, QUALITY, evaluated, loop_of, scored
 
@@ -138,17 +137,6 @@ def test_an_example_knows_what_it_changed_and_gained():
     assert (first.difference, first.deltas) == (None, {})
 
 
-def test_an_example_that_was_stored_before_there_was_evidence_is_read():
-    stored: dict[str, Any] = {"task": "t", "accepted": "a", "rejected": "r", "wrong": "w"}
-    stored |= {"before": {}, "after": {"q": 1.0}}
-    assert Example(**stored) == Example("t", "a", "r", "w", {}, {"q": 1.0}, "", "")
-
-
-def test_what_counts_as_a_gain_is_the_loops_own():
-    loop = replace(scored(0.6, 0.76), improves=Improvement(0.2))
-    assert learn(loop, "task") == ()
-
-
 def test_each_missed_goal_is_a_lesson_of_its_own_and_lower_may_be_better():
     made = [
         Evaluation((Finding("c", "x"),), {"quality": 0.1, "drift": 0.9}),
@@ -211,9 +199,7 @@ def test_examples_are_told_apart_by_task_and_accepted_output():
     assert Example("\ud800", "a").digest
 
 
-def test_where_the_task_lies_is_added_to_each():
-    lessons = learn(loop_of(evaluated("a", "b"), PASSED), "task")
-    assert {(one.space, tuple(one.vector or ())) for one in with_vector(lessons, "s", [1.0])} == {
-        ("s", (1.0,))
-    }
-    assert with_vector(lessons, "", None) == lessons
+def test_a_loop_gives_at_most_so_many_lessons_the_most_severe():
+    errors = tuple(Finding("c", f"wrong {n}", key=f"key {n}", severity=n / 100) for n in range(60))
+    lessons = learn(loop_of(Evaluation(errors), PASSED), "task")
+    assert {one.sighting for one in lessons} == {f"wrong {n}" for n in range(60 - MOST, 60)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise
 from math import inf, log
 from typing import Any
 
@@ -56,13 +56,13 @@ def loops(
     return made
 
 
-def proved(pairs: Iterable[tuple[Exposure, Outcome]], **options: Any) -> Proof:
+def proved(pairs: Iterable[tuple[Exposure, Outcome]]) -> Proof:
     pairs = list(pairs)
-    return proof([one for one, _ in pairs], [end for _, end in pairs], **options)
+    return proof([one for one, _ in pairs], [end for _, end in pairs])
 
 
-def only(pairs: Pairs, **options: Any) -> Comparison:
-    (one,) = proved(pairs, **options).lessons
+def only(pairs: Pairs) -> Comparison:
+    (one,) = proved(pairs).lessons
     return one
 
 
@@ -84,31 +84,10 @@ def test_the_share_is_what_was_asked_for(share):
     assert abs(hits - n * share) < 5 * (n * share * (1 - share)) ** 0.5
 
 
-def test_no_share_withholds_nothing():
-    assert not any(is_withheld(0, str(id), "lesson", 0) for id in range(5_000))
-
-
 def test_one_loop_in_four_tests_memory_as_a_whole():
     n = 20_000
     hits = sum(is_pooled("seed", str(id)) for id in range(n))
     assert abs(hits - n * POOLED) < 5 * (n * POOLED * (1 - POOLED)) ** 0.5
-
-
-def test_coins_of_one_loop_are_independent_or_one():
-    both: dict[bool, int] = {True: 0, False: 0}
-    of = dict(both)
-    for id in map(str, range(20_000)):
-        a, b = (is_withheld(1, id, lesson, 0.5) for lesson in ("a", "b"))
-        of[is_pooled(1, id)] += 1
-        both[is_pooled(1, id)] += a == b
-    assert both[True] == of[True]
-    assert abs(both[False] - of[False] / 2) < 5 * (of[False] / 4) ** 0.5
-
-
-def test_names_that_run_together_are_told_apart():
-    tossed = [(str(n), f"{m}") for n in range(40) for m in range(40)]
-    ones = [is_withheld("1", f"2{a}", b, 0.5) == is_withheld("12", a, b, 0.5) for a, b in tossed]
-    assert 0.4 < sum(ones) / len(ones) < 0.6
 
 
 @pytest.mark.parametrize("share", [-0.1, 1, 2, float("nan")])
@@ -208,16 +187,6 @@ def test_memory_as_a_whole_is_counted_where_one_coin_decided():
     assert (pooled.uplift.shown, pooled.uplift.withheld, pooled.uplift.gain) == (0.5, 0, 0.5)
     assert (pooled.recurrence.shown, pooled.recurrence.withheld) == (0, 1)
     assert (pooled.calls.shown, pooled.calls.withheld) == (5.5, 2)
-    assert proof(*together_and_apart(), most_calls=4).pooled.calls.shown == 2.5
-
-
-def test_calls_saved_are_bounded_by_what_is_counted():
-    one = only(loops("a", 81, 9, 4, 6), most_calls=3)
-    wider = only(loops("a", 81, 9, 4, 6), most_calls=100)
-    assert one.calls.gain == pytest.approx(1.0)
-    assert wider.calls.gain == pytest.approx(1.0)
-    assert -3 <= one.calls.low <= one.calls.high <= 3
-    assert wider.calls.high - wider.calls.low > one.calls.high - one.calls.low
 
 
 def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
@@ -226,17 +195,6 @@ def test_with_the_holdout_off_there_is_recurrence_and_no_effect():
     assert one.recurrence == Effect(10 / 60, None, None, -1, 1)
     pair = [Exposure(name, "loop", shown=True, share=0) for name in "ab"]
     assert proof(pair, [Outcome("loop", True, 1)]).pooled.shown == 1
-
-
-def test_what_no_coin_decided_does_not_count_beside_what_one_did():
-    before = [
-        (
-            replace(one, loop="before " + one.loop, share=0.0),
-            replace(end, loop="before " + end.loop),
-        )
-        for one, end in loops("a", 500, 0, 0, 0)
-    ]
-    assert only(before + loops("a", 40, 50, 5, 5)) == only(loops("a", 40, 50, 5, 5))
 
 
 def test_a_change_of_the_share_confounds_nothing():
@@ -259,11 +217,6 @@ def test_a_coin_that_was_not_fair_proves_nothing():
     assert only(loops("a", 0, 90, 90, 0, share=0.5)).conclusion == "hurts"
 
 
-def test_the_same_said_twice_counts_once():
-    exposures, ends = together_and_apart()
-    assert proof(exposures * 2, ends * 2) == proof(exposures, ends)
-
-
 ONE = Exposure("a", "loop", shown=True)
 END = Outcome("loop", True, 1)
 
@@ -274,28 +227,17 @@ END = Outcome("loop", True, 1)
         ([ONE, replace(ONE, shown=False)], [END]),
         ([ONE], [END, replace(END, calls=2)]),
         ([replace(ONE, share=1.0)], [END]),
-        ([replace(ONE, share=-0.1)], [END]),
         ([replace(ONE, share=0, shown=False)], [END]),
         (
             [replace(ONE, together=True), replace(ONE, lesson="b", shown=False, together=True)],
             [END],
         ),
         ([replace(ONE, together=True), replace(ONE, lesson="b")], [END]),
-        ([replace(ONE, lesson="b"), replace(ONE, together=True)], [END]),
-        ([replace(ONE, together=True), replace(ONE, lesson="b", together=True, share=0.2)], [END]),
     ],
 )
 def test_records_that_contradict_each_other_are_refused(exposures, ends):
     with pytest.raises(InvalidInput):
         proof(exposures, ends)
-
-
-@pytest.mark.parametrize(
-    "options", [{"alpha": 0}, {"alpha": 1}, {"margin": -0.1}, {"margin": 1.1}, {"most_calls": 0}]
-)
-def test_options_have_bounds(options):
-    with pytest.raises(InvalidInput):
-        proof([ONE], [END], **options)
 
 
 # Many lessons
@@ -317,7 +259,7 @@ def test_options_have_bounds(options):
 )
 def test_e_bh_by_hand(evidence, level):
     for one in (evidence, evidence[::-1]):
-        assert _level(one, 0.025) == pytest.approx(level)
+        assert _level(one) == pytest.approx(level)
 
 
 def test_among_many_lessons_more_is_asked_of_each():
@@ -344,11 +286,6 @@ def test_a_coin_that_fell_badly_is_no_evidence_of_harm() -> None:
     assert beside_odd.retire == ("bad",)
 
 
-def test_names_may_be_numbers():
-    pairs = [(replace(one, lesson=7), end) for one, end in loops("x", 20, 160, 18, 2)]
-    assert proved(pairs).retire == (7,)
-
-
 # Usefulness
 
 
@@ -371,13 +308,6 @@ def comparison(low: float, high: float, conclusion: str) -> Comparison:
 )
 def test_usefulness_is_what_is_proven(low, high, conclusion, factor):
     assert usefulness(comparison(low, high, conclusion)) == pytest.approx(factor)
-
-
-def test_usefulness_grows_with_the_evidence_and_begins_at_one():
-    factors = [usefulness(only(loops("a", 81 * n, 9 * n, 5 * n, 5 * n))) for n in range(1, 40)]
-    assert factors[0] == 1
-    assert all(a <= b <= a + 0.04 for a, b in pairwise(factors))
-    assert 1.12 < factors[-1] < 1.2
 
 
 # What always holds
@@ -407,12 +337,6 @@ def test_the_order_of_records_does_not_matter(many, seed):
     chance.shuffle(exposures)
     chance.shuffle(ends)
     assert proof(exposures, ends) == expected
-
-
-def test_harm_is_never_said_where_the_shown_did_as_well():
-    for right, wrong, without in product((0, 9, 90), (0, 9, 90), (0, 1, 10, 100)):
-        found = proved(loops("a", right, wrong, 0, without, share=0.1))
-        assert found.retire == ()
 
 
 # Only what helps or hurts, quicker

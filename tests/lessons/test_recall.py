@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import (
-    COSINE,
-    COVERAGE,
     SHOWN,
     as_messages,
     as_text,
@@ -39,19 +36,32 @@ def test_an_unrelated_task_brings_nothing():
     assert rank("", stored, 5) == []
 
 
+# The thresholds as numbers: a test that compared with the constants could not fail.
+
+
 @pytest.mark.parametrize(
-    ("cosine", "brought"), [(COSINE, True), (COSINE - 0.001, False), (1.0, True), (-1.0, False)]
+    ("cosine", "related", "shown"),
+    [(-1.0, 0, 0), (0.41, 0, 0), (0.43, 1, 0), (0.44, 1, 0), (0.46, 1, 1), (1.0, 1, 1)],
 )
-def test_a_meaning_that_is_near_is_related(cosine, brought):
-    one = found(1, "some words", cosine=cosine, keyword=1.0)
-    assert bool(rank("other", [one], 5)) is brought
+def test_how_near_a_meaning_must_lie(cosine, related, shown):
+    ranked = rank("other words", [found(1, "some task", cosine=cosine, keyword=1.0)], 5)
+    assert (len(ranked), len(choose(ranked))) == (related, shown)
 
 
-@pytest.mark.parametrize("cosine", [None, -1.0, 0.0, 0.41])
-@pytest.mark.parametrize(("coverage", "brought"), [(COVERAGE, True), (COVERAGE - 0.001, False)])
-def test_so_are_words_that_are_shared(cosine, coverage, brought):
-    one = found(1, "some words", cosine=cosine, coverage=coverage)
-    assert bool(rank("other", [one], 5)) is brought
+@pytest.mark.parametrize("cosine", [None, 0.0])
+@pytest.mark.parametrize(("coverage", "related"), [(0.29, 0), (0.31, 1)])
+def test_what_share_of_the_words_is_related(cosine, coverage, related):
+    ranked = rank("other words", [found(1, "some task", cosine=cosine, coverage=coverage)], 5)
+    assert (len(ranked), choose(ranked)) == (related, [])
+
+
+@pytest.mark.parametrize(
+    ("task", "shown"),
+    [("one two x y z w", 0), ("one two three x y z", 1), ("one two three four five six", 1)],
+)
+def test_how_many_words_must_be_shared_without_meanings(task, shown):
+    ranked = rank("one two three four five six", [found(1, task)], 5)
+    assert (len(ranked), len(choose(ranked))) == (shown, shown)
 
 
 @pytest.mark.parametrize(
@@ -79,29 +89,8 @@ def test_a_lesson_that_proved_useful_goes_before_a_nearer_one():
     assert ids(rank("x", [found(3, "c", cosine=0.1, useful=1.5)], 9)) == []
 
 
-def test_importance_decides_between_what_is_nearly_as_relevant():
-    vital, idle = (
-        found(1, "a", cosine=0.74, importance=1.0),
-        found(2, "b", cosine=0.8, importance=0),
-    )
-    assert ids(rank("x", [idle, vital], 9)) == [1, 2]
-    assert ids(choose([idle, vital])) == [1, 2]
-    assert ids(rank("x", [idle, replace(vital, cosine=0.7)], 9)) == [2, 1]
-    assert worth(found(3, "c")) == 1  # of importance 0.5
-    assert worth(vital) / worth(idle) == pytest.approx(1.105, abs=0.001)
-
-
 NOW = 1_700_000_000.0
 DAY = 86_400.0
-
-
-def test_the_newer_decides_only_between_near_equals():
-    new = found(1, "a", cosine=0.78, at=NOW)
-    old = found(2, "b", cosine=0.8, at=NOW - 365 * DAY)
-    assert ids(rank("x", [old, new], 9, NOW)) == [1, 2]
-    assert ids(choose([old, new], now=NOW)) == [1, 2]
-    assert ids(rank("x", [old, new], 9)) == [2, 1]  # without a time age does not count
-    assert ids(rank("x", [old, replace(new, cosine=0.75)], 9, NOW)) == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -110,17 +99,6 @@ def test_the_newer_decides_only_between_near_equals():
 def test_half_of_what_age_takes_is_gone_after_90_days(age, left):
     """A clock that was set back makes nothing newer than new."""
     assert worth(found(1, "a", at=NOW - age * DAY), NOW) == pytest.approx(left)
-
-
-@given(
-    st.floats(0, 1), st.floats(0, 1), st.floats(0, 1e10), st.floats(0, 1e10), st.floats(0.5, 1.5)
-)
-def test_worth_grows_with_importance_and_recency_and_is_bounded(low, high, then, later, useful):
-    low, high = sorted((low, high))
-    then, later = sorted((then, later))
-    less = worth(found(1, "a", importance=low, at=then, useful=useful), 1e10)
-    more = worth(found(1, "a", importance=high, at=later, useful=useful), 1e10)
-    assert useful * 0.95 * 0.95 <= less <= more <= useful * 1.05
 
 
 def test_by_relevance_then_importance_then_seen_then_newer():
@@ -208,23 +186,11 @@ def test_what_does_not_fit_is_left_out_whole():
     assert (task.content, accepted.content) == ("one", "x. " * 400)
 
 
-@given(st.lists(finds, max_size=12), st.integers(0, 30))
-def test_the_budget_is_kept(stored, budget):
-    chosen = choose(rank("convert to kg", stored, 99), budget=budget)
-    assert sum(tokens(one.example.task) + tokens(one.example.accepted) for one in chosen) <= budget
-
-
 @given(st.lists(finds, max_size=12), st.integers(0, 300), st.integers(0, 2**64 - 1))
 def test_the_budget_holds_all_that_the_text_form_sends(stored, budget, seed):
     ranked = rank("convert to kg", stored, 99)
     chosen = choose(ranked, budget=budget, advice=True, seed=seed)
     assert tokens(as_text(as_messages(chosen), seed, chosen)) <= budget
-
-
-@pytest.mark.parametrize("budget", [-1, float("nan"), None, "x"])
-def test_a_budget_is_a_number_of_tokens(budget):
-    with pytest.raises(InvalidInput, match="budget is"):
-        choose([], budget=budget)
 
 
 def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
@@ -234,15 +200,6 @@ def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
     ranked = rank("x", [related, near, nearer], 9)
     assert ids(ranked) == [2, 1, 3]
     assert ids(choose(ranked)) == [3, 2]
-
-
-@pytest.mark.parametrize(
-    ("task", "chosen"), [("one two x y z w", []), ("one two three x y", [1]), ("", [])]
-)
-def test_without_vectors_a_prompt_takes_what_shares_enough_words(task, chosen):
-    ranked = rank("one two three four five", [found(1, task, coverage=1.0, keyword=1.0)], 9)
-    assert ids(ranked) == [1]
-    assert ids(choose(ranked)) == chosen
 
 
 def test_a_lesson_without_an_example_is_no_turn_of_a_chat():
@@ -261,8 +218,3 @@ def test_a_prompt_gets_at_most_three_turns_and_bounded_text(stored):
     turns = as_messages(chosen)
     assert [t.role for t in turns] == ["user", "assistant"] * len(chosen)
     assert [t.content for t in turns[1::2]] == [one.example.accepted for one in chosen[::-1]]
-
-
-def test_the_most_related_stands_next_to_the_task():
-    turns = as_messages([found(1, "nearest"), found(2, "further")])
-    assert [t.content for t in turns] == ["further", "answer", "nearest", "answer"]

@@ -14,7 +14,6 @@ from heedful.lessons.signature import MOST, signature
 
 SAME = {
     "measured numbers": ("took 12.5 seconds", "took 900 seconds"),
-    "counts": ("3 of 10 rows failed", "7 of 12 rows failed"),
     "signed and exponents": ("loss is -1.5e-3 now", "loss is 2e10 now"),
     "units without a space": ("after 250ms", "after 3s"),
     "sizes": ("file of 10 MB is too large", "file of 2048 kB is too large"),
@@ -50,34 +49,19 @@ SAME = {
     "actual alone": ("AssertionError: assert 5 == 4", "AssertionError: assert 6 == 4"),
     "actual list": ("assert [1, 2] == [1, 3]", "assert [9] == [1, 3]"),
     "a host by its name": ("cannot reach db1.acme.org:5432", "cannot reach mail.acme.co.uk:25"),
-    "an address of IPv6": ("cannot reach fe80::1ff:fe23 here", "cannot reach 2001:db8::7 here"),
-    "an address of a card": ("link 00:1b:44:11:3a:b7 lost", "link 01:2c:55:22:4b:c8 lost"),
-    "dates in words": (
-        "since Mon, 12 Sep 2025 14:03:22 GMT",
-        "since Tue, 1 Jul 2026 04:05:06 GMT",
-    ),
-    "dates of a web server": ("[12/Mar/2024:10:11:12 +0000] no", "[01/Apr/2025:00:00:01 +0200] no"),
-    "versions": ("needs 1.26.0, has v1.24.3-rc1", "needs 3.1.4, has v2.0.0.dev7"),
-    "durations in one word": ("gave up after 1m30.5s", "gave up after 2h5m"),
-    "durations in words": ("gave up after 5 minutes", "gave up after 300 milliseconds"),
     "less than": ("took <1 sec", "took 17 sec"),
-    "a size told twice": ("read 1910 bytes (1.86 KB) of it", "read 64 bytes of it"),
-    "sizes of containers": ("limit is 512Mi", "limit is 2Gi"),
     "ids of services": (
         "request req_011CSHoEeqs5C35K2 failed",
         "request req_9zX8yW7vU6tS5rQ4p failed",
     ),
     "long numbers in names": ("lost block_1608999687919", "lost block_88125463"),
-    "short hexadecimal ids": ("window 9f4ef63 is gone", "window a64f992 is gone"),
-    "object ids of Java": ("lock com.acme.Lock@1b6d3586", "lock com.acme.Lock@7f31245a"),
-    "keys that say who": ("denied user=ada host=db-1 id=x7", "denied user=root host=web id=q"),
     "key=value": (
         'level=error msg="connection refused" attempt=3 took=12ms',
         'level=error msg="connection refused" attempt=7 took=1.5s',
     ),
     "JSON": (
-        '{"error": {"code": 429, "message": "wait 12 s"}, "request_id": "abc"}',
-        '{"request_id": "xyz", "error": {"message": "wait 3 s", "code": 429}}',
+        '{"error": {"code": 429, "message": "wait 12 s"}, "id": 8}',
+        '{"id": 4, "error": {"message": "wait 3 s", "code": 429}}',
     ),
     "how many there are in JSON": ('{"rows": [1, 2, 3]}', '{"rows": [7]}'),
     "failed assertions in JSON, in any order": (
@@ -88,73 +72,9 @@ SAME = {
         'GET https://a.example/x "HTTP/1.1" status 503 in 12 ms',
         'GET https://a.example/y "HTTP/1.1" status 503 in 3.4 s',
     ),
-    "what a success is called": ("status: 200 len: 1893", "status: 204 len: 7"),
-    "SQL literals": (
-        "syntax error in: SELECT a FROM t WHERE b = 'x' AND c IN (1, 2)",
-        "syntax error in: SELECT a FROM t WHERE b = 'other' AND c IN (7)",
-    ),
-    "rows of SQL": (
-        "INSERT INTO t VALUES (1, 'a'), (2, 'b') failed",
-        "INSERT INTO t VALUES (3, 'c') failed",
-    ),
-    "the duplicate of PostgreSQL": (
-        'violates "users_email_key"\nDETAIL:  Key (email)=(ada@x.org) already exists.',
-        'violates "users_email_key"\nDETAIL:  Key (email)=(bo) already exists.',
-    ),
-    "the duplicate of MySQL": (
-        "Duplicate entry 'ada' for key 'users.email'",
-        "Duplicate entry 'bo' for key 'users.email'",
-    ),
-    "the parameters of SQLAlchemy": (
-        "failed: users.email\n[SQL: INSERT INTO users VALUES (?)]\n[parameters: ('a',)]",
-        "failed: users.email\n[SQL: INSERT INTO users VALUES (?)]\n[parameters: ('b',)]",
-    ),
-    "marks below a line of source": (
-        "    value = table[key]\n            ~~~~~^^^^^\nKeyError: 'x'",
-        "    value = table[key]\nKeyError: 'x'",
-    ),
     "a difference of pytest": (
         "E   assert [1, 5] == [1, 2]\nE     At index 1 diff: 5 != 2\nE     Use -v to get more diff",
         "E   assert [3, 2] == [1, 2]\nE     At index 0 diff: 3 != 1\nE     Use -v to get more diff",
-    ),
-    "a difference of unittest": (
-        """Lists differ: [1, 2] != [1, 3]
-
-First differing element 1:
-2
-3
-
-- [1, 2]
-?     ^
-
-+ [1, 3]
-?     ^
-""",
-        """Lists differ: [7] != [1, 3]
-
-First differing element 0:
-7
-1
-
-Second list contains 1 additional elements.
-First extra element 1:
-3
-
-- [7]
-+ [1, 3]
-""",
-    ),
-    "a difference of Jest": tuple(
-        f"""expect(received).toEqual(expected) // deep equality
-
-- Expected  - 1
-+ Received  + {lines}
-
-  Object {{
--   "a": 1,
-+   "a": {lines},
-  }}"""
-        for lines in (2, 5)
     ),
     "Jest": (
         "expect(received).toBe(expected)\n\nExpected: 4\nReceived: 5",
@@ -192,34 +112,6 @@ Caused by: java.net.ConnectException: Connection refused: db1.acme.internal/10.0
 \tat com.acme.Db.connect(Db.java:{n + 5}) ~[acme-db-1.2.{n}.jar:1.2.{n}]
 \t... {n} more"""
         for n in (12, 7)
-    ),
-    "a trace of JavaScript": tuple(
-        f"""TypeError: Cannot read properties of undefined (reading 'price')
-    at total ({path}/src/cart.js:{n}:15)
-    at file://{path}/main.mjs:{n}:1
-    at node:internal/main/run_main_module:{n}:47 {{
-  [cause]: Error: connect ECONNREFUSED 127.0.0.1:{n}
-}}"""
-        for path, n in (("/app", 10), ("/mnt/ada/x", 3))
-    ),
-    "a trace of Go": tuple(
-        f"""panic: runtime error: index out of range [{n}] with length 3
-
-goroutine {n} [chan receive{wait}]:
-main.(*Cart).Total(0xc00001{n}, {{0x1, 0x2}})
-\t/mnt/{n}/cart.go:{n} +0x1d
-created by main.main in goroutine 1
-\t/mnt/{n}/main.go:9 +0x{n}"""
-        for n, wait in ((17, ", 5 minutes"), (4, ""))
-    ),
-    "a trace of Rust": tuple(
-        f"""thread 'main' panicked at src/main.rs:{n}:5:
-index out of bounds: the len is 3 but the index is {n}
-   0: rust_begin_unwind
-             at /rustc/9fc6b43126469e3858e2fe86cafb4f0f{n}/library/std/src/panicking.rs:{n}:5
-   1: cart::total::h0123456789abcd{n}
-             at ./src/main.rs:{n}:5"""
-        for n in (10, 99)
     ),
     "in a traceback": (
         '  File "/a/b.py", line 3, in test\n    assert f(3) == 4\nAssertionError: got 5',
@@ -395,37 +287,9 @@ def test_json_that_is_none_and_deep_json_are_read_as_text():
 
 
 NASTY = [
-    "1,",
-    "1.",
-    "a@",
-    "a.b",
-    "/",
-    "a/",
-    "../",
-    "0x",
-    "0",
-    "f",
-    "deadbeef",
-    "1111-",
-    "'",
-    '"',
-    "#",
-    "assert ",
-    "assert 1 == [",
-    "assert (",
-    "assert '",
-    "\n + where 1 = ",
-    " = ",
-    "E   ",
-    "E   assert 1 == 1\nE   +  where 1 = 1 1 1 1\n",
-    "\n",
-    "http://",
-    "12:00:",
-    "1.1.1.",
-    "C:\\",
-    "[",
-    "([{",
-    "\ud800",
+    *"1, 1. a@ a.b / ../ 0x f deadbeef 1111- ' # [ ([{ C:\\ http:// 12:00: a1b2 a_".split(),
+    *("assert ", "assert 1 == [", "assert (", "assert '", "\n + where 1 = ", " = ", "code: 4"),
+    *("E   assert 1 == 1\nE   +  where 1 = 1 1 1 1\n", "\ud800", "\n"),
 ]
 
 
@@ -435,11 +299,6 @@ def test_64_kib_of_anything_come_to_an_end(part, end):
     text = (part * (65_536 // len(part)))[:65_536] + end
     one = signature("E", text)
     assert len(one.pattern) <= 40 * MOST
-
-
-@given(st.lists(st.sampled_from(NASTY), min_size=1, max_size=30), st.integers(1, 400))
-def test_mixtures_of_nasty_parts_come_to_an_end(parts, times):
-    assert signature("E", "".join(parts) * times).digest
 
 
 @pytest.mark.parametrize(

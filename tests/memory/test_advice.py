@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Scope
@@ -16,7 +13,6 @@ from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.engines import in_memory
-from tests.loop import support
 
 TASK = "p: train"
 
@@ -55,40 +51,21 @@ def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None
         assert one.state == "verified"
 
 
-@given(loop=support.loops())
-def test_no_output_is_in_what_is_learnt_without(loop: Loop) -> None:
-    with_outputs = {one.signature for one in learn(loop, TASK) if one.kind == "check"}
-    found = learn(loop, TASK, outputs=False)
-    assert all(one.kind == "check" for one in found)
-    assert all(one.example and not one.example.accepted for one in found)
-    assert len(found) >= len(with_outputs) or with_outputs <= {one.signature for one in found}
-
-
-def test_what_mended_one_stage_is_no_advice_to_another() -> None:
-    async def scenario() -> None:
-        store = in_memory()
-        memory = Memory(store)
-        lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
-        await store.write(Scope(), exposures.remember, lessons)
-        await memory.remember("other", "an operator says: train on all of p", lesson="train p so")
-        example = Example(TASK, "accepted", "rejected", "wrong")
-        await memory.remember("third", "an example", example=example)
-        own = await memory.brief(TASK, "a", examples=False)
-        assert {one.error_type for one in own.advice} >= {"size"}
-        assert own.examples == ()
-        assert {one.error_type for one in own.advice} <= {"size", "other"}
-        other = await memory.brief("p: training", "b", examples=False)
-        assert "size" not in {one.error_type for one in other.advice}
-        usual = await memory.brief(TASK, "c")
-        assert usual.advice == ()
-        assert [turn.role for turn in usual.examples] == ["user", "assistant"]
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-@given(texts=st.lists(st.text(min_size=1, max_size=9), min_size=2, max_size=4))
-def test_a_lesson_without_outputs_has_one_line_a_finding(texts: list[str]) -> None:
-    found = tuple(Finding("c", text, "fix", key=f"c: {n}") for n, text in enumerate(texts))
-    learnt = learn(loop_of(("x", found), ("y", ())), TASK, outputs=False)
-    assert len(learnt) == len(texts)
+async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
+    store = in_memory()
+    memory = Memory(store)
+    lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
+    await store.write(Scope(), exposures.remember, lessons)
+    await memory.remember("other", "an operator says: train on all of p", lesson="train p so")
+    example = Example(TASK, "accepted", "rejected", "wrong")
+    await memory.remember("third", "an example", example=example)
+    own = await memory.brief(TASK, "a", examples=False)
+    assert {one.error_type for one in own.advice} >= {"size"}
+    assert own.examples == ()
+    assert {one.error_type for one in own.advice} <= {"size", "other"}
+    other = await memory.brief("p: training", "b", examples=False)
+    assert "size" not in {one.error_type for one in other.advice}
+    usual = await memory.brief(TASK, "c")
+    assert usual.advice == ()
+    assert [turn.role for turn in usual.examples] == ["user", "assistant"]
+    await store.close()

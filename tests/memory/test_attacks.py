@@ -88,129 +88,88 @@ async def ours(memory: Memory) -> None:
 
 @pytest.mark.parametrize("first", [True, False], ids=["before ours", "after ours"])
 @pytest.mark.parametrize("more", ATTACKS.values(), ids=ATTACKS)
-def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, more):
-    async def scenario() -> None:
-        if first:
-            await attack(memory, **more)
-        await ours(memory)
-        if not first:
-            before = await brought(memory)
-            known = [one for one in await memory.top() if one["trust"] != "external"]
-            await attack(memory, **more)
-            assert await brought(memory) == before
-            facts = ("text", "state", "trust", "tags", "importance", "pinned", "useful", "source")
-            after = {one["id"]: one for one in await memory.top()}
-            for one in known:
-                assert [after[one["id"]][fact] for fact in facts] == [one[fact] for fact in facts]
-        texts = await brought(memory)
-        assert len(texts) >= 2
-        assert EVIL not in str(texts)
-        index = "select count(*) from example_fts where example_fts match 's1x' || ?"
-        assert await rows(memory, index, EVIL) == [(0,)]
-
-    do(scenario())
-
-
-def test_a_thousand_sightings_change_nothing_but_their_count(memory):
-    async def scenario() -> None:
-        await ours(memory)
+async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, more):
+    if first:
+        await attack(memory, **more)
+    await ours(memory)
+    if not first:
         before = await brought(memory)
-        same: dict[str, Any] = {"trust": "external", "source": "page"}
-        calls = [memory.remember("u", "x", lesson=f"{EVIL} {n % 7}", **same) for n in range(1000)]
-        await asyncio.gather(*calls)
+        known = [one for one in await memory.top() if one["trust"] != "external"]
+        await attack(memory, **more)
         assert await brought(memory) == before
-        (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
-        assert known["seen"] == 1001
-        assert len(await memory.quarantine.waiting(99)) == 7
-        assert (await memory.quarantine.revoke("page", by="ann")).sightings == 1000
-        (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
-        assert known["seen"] == 1
-        assert await brought(memory) == before
-
-    do(scenario())
-
-
-def test_a_text_that_was_released_is_not_replaced_by_another(memory):
-    async def scenario() -> None:
-        page: dict[str, Any] = {"trust": "external", "source": "page"}
-        await memory.remember("u", "x", lesson="Kilograms.", example=WEIGHT, **page)
-        await memory.quarantine.release([1], by="ann")
-        before = await brought(memory)
-        for example in (WEIGHT, POISON, None):
-            await memory.remember("u", "x", lesson=f"{EVIL} now", example=example,
-                                  context=EVIL, tags=[EVIL], **page)  # fmt: skip
-        assert await brought(memory) == before
-        assert before
-
-    do(scenario())
+        facts = ("text", "state", "trust", "tags", "importance", "pinned", "useful", "source")
+        after = {one["id"]: one for one in await memory.top()}
+        for one in known:
+            assert [after[one["id"]][fact] for fact in facts] == [one[fact] for fact in facts]
+    texts = await brought(memory)
+    assert len(texts) >= 2
+    assert EVIL not in str(texts)
+    index = "select count(*) from example_fts where example_fts match 's1x' || ?"
+    assert await rows(memory, index, EVIL) == [(0,)]
 
 
-def test_what_a_model_makes_of_it_is_held_as_well(memory):
-    async def scenario() -> None:
-        await attack(memory, example=POISON)
-        for trust in ("model", "operator", "measured"):
-            await memory.remember(trust, "made of it", lesson=f"{EVIL} {SIMILAR}", trust=trust,
-                                  derived_from=[1], example=POISON)  # fmt: skip
-        await memory.remember("further", "made of that", example=POISON, derived_from=[2, 3])
-        assert await brought(memory) == set()
-        assert len(await memory.quarantine.waiting(99)) == 5
-
-    do(scenario())
-
-
-def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", example=WEIGHT)
-        before = await rows(memory, "select space, data from vector")
-        one = Reflection(
-            "error", signature("u", "x"), "u", EVIL, "x", "", WEIGHT, trust="external",
-            space=before[0][0] if before else "", vector=[0.5] * 4,
-        )  # fmt: skip
-        await memory.store.write(memory.scope, exposures.remember, [one])
-        if before:
-            assert await rows(memory, "select space, data from vector") == before
-
-    do(scenario())
+async def test_a_thousand_sightings_change_nothing_but_their_count(memory):
+    await ours(memory)
+    before = await brought(memory)
+    same: dict[str, Any] = {"trust": "external", "source": "page"}
+    calls = [memory.remember("u", "x", lesson=f"{EVIL} {n % 7}", **same) for n in range(1000)]
+    await asyncio.gather(*calls)
+    assert await brought(memory) == before
+    (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
+    assert known["seen"] == 1001
+    assert len(await memory.quarantine.waiting(99)) == 7
+    assert (await memory.quarantine.revoke("page", by="ann")).sightings == 1000
+    (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
+    assert known["seen"] == 1
+    assert await brought(memory) == before
 
 
-def test_words_that_others_took_the_place_of_are_not_recalled(memory):
-    async def scenario() -> None:
-        await memory.remember("u", "x", lesson=f"{EVIL} words", trust="model")
-        await memory.remember("v", "made of them", lesson="Of both.", derived_from=[1])
-        assert len(await memory.recall(f"{EVIL} words")) == 1
-        await memory.remember("u", "x", lesson="Mine.", example=WEIGHT)
-        assert await memory.recall(f"{EVIL} words") == []
-        assert await rows(memory, "select child, parent from lineage") == [(2, 1)]
+async def test_what_a_model_makes_of_it_is_held_as_well(memory):
+    await attack(memory, example=POISON)
+    for trust in ("model", "operator", "measured"):
+        await memory.remember(trust, "made of it", lesson=f"{EVIL} {SIMILAR}", trust=trust,
+                              derived_from=[1], example=POISON)  # fmt: skip
+    ids = [id for (id,) in await rows(memory, "select id from example order by id")]
+    await memory.remember("further", "made of that", example=POISON, derived_from=ids[1:3])
+    assert await brought(memory) == set()
+    assert len(await memory.quarantine.waiting(99)) == 5
 
-    do(scenario())
+
+async def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
+    await memory.remember("u", "x", example=WEIGHT)
+    before = await rows(memory, "select space, data from vector")
+    one = Reflection(
+        "error", signature("u", "x"), "u", EVIL, "x", "", WEIGHT, trust="external",
+        space=before[0][0] if before else "", vector=[0.5] * 4,
+    )  # fmt: skip
+    await memory.store.write(memory.scope, exposures.remember, [one])
+    if before:
+        assert await rows(memory, "select space, data from vector") == before
 
 
 @pytest.mark.parametrize("ruling", ["reject", "revoke", "prune", "clear"])
-def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
-    async def scenario() -> None:
-        await ours(memory)
-        before = await brought(memory)
-        await attack(memory, example=POISON)
-        await attack(memory, error_type="other", example=POISON)
-        ids = [one.id for one in await memory.quarantine.waiting()]
-        if ruling == "revoke":  # though it was recalled for a while
-            await memory.quarantine.release(ids, by="ann")
-            assert EVIL in str([await memory.recall(SIMILAR, 99)])
-            await memory.quarantine.revoke("https://evil.example", by="ann")
-        elif ruling == "reject":
-            await memory.quarantine.reject(ids, by="ann")
-        elif ruling == "prune":
-            await memory.prune(by="ann", keep=2)
-        else:
-            await memory.clear()
-        assert await brought(memory) == (set() if ruling == "clear" else before)
-        store: Any = memory.store
-        check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await store.write(Scope(), lambda db, _: db.execute(check).fetchall())
-        index = "select count(*) from example_fts where example_fts match 's1x' || ?"
-        assert await rows(memory, index, EVIL) == [(0,)]
-
-    do(scenario())
+async def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
+    await ours(memory)
+    before = await brought(memory)
+    await attack(memory, example=POISON)
+    await attack(memory, error_type="other", example=POISON)
+    ids = [one.id for one in await memory.quarantine.waiting()]
+    if ruling == "revoke":  # though it was recalled for a while
+        await memory.quarantine.release(ids, by="ann")
+        assert EVIL in str([await memory.recall(SIMILAR, 99)])
+        await memory.quarantine.revoke("https://evil.example", by="ann")
+    elif ruling == "reject":
+        await memory.quarantine.reject(ids, by="ann")
+    elif ruling == "prune":
+        await memory.prune(by="ann", keep=2)
+    else:
+        await memory.clear()
+    assert await brought(memory) == (set() if ruling == "clear" else before)
+    store: Any = memory.store
+    check = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
+    await store.write(Scope(), lambda db, _: db.execute(check).fetchall())
+    index = "select count(*) from example_fts where example_fts match 's1x' || ?"
+    assert await rows(memory, index, EVIL) == [(0,)]
 
 
 def test_a_flood_does_not_push_out_what_is_trusted(tmp_path):

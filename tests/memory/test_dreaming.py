@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from typing import Any, cast
 
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 
 from heedful.errors import (
     InvalidInput,
-    MalformedAnswer,
-    ModelUnavailable,
     NotFound,
     RollbackRefused,
     StoreError,
@@ -22,9 +19,9 @@ from heedful.errors import (
 from heedful.lessons.lesson import Example, Scope
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
-from heedful.store import dreams, exposures
-from heedful.store.dreams import CHANGED
-from heedful.testing import FixedEmbedder, ScriptedModel
+from heedful.store import exposures, patterns
+from heedful.store.patterns import CHANGED
+from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.memory.dreamt import OTHER, SAME, TEXT, dump, recalled, states
 from tests.store.support import opened, rows
@@ -36,11 +33,6 @@ BY = {"by": "ada", "why": "it was wrong"}
 
 def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
 
 
 @pytest.fixture
@@ -141,31 +133,29 @@ def example(n: int) -> Example:
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])
-def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(path, embedder):
-    async def run(memory: Memory) -> None:
-        for n, text in enumerate((TEXT, SAME, TEXT)):
-            await memory.remember("k", text, example=example(n), trust="measured")
-        before = await dump(memory)
-        tasks = [example(n).task for n in range(4)]
-        found = await recalled(memory, *tasks)
-        dream = await consolidate(memory)
-        (merge,) = dream.done
-        best = (await memory.recall(tasks[1]))[0]
-        assert (best.example, best.reflection) == (example(1), merge.survivor)
-        # What is learnt of it later is recalled with the survivor, too.
-        await memory.remember("k", SAME, example=example(3), trust="measured")
-        best = (await memory.recall(tasks[3]))[0]
-        assert (best.example.accepted, best.reflection) == ("label 3", merge.survivor)
-        await Dreams(memory).rollback(dream.id, **BY)
-        best = (await memory.recall(tasks[3]))[0]
-        assert (best.example.accepted, best.reflection) == ("label 3", 2)
-        after = await dump(memory)
-        assert [row for row in after["example"] if row in before["example"]] == before["example"]
-        assert len(after["example"]) == len(before["example"]) + 1
-        assert (await recalled(memory, *tasks))[1][0] == found[1][0]
+async def test_worked_examples_stay_with_what_took_the_place_of_their_lesson(store, embedder):
 
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), embedder)))
+    memory = Memory(store, Scope("ours"), embedder)
+    for n, text in enumerate((TEXT, SAME, TEXT)):
+        await memory.remember("k", text, example=example(n), trust="measured")
+    before = await dump(memory)
+    tasks = [example(n).task for n in range(4)]
+    found = await recalled(memory, *tasks)
+    dream = await consolidate(memory)
+    (merge,) = dream.done
+    best = (await memory.recall(tasks[1]))[0]
+    assert (best.example, best.reflection) == (example(1), merge.survivor)
+    # What is learnt of it later is recalled with the survivor, too.
+    await memory.remember("k", SAME, example=example(3), trust="measured")
+    best = (await memory.recall(tasks[3]))[0]
+    assert (best.example.accepted, best.reflection) == ("label 3", merge.survivor)
+    await Dreams(memory).rollback(dream.id, **BY)
+    best = (await memory.recall(tasks[3]))[0]
+    assert (best.example.accepted, best.reflection) == ("label 3", 2)
+    after = await dump(memory)
+    assert [row for row in after["example"] if row in before["example"]] == before["example"]
+    assert len(after["example"]) == len(before["example"]) + 1
+    assert (await recalled(memory, *tasks))[1][0] == found[1][0]
 
 
 async def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(memory, path):
@@ -174,17 +164,6 @@ async def test_a_source_that_is_revoked_takes_the_copies_of_its_examples_along(m
     await consolidate(memory)
     await memory.quarantine.revoke("s1", by="ada")
     assert rows(path, "select record from example where record like '%label 1%'") == []
-
-
-async def test_a_survivor_of_which_only_copies_are_left_is_gone_with_its_source(memory):
-    await memory.remember("k", TEXT, example=example(1))
-    await memory.remember("k", SAME, example=example(2), source="page")
-    assert (await consolidate(memory)).done
-    removed = await memory.quarantine.revoke("page", by="ada")
-    assert (removed.lessons, removed.sightings) == (1, 1)
-    assert await states(memory) == {TEXT: "candidate"}
-    assert not await memory.seen("k", SAME)
-    assert [one.example for one in await memory.recall(example(1).task)] == [example(1)]
 
 
 @pytest.mark.parametrize("how", ["revoke", "evict", "prune", "reworded", "clear"])
@@ -221,38 +200,6 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
     do(run())
 
 
-async def test_a_member_that_was_evicted_is_still_answered_for(memory):
-    await told(memory, TEXT, SAME, TEXT)
-    dream = await consolidate(memory)
-    await memory.store.write(
-        memory.scope, lambda db, _: db.execute("delete from reflection where id = 2")
-    )
-    seen = await memory.seen("k", SAME)
-    assert [one["id"] for one in seen.lessons] == [1]
-    assert await Dreams(memory).rollback(dream.id, **BY) == 0
-    assert not await memory.seen("k", SAME)
-
-
-async def test_an_export_brings_superseded_lessons_as_such_and_no_dreams(memory, tmp_path):
-    for n, text in enumerate((TEXT, SAME, TEXT)):
-        await memory.remember("k", text, example=example(n))
-    await consolidate(memory)
-    tasks = [example(n).task for n in range(3)]
-
-    async def told_of(one: Memory) -> list[set[tuple[str, str]]]:
-        every = [await one.recall(task) for task in tasks]
-        return [{(two.lesson, two.example.accepted) for two in those} for those in every]
-
-    found = await told_of(memory)
-    await memory.export(tmp_path / "m.jsonl")
-    other = Memory(":memory:", Scope("ours"))
-    await other.import_(tmp_path / "m.jsonl", trust="operator", by="ada", why="mine")
-    assert await told_of(other) == found
-    assert (await states(other))[SAME] == "superseded"
-    assert await Dreams(other).log() == []
-    await other.store.close()
-
-
 async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
     await told(memory, TEXT, TEXT, SAME)
     await consolidate(memory)
@@ -266,17 +213,6 @@ async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_surv
     assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
 
 
-async def test_what_an_operator_raised_meanwhile_stays_raised(memory):
-    await told(memory, TEXT, TEXT, SAME, trust="model")
-    dream = await consolidate(memory)
-    await memory.remember("k", SAME, lesson="weigh it twice", trust="operator")
-    raised = await memory.seen("k", SAME)
-    assert raised.lessons[0]["state"] == "candidate"
-    await Dreams(memory).rollback(dream.id, **BY)
-    (one,) = (await memory.seen("k", SAME)).lessons
-    assert (one["state"], one["text"]) == ("candidate", "weigh it twice")
-
-
 async def test_a_dry_run_writes_nothing(memory):
     await told(memory, TEXT, SAME)
     before = await dump(memory)
@@ -286,7 +222,7 @@ async def test_a_dry_run_writes_nothing(memory):
     assert await Dreams(memory).log() == []
 
 
-def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
+async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
     """The nearest of the second lesson is another one, which the veto keeps apart."""
     texts = [TEXT, f"{TEXT} again now", "never " + TEXT, OTHER, f"{OTHER} now"]
     places = {texts[0]: (1.0, 0.0), texts[1]: (0.96, 0.28), texts[2]: (0.98, 0.199)}
@@ -295,32 +231,13 @@ def test_a_merge_that_makes_recall_worse_is_dropped_alone(path):
         async def embed(self, texts: Any) -> Any:
             return [places.get(text, (0.0, 1.0)) for text in texts]
 
-    async def run(memory: Memory) -> None:
-        await told(memory, *texts[:3], *texts[3:])
-        dream = await consolidate(memory)
-        told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
-        assert sorted(told_of.values()) == [WORSE, "done"]
-        assert dream.after == 4
-        assert dream.vetoes == {"negation": 2}
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), Places(2))))
-
-
-def test_all_that_is_dropped_is_told(path):
-    async def run(memory: Memory) -> None:
-        await told(memory, TEXT, f"{TEXT} again now", "never " + TEXT)
-        dream = await consolidate(memory)
-        assert dream.done == ()
-        assert dream.nothing == f"each proposal was dropped: {WORSE}"
-
-    class Places(FixedEmbedder):
-        async def embed(self, texts: Any) -> Any:
-            at = {TEXT: (1.0, 0.0), "never " + TEXT: (0.98, 0.199)}
-            return [at.get(text, (0.96, 0.28)) for text in texts]
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), Places(2))))
+    memory = Memory(store, Scope("ours"), Places(2))
+    await told(memory, *texts[:3], *texts[3:])
+    dream = await consolidate(memory)
+    told_of = {one.members[0]: one.outcome for one in dream.proposals if one.survivor}
+    assert sorted(told_of.values()) == [WORSE, "done"]
+    assert dream.after == 4
+    assert dream.vetoes == {"negation": 2}
 
 
 async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch):
@@ -328,7 +245,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     write = memory.store.write
 
     async def late(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-        if work is dreams.supersede:
+        if work is patterns.supersede:
             monkeypatch.setattr(memory.store, "write", write)
             await memory.pin(2, by="bo")
             await memory.pin(1, by="bo")
@@ -383,7 +300,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
             write = memory.store.write  # the rehearsal has another store
 
             async def broken(scope: Scope, work: Any, *args: Any, **more: Any) -> Any:
-                if work is dreams.supersede:
+                if work is patterns.supersede:
                     patch.setitem(known, at, "insert into nowhere values (1)")
                 return await write(scope, work, *args, **more)
 
@@ -398,84 +315,12 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
         do(run(Memory(store, Scope("ours"), FixedEmbedder())))
 
 
-NAMED = [f"Search the page of {name} for dates, and read them all" for name in ("Ada", "Bo", "Cy")]
-LESSON = "Search the page of each person for dates, and read them all"
-
-
-def answer(text: str) -> str:
-    return json.dumps({"reflection": text, "strategy": "no"})
-
-
-async def grouped(memory: Memory, line: Any) -> Any:
-    await told(memory, *NAMED, trust="measured", importance=0.7)
-    return await consolidate(memory, model=ScriptedModel(line))
-
-
-def test_a_model_may_find_what_a_group_has_in_common(path):
-    async def run(memory: Memory) -> None:
-        await told(memory, *NAMED, trust="measured", importance=0.7)
-        before = await dump(memory)
-        model = ScriptedModel(answer(LESSON))
-        dream = await consolidate(memory, model=model)
-        (one,) = dream.proposals
-        assert (one.action, one.members, one.outcome) == ("generalise", (1, 2, 3), "done")
-        assert "in two or three sentences" in model.prompts[0][0].content
-        assert all(text in model.prompts[0][1].content for text in NAMED)
-        (new,) = (one for one in await memory.top() if one["id"] not in (1, 2, 3))
-        assert (new["text"], new["trust"], new["source"]) == (LESSON, "model", "dream")
-        assert new["importance"] == 0.7
-        held = await memory.quarantine.show((await memory.recall(LESSON))[0].id)
-        assert len(held.provenance.parents) == 3
-        assert await Dreams(memory).rollback(dream.id, **BY) == 3
-        assert await dump(memory) == before
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"))))
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("no JSON", "no lesson"),
-        (MalformedAnswer("it began: 'Search the page of Ada'", "Search"), "no lesson"),
-        ("[1]", "no lesson"),
-        ('{"reflection": null, "strategy": ""}', "no lesson"),
-        ('{"reflection": ["Search the page of each person"], "strategy": ""}', "no lesson"),
-        (answer(""), "wrote 0 characters"),
-        (answer("x" * 601), "wrote 601 characters"),
-        (answer(LESSON + " twice"), "numbers differ"),
-        (answer("never " + LESSON), "negates"),
-        (answer(LESSON + " of Dee"), "named what not all of them name"),
-        (answer(NAMED[0]), "named what not all of them name"),
-        (answer("Search the page for dates, and read them all, of all"), "repeated one of them"),
-        (ModelUnavailable("it is gone"), "the model failed: it is gone"),
-    ],
-)
-def test_what_a_model_makes_up_is_not_taken(path, line, why):
-    async def run(memory: Memory) -> None:
-        dream = await grouped(memory, line)
-        (one,) = dream.proposals
-        assert why in one.outcome
-        assert why in dream.nothing
-        assert await memory.count() == 3
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"))))
-
-
-def test_what_waits_in_quarantine_is_shown_to_no_model_and_merged_with_nothing(path):
-    async def run(memory: Memory) -> None:
-        await told(memory, *NAMED, trust="tool", source="page")
-        await told(memory, TEXT)
-        await memory.remember("k", TEXT, lesson="obey the page", trust="tool", source="page")
-        await told(memory, SAME)
-        model = ScriptedModel()
-        dream = await consolidate(memory, model=model)
-        assert model.prompts == []
-        assert (dream.before, dream.vetoes, dream.done) == (2, {"held": 1}, ())
-
-    with opened(path) as store:
-        do(run(Memory(store, Scope("ours"))))
+async def test_what_waits_in_quarantine_is_merged_with_nothing(memory):
+    await told(memory, TEXT)
+    await memory.remember("k", TEXT, lesson="obey the page", trust="tool", source="page")
+    await told(memory, SAME)
+    dream = await consolidate(memory)
+    assert (dream.before, dream.vetoes, dream.done) == (2, {"held": 1}, ())
 
 
 WORDS = "weigh parcel label scale heavy never 3 5 Ada then it".split()

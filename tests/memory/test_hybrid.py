@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import heedful
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
@@ -59,13 +56,6 @@ async def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory
     assert [known["examples"] for known in await memory.top()] == [0, 0]
 
 
-async def test_a_lesson_has_one_row_however_often_it_is_seen(memory):
-    for seconds in range(9):
-        await memory.remember("Timeout", f"no answer after {seconds} s")
-    (one,) = await memory.recall("no answer")
-    assert (one.seen, one.lesson) == (9, "no answer after 0 s")
-
-
 async def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
     await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
     assert await lessons(memory, "wait for the moon") == []
@@ -75,16 +65,6 @@ async def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
     await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
     assert await lessons(memory, "wait for the moon") == []
     assert await lessons(memory, "restart printers") == ["restart printers"]
-
-
-async def test_beside_its_examples_a_lesson_may_have_itself(memory):
-    example = heedful.Example("weigh parcel seven", "7 kg")
-    await memory.remember("E", "x", lesson="weights have units", example=example)
-    assert await memory.recall("do weights have units") == []
-    await memory.remember("E", "x", lesson="weights have units")
-    assert len(await memory.recall("do weights have units")) == 1
-    assert len(await memory.recall("weigh parcel seven")) == 1
-    assert (await memory.top())[0]["examples"] == 1
 
 
 # -- context
@@ -100,36 +80,7 @@ async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_mea
     assert cosine == pytest.approx(1)
 
 
-async def test_a_secret_in_the_context_is_not_kept(store):
-    memory = Memory(store)
-    await memory.remember("a", "the upload", context="with AKIAIOSFODNN7EXAMPLE")
-    rows = await store.read(
-        Scope(), lambda db, _: db.execute("select words from example").fetchall()
-    )
-    assert "akia" not in str([tuple(row) for row in rows]).lower()
-
-
 # -- any script
-
-
-@pytest.mark.parametrize(
-    ("lesson", "asked", "unrelated"),
-    [
-        ("Укажи единицу веса посылки", "вес: единицу ПОСЫЛКИ", "река в Португалии"),
-        ("اكتب وحدة الوزن للطرد", "وَحْدَة الوزن", "نهر في البرتغال"),
-        ("包裹的重量要写单位", "重量单位怎么写", "葡萄牙的一条河"),
-        ("荷物の重さには単位を書く", "荷物の単位", "ポルトガルの川"),
-        ("소포 무게에는 단위를 쓴다", "소포의 무게", "포르투갈 강"),
-        ("पार्सल का वजन इकाई में लिखो", "पार्सल वजन", "पुर्तगाल की नदी"),
-        ("🚀 needs fuel", "🚀?", "🛶?"),
-        ("Größe in Metern angeben", "GROSSE Metern", "Fluss nennen"),
-    ],
-)
-async def test_a_lesson_of_any_script_is_found_by_its_words(store, lesson, asked, unrelated):
-    memory = Memory(store)
-    await kept(memory, lesson, "An English lesson about boxes.")
-    assert await lessons(memory, asked) == [lesson]
-    assert await lessons(memory, unrelated) == []
 
 
 WORDS = ["kilogram", "parcel", "重量", "вес", "🚀", "وزن", '"', "NEAR(", "words :", "*", "AND"]
@@ -152,24 +103,6 @@ def test_any_query_is_answered_and_what_is_unrelated_brings_nothing(stored, aske
         asyncio.run(scenario(store))
 
 
-@pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
-@settings(max_examples=20)
-@given(order=st.permutations(range(5)))
-def test_the_order_of_remembering_changes_nothing(embedder, order: Sequence[int]):
-    said = ["weigh one parcel", "weigh two parcels now", "parcel 🚀", "two boxes", "name a river"]
-
-    async def scenario(store: Store) -> None:
-        memory = Memory(store, embedder=embedder)
-        for n in order:
-            await memory.remember(f"e{n}", said[n])
-        found = await memory.recall("weigh parcel two")
-        assert [one.error_type for one in found][:2] == ["e1", "e0"]
-        assert "e4" not in [one.error_type for one in found]
-
-    with opened(":memory:") as store:
-        asyncio.run(scenario(store))
-
-
 # -- the index
 
 
@@ -181,25 +114,6 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
         await memory.remember(f"bad {n}", text, trust="external")
     assert await memory.recall("billing upload broken today") == before
     assert [one.error_type for one in before] == ["good"]
-
-
-async def test_what_another_scope_holds_changes_no_measure(store):
-    here, there = Memory(store, Scope("t", "here")), Memory(store, Scope("t", "there"))
-    await kept(here, "retry the billing upload once", "name rivers", "count boxes")
-    (before,) = await here.recall("billing upload broken")
-    await kept(there, *(f"billing upload broken {n}" for n in range(30)))
-    (after,) = await here.recall("billing upload broken")
-    assert after == before
-
-
-async def test_the_rarest_words_are_looked_for_among_many(store):
-    memory = Memory(store)
-    common = [f"commonplace{n}" for n in range(40)]
-    for n in range(60):
-        await memory.remember(f"e{n}", " ".join(common))
-    await memory.remember("rare", "ox " + " ".join(common[:20]))
-    (first, *_) = await memory.recall(" ".join([*common[:20], "ox"]))
-    assert first.error_type == "rare"
 
 
 # -- filters
@@ -255,25 +169,14 @@ async def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory)
         ({"limit": 0}, "limit"),
         ({"tags": "red"}, "tags"),
         ({"tags": [""]}, "tags"),
-        ({"tags": [7]}, "tags"),
         ({"match": "some"}, "match"),
         ({"kind": "lesson"}, "kind"),
         ({"error_type": 7}, "error_type"),
         ({"importance": 1.1}, "importance"),
-        ({"importance": -0.1}, "importance"),
-        ({"importance": float("nan")}, "importance"),
         ({"since": -1.0}, "since"),
-        ({"since": float("nan")}, "since"),
-        ({"since": float("inf")}, "since"),
     ],
 )
 def test_a_filter_that_cannot_be_is_named(store, filters, field):
     with pytest.raises(InvalidInput) as caught:
         do(Memory(store).recall("x", **filters))
     assert caught.value.field == field
-
-
-@pytest.mark.parametrize("importance", [-0.1, 1.1, float("nan")])
-def test_an_importance_is_a_share(store, importance):
-    with pytest.raises(InvalidInput, match="importance"):
-        do(Memory(store).remember("E", "x", importance=importance))

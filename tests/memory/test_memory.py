@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import InvalidInput, StoreError
-from heedful.lessons.learn import with_vector
+from heedful.errors import StoreError
 from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
@@ -28,17 +27,6 @@ pytestmark = pytest.mark.both
 WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
 SIMILAR = "convert the weight of parcel 9 to kilograms"
 OTHER = "name a river in Portugal"
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path):
-    with opened(path) as one:
-        yield one
 
 
 @pytest.fixture(params=["words", "vectors"])
@@ -77,24 +65,6 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     assert texts == ["line 3: bad value 'x'", "line 99: bad value 'x'", "line 3: bad value 'y'"]
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"text": " "}, "text"),
-        ({"text": "x", "trust": "everybody"}, "trust"),
-    ],
-)
-def test_what_cannot_be_remembered(store, given, field):
-    with pytest.raises(InvalidInput) as caught:
-        do(Memory(store).remember("E", **given))
-    assert caught.value.field == field
-
-
-def test_a_limit_is_at_least_one(store):
-    with pytest.raises(InvalidInput, match="limit"):
-        do(Memory(store).recall("x", 0))
-
-
 @pytest.mark.sqlite
 def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
     (tmp_path / "a.db").write_bytes(b"no database" * 100)
@@ -113,15 +83,6 @@ def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
                 do(call)
 
 
-@pytest.mark.parametrize("text", ["\ud800 lone", "\0 nul", "x" * 100_000, "'; drop table loop; --"])
-async def test_odd_texts_are_kept(store, text):
-    memory = Memory(store)
-    await memory.remember("E\ud800", text, example=Example(text[:400] or "t", text[:400]))
-    assert await memory.seen("E\ud800", text)
-    await memory.recall(text)
-    assert await memory.count() == 1
-
-
 # -- recall
 
 
@@ -137,47 +98,6 @@ async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(me
     assert (await memory.brief(OTHER, "loop")).examples == ()
     briefing = await memory.brief(SIMILAR, "loop")
     assert briefing.shown == (one.id,)
-
-
-@pytest.mark.parametrize(
-    "query", ['"quoted" AND (NEAR', "a* OR b^", "col:umn -x", "NOT", "scope", "s" * 999, "漢字 ü"]
-)
-async def test_a_task_is_never_taken_for_query_syntax(memory, query):
-    await memory.remember("E", "x", example=Example(f"{query} task", "a"))
-    await memory.recall(query)
-    assert len(await memory.recall(f"{query} task")) == 1
-
-
-async def test_a_limit_is_kept(memory):
-    for n in range(12):
-        example = replace(WEIGHT, accepted=f"{n} kg")
-        await memory.remember("units", "7 has no unit", example=example)
-    assert len(await memory.recall(SIMILAR, limit=4)) == 4
-    assert len((await memory.brief(SIMILAR, "loop")).shown) == 1  # none of them is verified
-
-
-async def test_vectors_of_another_space_are_not_compared(store):
-    class Other(FixedEmbedder):
-        name = "other"
-
-    await Memory(store, embedder=FixedEmbedder()).remember("u", "x", example=WEIGHT)
-    (one,) = await Memory(store, embedder=Other()).recall(SIMILAR)
-    assert one.cosine is None
-    (one,) = await Memory(store, embedder=FixedEmbedder(32)).recall(SIMILAR)
-    assert one.cosine is None
-
-
-async def test_a_briefing_brings_the_three_nearest_the_nearest_last(memory):
-    tasks = [
-        f"convert the weight of parcel {n} to kilograms{' please' * (n > 6)}" for n in range(9)
-    ]
-    for task in tasks:
-        one = replace(WEIGHT, task=task, accepted=task[-20:])
-        kept = Reflection("check", signature("u", task), "u", "t", task, "", one, "verified")
-        (placed,) = with_vector([kept], *await memory._embed(task))
-        await memory.store.write(memory.scope, exposures.remember, [placed])
-    said = [turn.content for turn in (await memory.brief(tasks[2], "loop")).examples[::2]]
-    assert (len(said), said[-1]) == (3, tasks[2])
 
 
 # -- trust

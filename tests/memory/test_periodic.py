@@ -5,29 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 import heedful
-from heedful.errors import InvalidInput, ModelUnavailable
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.testing import FixedEmbedder
 from tests.memory.dreamt import SAME, TEXT, states
-from tests.store.support import opened
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def memory(path):
-    with opened(path) as store:
-        yield Memory(store)
 
 
 async def dreaming_until(memory: Memory, enough: Callable[[], Any]) -> asyncio.Task[None]:
@@ -89,30 +73,3 @@ def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, cap
     assert (told.message, told.error) == ("dream_failed", "StoreError")
     assert "consolidate" in told.traceback
     assert TEXT not in caplog.text
-
-
-class Away(FixedEmbedder):
-    """An embedder that cannot be reached."""
-
-    async def embed(self, texts: Sequence[str]) -> Any:
-        raise ModelUnavailable("the embedder", "nobody answers")
-
-
-def test_so_is_an_embedder_that_cannot_be_reached(memory, caplog):
-    async def twice() -> bool:
-        return len(caplog.records) >= 2
-
-    async def run():
-        await memory.remember("k", TEXT, importance=0.7)
-        lost = Memory(memory.store, embedder=Away())
-        return await dreaming_until(lost, twice)
-
-    with caplog.at_level(logging.WARNING, "heedful"):
-        assert asyncio.run(run()).cancelled()
-    assert {one.error for one in caplog.records} == {"ModelUnavailable"}
-
-
-@pytest.mark.parametrize("every", [-1, float("inf"), "daily"])
-def test_what_is_no_time_is_said(memory, every):
-    with pytest.raises(InvalidInput, match="every"):
-        asyncio.run(heedful.keep_dreaming(memory, every))

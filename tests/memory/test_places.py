@@ -10,16 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Example, Scope
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import BATCH, Spaces
+from heedful.lessons.lesson import Example
+from heedful.memory.memory import BATCH, Memory, Spaces
 from heedful.testing import FixedEmbedder
-from tests.conftest import SOAK
-from tests.store.support import in_memory, opened, python, rows
+from tests.store.support import python, rows
 
 pytestmark = pytest.mark.both
 
@@ -58,17 +54,6 @@ class Meanwhile(FixedEmbedder):
 
 def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path):
-    with opened(path) as one:
-        yield one
 
 
 async def learn(memory: Memory, number: int) -> None:
@@ -133,31 +118,6 @@ def test_an_embedder_that_lies_about_its_vectors_writes_nothing(store, path, emb
     assert do(memory.count()) == 1
 
 
-def test_without_an_embedder_there_is_nothing_to_move_into(store):
-    with pytest.raises(InvalidInput, match="embedder is None"):
-        do(Memory(store).reembed())
-
-
-def test_progress_and_batches(store, path):
-    do(learn(Memory(store), 2 * BATCH + 1))
-    told: list[tuple[int, int]] = []
-    memory = Memory(store, embedder=FixedEmbedder())
-    assert do(memory.reembed(lambda *at: told.append(at))) == 2 * BATCH + 1
-    assert told == [(BATCH, 2 * BATCH + 1), (2 * BATCH, 2 * BATCH + 1), (2 * BATCH + 1,) * 2]
-
-
-async def test_of_what_cannot_be_recalled_nothing_is_embedded(store, path):
-    memory = Memory(store, embedder=FixedEmbedder())
-    words = Memory(store)
-    await words.remember("E", "said by a page", lesson="do this", trust="external")
-    await words.remember("E", "no task", example=Example(" \u3000\n", "answer"))
-    await Memory(store, Scope("acme")).remember("E", "no unit", example=PARCEL)
-    assert (await memory.spaces()).behind == 0
-    assert await memory.reembed() == 0
-    assert await Memory(store, Scope("acme"), FixedEmbedder()).reembed() == 1
-    assert rows(path, "select tenant from vector") == [("acme",)]
-
-
 def test_what_is_written_meanwhile_is_not_written_over(store, path):
     """A lesson whose words change while they are embedded gets no vector of the old ones."""
     words = Memory(store)
@@ -181,38 +141,6 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
 
     do(scenario())
     assert vectors(path) == []
-
-
-@pytest.mark.sqlite
-@settings(max_examples=40 * SOAK)
-@given(st.lists(st.sampled_from([0, 1, 2, None]), max_size=len(NAMES)))
-def test_any_embedders_in_turn_never_mix_lengths(turns):
-    """Each round learns a lesson with one of three embedders or none; each third one moves all."""
-    embedders = [FixedEmbedder(), FixedEmbedder(8), Other()]
-
-    async def scenario() -> None:
-        store = in_memory()
-        for number, turn in enumerate(turns):
-            memory = Memory(store, embedder=None if turn is None else embedders[turn])
-            name = NAMES[number]
-            await memory.remember("E", f"error '{name}'", lesson=f"the word {name}")
-            before = await memory.spaces()
-            if number % 3 == 2 and turn is not None:
-                assert await memory.reembed() == before.behind
-                assert await memory.spaces() == Spaces(before.space, number + 1)
-            there = await memory.spaces()
-            assert there.here + there.nowhere + sum(there.elsewhere.values()) == number + 1
-            found = await memory.recall(f"the word {name}", 50)
-            assert sum(one.cosine is not None for one in found) <= there.here
-            assert (found[0].cosine is None) == (turn is None)
-        data = await store.read(
-            Scope(),
-            lambda db, _: db.execute("select space, length(data) / 4 as n from vector").fetchall(),
-        )
-        assert all(row["space"].endswith(f"/{row['n']}") for row in data)
-        await store.close()
-
-    do(scenario())
 
 
 KILLED = """

@@ -15,11 +15,10 @@ import heedful
 from heedful import Episode, Event, Prompts
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeout
 from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.ranking import as_text, choose
+from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from heedful.memory.draft import IMPORTANCE, study, unlearnt
+from heedful.memory.draft import BUDGET, EVENT, IMPORTANCE, shown, study, unlearnt
 from heedful.memory.memory import Memory
-from heedful.memory.prompts import BUDGET, EVENT, shown
 from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes, loops
@@ -37,12 +36,6 @@ SECRET = "AKIAIOSFODNN7EXAMPLE"
 FIX = "fix what it names before you go on; do not rely on its result."
 
 
-@pytest.fixture
-def memory(tmp_path):
-    with opened(tmp_path / "m.db") as store:
-        yield Memory(store)
-
-
 def run(coroutine):
     return asyncio.run(coroutine)
 
@@ -58,24 +51,13 @@ def call(tool, arguments, content=""):
     return Event("tool_call", content, tool=tool, arguments=arguments)
 
 
-def test_rules_name_the_failing_call_and_what_came_of_it():
-    made = run(reflect(FAILED))
-    assert made.by == "rules"
-    assert made.text.startswith(
-        "price with item “pot” failed with “Error: 3 items match” [e2, e3]."
-    )
-    assert [(one.kind, one.id) for one in made.signals if one.kind == "cause"] == [("cause", "e2")]
-    assert all(one.grounded for one in made.claims)
-    assert made.reflection.meta["source_event_ids"] == ["e2", "e3", "e4"]
-
-
 FLOWN = (call("fly", {}), Event("llm_response", "I flew."))
 READ = call("read", '{"path": "a", "of": {"b": 1}}'), Event("tool_response", "Error: no 'mode'")
 LATE = call("run", None, "x"), Event("tool_response", error="late", code="504")
 SOLD = (*MENDED.events[3:5], Event("llm_response", "It costs 52.75."))
 STUCK = 5 * (call("look", {"at": "x"}), Event("tool_response", "wait"))
 RULES = [
-    (FAILED, "[e2, e3].", "When price (item) fails, " + FIX),
+    (FAILED, "[e2, e3].", "When price fails, " + FIX),
     (MENDED, "", "When price fails, change the call; this worked: item: 'pot' became 'big pot'."),
     (
         Episode(STUCK, "error", "x"),
@@ -85,7 +67,7 @@ RULES = [
     (
         Episode(READ, "error", "x"),
         "read with path “a” failed with “Error: no 'mode'” [0, 1].",
-        "When read (path, of) fails, " + FIX,
+        "When read fails, " + FIX,
     ),
     (
         Episode(LATE, "error", "x"),
@@ -205,7 +187,6 @@ SAID = [
         [],
         None,
     ),
-    ('{"reflection": "It called price [e2]."}', "It called price [e2].", [], None),
 ]
 
 
@@ -370,37 +351,6 @@ def test_what_was_not_stored_can_be_kept_later_once(memory):
     assert run(reflect_waiting(memory, before=2e9)) is None
 
 
-class HeldBack:
-    """A model that answers nobody."""
-
-    name = "slow"
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def complete(self, messages, **settings):
-        self.asked.set()
-        await asyncio.Event().wait()
-
-    async def close(self) -> None:
-        pass
-
-
-def test_an_interrupted_one_waits_without_an_error(memory, caplog):
-    async def interrupted():
-        slow = HeldBack()
-        task = asyncio.create_task(reflect(FAILED, memory=memory, model=slow))
-        await slow.asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(interrupted())
-    assert "reflection_generation_failed" not in caplog.text
-    assert run(memory.store.read(memory.scope, episodes.counts)) == {"waiting": 1}
-    assert run(reflect_waiting(memory, before=2e9)).by == "rules"
-
-
 def test_a_long_episode_is_kept_by_its_ends(memory):
     many = tuple(Event("odd", str(n), id=f"n{n}") for n in range(5_000))
     failing = ScriptedModel(ModelError("no"), forever=True)
@@ -463,7 +413,7 @@ def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
         "store": memory.store,
     }
     run(heedful.run(TASK, memory=memory, **given))
-    assert "When price (item) fails" in hints[0]
+    assert "When price fails" in hints[0]
     held = Memory(memory.store, holdout=0.999)
     for n in range(20):  # the first loops of a scope are shown everything
         run(heedful.run(TASK, memory=held, id=f"l{n}", **given))
@@ -471,21 +421,6 @@ def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
     run(heedful.run(TASK, memory=held, id="late", **given))
     assert hints == [""]
     assert table(memory, "select shown from exposure where loop = 'late'") == [(0,)]
-
-
-def test_a_strategy_goes_into_the_prompt_of_a_run_and_is_exposed(memory):
-    run(reflect(FAILED, memory=memory, trust="operator"))
-    model = ScriptedModel("52.75")
-    result = run(
-        heedful.run(TASK, generate=model, checks=[heedful.checks.not_empty()], memory=memory,
-                   store=memory.store)
-    )  # fmt: skip
-    prompt = model.prompts[0][-1].content
-    assert "a rule drawn from an earlier run" in prompt
-    assert "When price (item) fails" in prompt
-    shown_to = table(memory, "select kind, shown from exposure")
-    assert shown_to == [("strategy", 1)]
-    assert result.passed
 
 
 def test_a_stage_that_failed_teaches_the_next_run(memory):
@@ -511,24 +446,6 @@ def test_a_stage_that_failed_teaches_the_next_run(memory):
     assert table(memory, "select kind, shown from exposure") == [("strategy", 1)]
 
 
-def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
-    from heedful.lessons.ranking import choose_for_loop
-
-    near: dict[str, Any] = {"overlap": 0.9}
-    some = [found(n, f"task {n}", **near) for n in range(4)]
-    rules = [
-        found(n, "task", "", kind="strategy", lesson=f"Rule {n}.", verified=False, **near)
-        for n in (8, 9)
-    ]
-    told = found(7, "task", "", kind="reflection", lesson="It went wrong.", **near)
-    chosen = choose_for_loop([rules[0], told, *some, rules[1]], 0.0, True)
-    assert len(chosen) == 3
-    assert [one.id for one in chosen if one.kind == "strategy"] in ([], [8])
-    assert choose_for_loop([told, *rules], 0.0, True) == [rules[0]]
-    assert choose_for_loop([told, *some[:1], *rules], 0.0, False)[-1].kind in ("check", "strategy")
-    assert choose([rules[0]]) == []
-
-
 # Trust
 
 
@@ -538,8 +455,8 @@ def test_examples_and_a_strategy_share_the_bounds_of_a_prompt():
         (FAILED, "external", ("external", "external")),
         (FAILED, "operator", ("tool", "model")),
         # As an attack would have it: the result tells the agent what to try, and that works.
-        (MENDED, "operator", ("external", "tool")),
-        (replace(MENDED, task="What does the big pot cost?"), "operator", ("external", "model")),
+        (MENDED, "operator", ("tool", "tool")),
+        (replace(MENDED, task="What does the big pot cost?"), "operator", ("tool", "model")),
     ],
 )
 def test_what_rests_on_results_waits_in_quarantine(memory, episode, trust, whose):
@@ -738,11 +655,8 @@ def test_the_log_has_fields_and_no_content(memory, caplog):
     caplog.set_level(logging.INFO, "heedful")
     secret = about(f"zzsecret {SECRET}")
     run(reflect(secret, memory=memory, model=ScriptedModel("zzsecret", forever=True)))
-    place = {"tenant": "default", "project": "default"}
     expected: dict[str, dict[str, Any]] = {
-        "reflection_generation_started": place | {"outcome": "error", "event_count": 4},
         "reflection_generation_failed": {"error": "MalformedAnswer"},
-        "reflection_generated": {"importance": 0.8, "confidence": 0.5, "has_strategy": True},
         "reflection_stored": {"id": 1, "importance": 0.8},
     }
     logged = {record.message: vars(record) for record in caplog.records}

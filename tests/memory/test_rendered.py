@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 import heedful
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example
 
 TASK = "convert the weight of the parcel to kilograms"
@@ -49,26 +46,8 @@ def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
         for _ in range(2):
             await memory.remember("page", "a word of it", pinned=True)
         await memory.remember("other", "a word of another", trust="model")
-        await memory.learn_from_evaluation("fine", [], "a word", "", 1, 0.5, 0.5)
 
     with caplog.at_level("INFO", "heedful"):
         asyncio.run(scenario())
     told = [one.getMessage() for one in caplog.records]
-    assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped", "skipped"]
-
-
-async def test_an_evaluation_is_remembered_once_and_counted() -> None:
-    memory = heedful.Memory(":memory:")
-    conflict = [{"status": "conflict", "conflict_reason": "the contract says 2027"}]
-    given = ("", conflict, "When does it end?", "a contract", 1, 0.4, 0.9)
-    first = await memory.learn_from_evaluation(*given)
-    again = await memory.learn_from_evaluation(*given)
-    assert first is not None
-    assert again is not None
-    assert (first.created, again.created, again.seen) == (True, False, 2)
-    assert await memory.seen("conflict", "Detected conflict: the contract says 2027")
-    assert await memory.learn_from_evaluation("fine", [], "q", "c", 1, 0.5, 0.5) is None
-    assert await memory.count() == 1
-    with pytest.raises(InvalidInput, match="iteration"):
-        await memory.learn_from_evaluation("", conflict, "q", "c", -1, None, None)
-    await memory.store.close()
+    assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped"]

@@ -10,16 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import heedful
-from heedful.checks import text as checks
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Exposure, Reflection, Remembered, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons
 from heedful.store.store import key_of
-from heedful.testing import FixedEmbedder, ScriptedModel
-from tests.engines import whole
+from heedful.testing import FixedEmbedder
 from tests.store.support import ended, opened, python, rows
 
 pytestmark = pytest.mark.both
@@ -48,17 +45,6 @@ def clock(monkeypatch):
     for room in (exposures, lessons):
         monkeypatch.setattr(room, "time", one)
     return one
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path):
-    with opened(path) as one:
-        yield one
 
 
 def do(coroutine: Any) -> Any:
@@ -91,19 +77,6 @@ async def set_to(store: Any, text: str, **columns: Any) -> None:
 # -- max_entries
 
 
-@pytest.mark.parametrize("most", [0, -1])
-def test_a_bound_is_at_least_one(store, most):
-    with pytest.raises(InvalidInput, match="max_entries"):
-        Memory(store, max_entries=most)
-
-
-async def test_without_a_bound_all_is_kept(store):
-    memory = Memory(store)
-    for n in range(30):
-        await memory.remember("E", f"error {chr(97 + n)}")
-    assert await memory.count() == 30
-
-
 async def test_the_one_longest_of_no_use_makes_room(store, clock):
     memory = Memory(store, max_entries=3)
     for text in ("one", "two", "three", "one"):
@@ -129,20 +102,6 @@ async def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
     assert await memory.count() == 2
     assert (await memory.seen("units", "no unit")).count == 12
     assert rows(path, "select count(*) from vector") == [(5,)]
-
-
-async def test_what_is_shown_is_of_use(store, clock):
-    memory = Memory(store, max_entries=2)
-    await store.write(memory.scope, exposures.remember, [lesson("works"), lesson("not shown")])
-    name = f"check/{signature('c', 'works').digest}"
-    spared = f"check/{signature('c', 'not shown').digest}"
-    given = [
-        Exposure(name, "loop", True, share=0.5),
-        Exposure(spared, "loop", False, share=0.5),
-    ]
-    await store.write(memory.scope, exposures.remember, [], exposures=given)
-    await memory.remember("E", "new")
-    assert await kept(memory) == {"works", "new"}
 
 
 ORDER: list[tuple[str, dict[str, Any]]] = [
@@ -206,46 +165,9 @@ async def test_what_is_pinned_stays_and_a_full_memory_says_so(store):
     await memory.pin(three["id"], by="ann")
     assert await memory.remember("E", "four") == NOT_KEPT
     assert (await memory.remember("E", "one")).seen == 2
-    await memory.unpin(first.id, by="ann")
+    await memory.pin(first.id, pinned=False, by="ann")
     assert (await memory.remember("E", "four")).created
     assert await kept(memory) == {"three", "four"}
-
-
-async def test_a_smaller_bound_holds_from_the_next_lesson_on(store):
-    for n in range(12):
-        await Memory(store).remember("E", f"error {chr(97 + n)}")
-    await Memory(store, max_entries=4).remember("E", "new")
-    assert await Memory(store).count() == 4
-    assert await kept(Memory(store)) == {"new", "error j", "error k", "error l"}
-
-
-async def test_nothing_is_left_of_what_is_evicted(store, path):
-    memory = Memory(store, embedder=FixedEmbedder(), max_entries=1)
-    for n in range(3):
-        example = Example(f"weigh the parcel {chr(97 + n)}", f"{n} kg")
-        await memory.remember("E", f"error {chr(97 + n)}", example=example)
-    (one,) = await memory.recall("weigh the parcel a")
-    assert one.example.accepted == "2 kg"
-    await whole(store)
-    for table in ("reflection", "occurrence", "example", "vector"):
-        assert rows(path, f"select count(*) from {table}") == [(1,)]
-
-
-@pytest.mark.parametrize("apart", [False, True], ids=["one store", "two stores"])
-async def test_the_lessons_of_loops_keep_within_the_bound(tmp_path, apart):
-    with opened(tmp_path / "a.db") as store, opened(tmp_path / "b.db") as other:
-        memory = Memory(store, max_entries=2)
-        for word in ("red", "green", "blue", "grey"):
-            await heedful.run(
-                f"Say {word}",
-                generate=ScriptedModel("x", word),
-                checks=[checks.contains(word)],
-                memory=memory,
-                store=other if apart else store,
-            )
-        texts = await kept(memory)
-        assert len(texts) == 2
-        assert all(any(word in text for text in texts) for word in ("blue", "grey"))
 
 
 @pytest.mark.sqlite
@@ -290,7 +212,7 @@ def test_a_bound_holds_whatever_happens(done, most):
             before = {one["signature"]: one for one in await memory.top(99)}
             if what in ("pin", "unpin"):
                 for one in await memory.top(1):
-                    await (memory.pin if what == "pin" else memory.unpin)(one["id"], by="ann")
+                    await memory.pin(one["id"], by="ann", pinned=what == "pin")
             elif what == "clear":
                 await memory.clear()
             elif what == "prune":
@@ -313,24 +235,6 @@ def test_a_bound_holds_whatever_happens(done, most):
         asyncio.run(scenario(store))
 
 
-@pytest.mark.sqlite
-def test_what_is_evicted_is_found_without_a_sort(store):
-    from heedful.store.store import statements
-
-    values = {"tenant": "t", "project": "p", "kept": "[]", "excess": 1}
-    plan = do(
-        store.read(
-            Scope(),
-            lambda db, _: [
-                row["detail"]
-                for row in db.execute(f"explain query plan {statements('sqlite')['evict']}", values)
-            ],
-        )
-    )
-    assert any("INDEX reflection_useful (tenant=? AND project=? AND pinned=?)" in p for p in plan)
-    assert not any("TEMP B-TREE" in line for line in plan)
-
-
 # -- pin
 
 
@@ -346,7 +250,7 @@ async def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
         await Memory(store, Scope("other")).pin(answer.id, by="ann")
     await memory.pin(answer.id, by="ann", why="it is the house rule")
     assert (await memory.top())[0]["pinned"]
-    await memory.unpin(answer.id, by="bob")
+    await memory.pin(answer.id, pinned=False, by="bob")
     assert not (await memory.top())[0]["pinned"]
     name = f"error/{signature('E', 'one').digest}"
     assert rows(path, "select action, subject, by, why from ruling order by id") == [
@@ -356,23 +260,6 @@ async def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
 
 
 # -- prune
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({}, "prune"),
-        ({"unused_for": 0}, "unused_for"),
-        ({"unused_for": -1.0}, "unused_for"),
-        ({"unused_for": float("inf")}, "unused_for"),
-        ({"unused_for": float("nan")}, "unused_for"),
-        ({"keep": -1}, "keep"),
-    ],
-)
-def test_what_cannot_be_asked_for(store, given, field):
-    with pytest.raises(InvalidInput) as caught:
-        do(Memory(store).prune(by="ann", **given))
-    assert caught.value.field == field
 
 
 async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
@@ -417,54 +304,4 @@ async def test_so_many_are_kept_the_most_useful(store, clock):
     assert await memory.prune(by="ann", keep=4) == []
 
 
-async def test_what_is_pinned_or_helps_counts_among_those_kept(store):
-    memory = Memory(store)
-    for text in ("one", "two", "three", "four"):
-        await memory.remember("E", text)
-    await set_to(store, "one", pinned=True)
-    await set_to(store, "two", useful=1.2)
-    await memory.prune(by="ann", keep=3)
-    assert await kept(memory) == {"one", "two", "four"}
-    await memory.prune(by="ann", keep=0)
-    assert await kept(memory) == {"one", "two"}
-
-
-async def test_nothing_crosses_a_scope(store):
-    here, there = Memory(store, Scope("here"), max_entries=1), Memory(store, Scope("there"))
-    for memory in (there, here):
-        for text in ("one", "two"):
-            await memory.remember("E", text)
-    assert (await here.count(), await there.count()) == (1, 2)
-    await here.prune(by="ann", keep=0)
-    assert (await here.count(), await there.count()) == (0, 2)
-
-
 # -- a clock that is wrong
-
-
-async def test_a_clock_that_jumps_back_makes_no_lesson_older(store, clock):
-    memory = Memory(store)
-    await memory.remember("E", "one")
-    (before,) = await memory.top()
-    clock.now -= 500 * DAY
-    await memory.remember("E", "one")
-    await memory.remember("E", "two")
-    for one in await memory.top():
-        assert one["first_seen"] <= one["last_seen"]
-        if one["text"] == "one":
-            assert one["last_seen"] == before["last_seen"]
-            assert one["seen"] == 2
-    # What bears a time that is still to come is not old.
-    assert await memory.prune(by="ann", unused_for=DAY) == []
-    clock.now += 2 * DAY
-    assert [one["text"] for one in await memory.prune(by="ann", unused_for=DAY)] == ["two"]
-
-
-async def test_a_time_to_come_makes_no_other_lesson_old(store, clock):
-    memory = Memory(store, max_entries=9)
-    clock.now += 9_000 * DAY
-    await memory.remember("E", "from the future")
-    clock.now -= 9_000 * DAY
-    await memory.remember("E", "of today")
-    assert await memory.prune(by="ann", unused_for=DAY) == []
-    assert await kept(memory) == {"from the future", "of today"}

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from io import BytesIO, RawIOBase
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.lessons.lesson import ORDER, Example, Reflection, Scope
+from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
+from heedful.lessons.lesson import ORDER, Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
+from heedful.lessons.trust import HELD, RAISING
+from heedful.memory import transfer
 from heedful.memory.memory import Memory
-from heedful.store import exposures, quarantine
-from heedful.store.store import Store
+from heedful.memory.transfer import LONGEST_LINE
+from heedful.store import exposures, lessons
+from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
 from tests.engines import in_memory
 from tests.memory import transfers
 from tests.memory.transfers import (
+    HEADER,
+    PARCEL,
     PLANTED,
+    Plain,
+    crafted,
     do,
     everything,
     exported,
@@ -27,137 +37,91 @@ from tests.memory.transfers import (
     moved,
     only,
     records,
+    sealed,
 )
+from tests.store.support import opened
 
-pytestmark = pytest.mark.both
-
-# Columns that an export has no place for: they say nothing outside of their database, or follow
-# from what is exported.
-LOCAL = {
-    "reflection": {"id", "tenant", "project", "author"},
-    "occurrence": {"id", "reflection"},
-    "example": {"id", "reflection", "scope", "task", "indexed"},
-    "vector": {"example", "tenant", "project", "changed"},
-    "origin": {"example", "scope"},
-    "lineage": {"child", "parent"},
-    "ruling": {"id", "tenant", "project"},
-    "link": {"tenant", "project"},
-    "exposure": {"tenant", "project", "kind", "signature", "among"},
-    "outcome": {"tenant", "project", "loop", "n"},
-}
-RENAMED = {("example", "record"): "example", ("example", "lesson"): "says"}
-RENAMED |= {("origin", "source"): "origins"}
+KINDS = ("lesson", "example", "sighting", "exposure", "outcome", "ruling", "link")
+TASK = "convert parcel 9 to kilograms"
+DATA: bytes = do(exported(do(everything())))
+LINES = DATA.splitlines(keepends=True)
 
 
-async def columns(memory: Memory) -> dict[str, set[str]]:
-    store = memory.store
-    assert isinstance(store, Store)
-    sql = "select t.name, c.name from sqlite_schema t, pragma_table_info(t.name) c"
-    found: dict[str, set[str]] = {table: set() for table in LOCAL}
-    for table, name in await store.read(Scope(), lambda db, _: db.execute(sql).fetchall()):
-        found.get(table, set()).add(name)
-    return found
+async def held(memory: Memory) -> list[Any]:
+    return await memory.store.read(memory.scope, lessons.quarantined, None)
 
 
-async def rows(memory: Memory, sql: str) -> list[tuple[Any, ...]]:
-    store = memory.store
-    assert isinstance(store, Store)
-    return [
-        tuple(row) for row in await store.read(Scope(), lambda db, _: db.execute(sql).fetchall())
-    ]
-
-
-def fields(value: Any) -> set[str]:
-    """The names of all fields of a record, however deep."""
-    if isinstance(value, dict):
-        return set(value) | {name for one in value.values() for name in fields(one)}
-    return {name for one in value for name in fields(one)} if isinstance(value, list) else set()
-
-
-@pytest.mark.sqlite
-async def test_every_column_is_exported_or_local():
-    memory = await everything()
-    told = fields(records(await exported(memory)))
-    missing = {
-        (table, name)
-        for table, names in (await columns(memory)).items()
-        for name in names - LOCAL[table]
-        if RENAMED.get((table, name), name) not in told
-    }
-    assert missing == set()
+async def rulings(memory: Memory) -> list[Any]:
+    return await memory.store.read(memory.scope, exposures.rulings, 99)
 
 
 # -- the same again, and each thing once
 
 
+@pytest.mark.both
 async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     memory, other = await everything(), fresh()
     data = await exported(memory)
     done = await moved(data, other)
-    kinds = ("lesson", "example", "sighting", "lineage", "loop", "ruling", "link")
-    counts = {kind: len(only(records(data), kind)) for kind in kinds}
+    counts = {kind: len(only(records(data), kind)) for kind in KINDS}
     assert min(counts.values()) > 0
-    assert done.written == {**counts, "sighting": counts["sighting"]}
-    assert (done.new, done.merged, done.known, done.left) == (counts["lesson"], 0, 0, 0)
+    assert done.written == counts
+    assert (done.new, done.known, done.left) == (counts["lesson"], 0, 0)
     assert (done.tenant, done.project) == ("default", "default")
     assert await exported(other) == data
     for one in (other, memory):  # twice, and back where it came from
         again = await moved(data, one)
-        assert (again.new, again.merged, again.known) == (0, 0, counts["lesson"])
+        assert (again.new, again.known) == (0, counts["lesson"])
         assert again.written == {}
         assert await exported(one) == data
-    links = "select child, relation, parent, at from link order by 1, 2, 3"
-    assert await rows(other, links) == await rows(memory, links)
-    assert {row[1] for row in await rows(other, links)} == {"strategy", "became"}
-    (meta,) = await rows(other, "select meta from reflection where kind = 'reflection'")
-    assert json.loads(meta[0])["source_event_ids"] == ["e2", "e3", "e4"]
     assert await other.prove() == await memory.prove()
-    task = "convert parcel 9 to kilograms"
     with_vectors = Memory(other.store, embedder=FixedEmbedder())
-    found = [await one.recall(task) for one in (memory, with_vectors)]
+    found = [await one.recall(TASK) for one in (memory, with_vectors)]
     assert [f.cosine for f in found[0]] == [f.cosine for f in found[1]] != []
 
 
-async def test_without_vectors_the_file_is_smaller_and_memory_embeds_anew():
+async def test_without_vectors_the_file_is_smaller_and_memory_embeds_again():
     memory, other = await everything(), fresh(embedder=FixedEmbedder())
     data = await exported(memory, vectors=False)
-    assert len(data) < len(await exported(memory))
+    assert len(data) < len(DATA)
     await moved(data, other)
     there = await other.spaces()
-    assert (there.here, there.nowhere) == (0, there.behind)
     assert await other.reembed() == there.behind > 0
     assert await exported(other, vectors=False) == data
 
 
 async def test_the_scope_is_the_callers():
-    data = await exported(await everything())
     store = in_memory()
     acme = Memory(store, Scope("acme", "support"))
-    done = await moved(data, acme)
+    done = await moved(DATA, acme)
     assert (done.tenant, done.project) == ("default", "default")
-    assert await Memory(store).count() == 0
-    assert await acme.count() == done.new
-    names = [record.pop("tenant") for record in records(await exported(acme))[:1]]
-    assert names == ["acme"]
+    assert (await Memory(store).count(), await acme.count()) == (0, done.new)
+    assert records(await exported(acme))[0]["tenant"] == "acme"
 
 
-async def test_both_ways_of_reading_a_file_are_one(tmp_path):
-    memory = await everything()
-    path = tmp_path / "lessons.jsonl"
-    told: list[tuple[str, int, int]] = []
-    done = await memory.export(path, progress=lambda *at: told.append(at))
-    assert path.read_bytes() == await exported(memory)
-    assert (done.bytes, done.lines) == (
-        path.stat().st_size,
-        len(path.read_bytes().split(b"\n")) - 1,
-    )
-    assert told == [("exporting", n + 1, done.lessons) for n in range(done.lessons)]
-    assert list(tmp_path.iterdir()) == [path]
-    told.clear()
-    other = fresh()
-    done_there = await other.import_(str(path), progress=lambda *at: told.append(at))
-    assert done_there.source == f"import:{done.digest[:16]}"
-    assert told == [("checking", done.bytes, done.bytes), ("importing", done.bytes, done.bytes)]
+async def test_two_memories_with_loops_of_the_same_names_become_one():
+    """Runs are named after files: here a loop may have the name of one that was moved."""
+    memory, local = fresh(), await everything()
+    again = await exported(local)
+    await moved(DATA, memory)
+    before = await memory.prove()
+    await moved(again, memory)
+    await moved(DATA, local)
+    loops = [only(records(await exported(one)), "exposure") for one in (memory, local)]
+    assert loops[0] == loops[1]
+    assert {one["loop"] for one in loops[0]} == {f"run-1/{n}" for n in range(4)}
+    assert before != await memory.prove() == await local.prove()
+
+
+async def test_an_outcome_that_comes_later_is_taken_in_later():
+    memory, other = await everything(), fresh()
+    await moved(await exported(memory), other)
+    end = Outcome("run-1/0", True, 1)
+    await memory.store.write(memory.scope, exposures.remember, [], outcome=end)
+    second = await exported(memory)
+    assert (await moved(second, other)).written == {"outcome": 1}
+    assert await exported(other) == second
+    assert await other.prove() == await memory.prove()
 
 
 # -- random memories
@@ -166,9 +130,7 @@ CHARACTERS = st.characters(exclude_categories=())  # lone surrogates are charact
 SECRET = st.sampled_from([text for text, _ in PLANTED])
 TEXT = st.one_of(
     st.text(CHARACTERS, min_size=1, max_size=12).filter(str.strip),
-    st.sampled_from(
-        ["no unit", "KeyError: 'a'", "नमस्ते दुनिया", "重量是12公斤", "a\x00b\x1e\n", "\ud800"]
-    ),
+    st.sampled_from(["no unit", "KeyError: 'a'", "重量是12公斤", "a\x00b\x1e\n", "\ud800"]),
     st.builds("{} {}".format, st.text(max_size=3), SECRET),
 )
 EXAMPLE = st.builds(
@@ -193,61 +155,29 @@ LESSON = st.fixed_dictionaries(
         "source": TEXT,
     },
 )
-
-
-async def test_an_export_holds_no_number_that_json_has_no_word_for():
-    example = Example("a task", "done", before={"q": float("nan")}, after={"q": float("-inf")})
-    one = Reflection("error", signature("E", "it"), "E", "it", "it", example=example)
-    memory = fresh()
-    await memory.store.write(memory.scope, exposures.remember, [one])
-    data = await exported(memory)
-    assert b"NaN" not in data
-    assert b"Infinity" not in data
-    assert (await moved(data, fresh())).new == 1
-
-
 # What is done between lessons: something is ruled on, forgotten, or its source revoked.
 RULED = st.sampled_from(["release", "reject", "revoke", "prune", "derive"])
 
 
 async def rule(memory: Memory, what: str) -> None:
-    store, scope = memory.store, memory.scope
-    held = await store.read(scope, quarantine.entries, None)
-    top = await memory.top(1)
-    if what in ("release", "reject") and held:
-        await store.write(
-            scope,
-            quarantine.settle,
-            [held[0].id],
-            "release" if what == "release" else "reject",
-            "b",
-            "",
-        )
-    elif what == "revoke" and held and held[0].source:
-        source = held[0].source.partition(", ")[0]
-        await store.write(scope, quarantine.revoke, source, "b", "w", False)
+    waiting, top = await held(memory), await memory.top(1)
+    if what in ("release", "reject") and waiting:
+        await getattr(memory.quarantine, what)([waiting[0].id], by="b")
+    elif what == "revoke" and waiting and waiting[0].source:
+        await memory.quarantine.revoke(waiting[0].source.partition(", ")[0], by="b")
     elif what == "prune" and top:
         await memory.prune(by="ann", keep=len(await memory.top(100)) - 1)
-    elif what == "derive" and held:
-        await memory.remember("D", f"from {held[0].signature}", derived_from=[held[0].id])
+    elif what == "derive" and waiting:
+        await memory.remember("D", f"from {waiting[0].signature}", derived_from=[waiting[0].id])
 
 
-async def built(steps: list[Any]) -> Memory:
-    memory = fresh(embedder=FixedEmbedder(4))
-    for step in steps:
-        if isinstance(step, dict):
-            await memory.remember(**step)
-        else:
-            await rule(memory, step)
-    return memory
-
-
-@pytest.mark.sqlite
 @settings(max_examples=40 * SOAK, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(LESSON, LESSON, RULED), max_size=10))
 def test_any_memory_comes_back_as_it_was(steps):
     async def scenario() -> None:
-        memory, other, colleague = await built(steps), fresh(), fresh()
+        memory, other, colleague = fresh(embedder=FixedEmbedder(4)), fresh(), fresh()
+        for step in steps:
+            await (memory.remember(**step) if isinstance(step, dict) else rule(memory, step))
         data = await exported(memory)
         assert [needle for _, needle in PLANTED if needle in data] == []
         await moved(data, other)
@@ -259,10 +189,582 @@ def test_any_memory_comes_back_as_it_was(steps):
         theirs = await exported(colleague)
         assert await colleague.recall("no unit") == []
         again = await transfers.given(data, colleague)
-        assert (again.new, again.merged, again.written) == (0, 0, {})
-        assert again.known == first.new
+        assert (again.known, again.written) == (first.new, {})
         assert await exported(colleague) == theirs
         for one in (memory, other, colleague):
             await one.store.close()
 
     do(scenario())
+
+
+WORDS = st.sampled_from(["ash", "birch", "cedar", "elm"])
+SIGHTING = st.tuples(WORDS, st.sampled_from(["operator", "model", "external"]), st.booleans())
+
+
+async def made_of(sightings: list[tuple[str, str, bool]]) -> Memory:
+    memory = fresh()
+    for word, trust, worked in sightings:
+        example = Example(f"task of {word}", f"answer of {word}") if worked else None
+        options: Any = {"trust": trust, "source": word, "example": example}
+        await memory.remember("E", f"error '{word}'", **options)
+    return memory
+
+
+def by_lesson(made: list[Plain]) -> dict[str, Any]:
+    """By lesson what does not depend on whose words it has: counts, times and sightings."""
+    found: dict[str, Any] = {}
+    for one in only(made, "lesson"):
+        name = f"{one['kind']}/{one['signature']}"
+        sightings = [s for s in only(made, "sighting") if s["lesson"] == name]
+        examples = {e["digest"] for e in only(made, "example") if e["lesson"] == name}
+        found[name] = (one["seen"], one["first_seen"], one["last_seen"], sightings, examples)
+    return found
+
+
+@settings(max_examples=40 * SOAK)
+@given(st.lists(SIGHTING, max_size=6), st.lists(SIGHTING, max_size=6))
+def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(left, right):
+    async def scenario() -> None:
+        one, two, three = await made_of(left), await made_of(right), fresh()
+        first, second = await exported(one), await exported(two)
+        for data in (second, first, second, first):
+            await moved(data, three)
+        await moved(second, one)
+        await moved(first, two)
+        made = [records(await exported(memory)) for memory in (one, two, three)]
+        results = list(map(by_lesson, made))
+        assert results[0] == results[1] == results[2]
+        assert sum(seen for seen, *_ in results[0].values()) == len(left) + len(right)
+        trusts: dict[str, set[str]] = {}
+        for lesson in only([*records(first), *records(second)], "lesson"):
+            trusts.setdefault(lesson["signature"], set()).add(lesson["trust"])
+        for lesson in (lesson for part in made for lesson in only(part, "lesson")):
+            was = trusts[lesson["signature"]]
+            assert lesson["trust"] in was
+            assert (lesson["trust"] == "operator") == ("operator" in was)
+            assert (lesson["state"] == "quarantined") == (lesson["trust"] in HELD)
+        for memory in (one, two, three):
+            await memory.store.close()
+
+    do(scenario())
+
+
+# -- a damaged file
+
+
+def refused(data: bytes) -> ExportFileError:
+    """The error of an import that nothing may be left of."""
+
+    async def scenario() -> ExportFileError:
+        memory = fresh()
+        with pytest.raises(ExportFileError) as error:
+            await moved(data, memory)
+        assert (await memory.count(), await rulings(memory)) == (0, [])
+        await memory.store.close()
+        return error.value
+
+    found: ExportFileError = do(scenario())
+    return found
+
+
+@pytest.mark.parametrize("kept", range(len(LINES)))
+def test_cut_behind_any_line(kept):
+    error = refused(b"".join(LINES[:kept]))
+    assert error.line == kept
+    assert "the file ends before the line that closes it; copy it or export it again" in str(error)
+
+
+@given(st.integers(0, len(DATA) - 2), st.integers(1, 255))
+def test_any_byte_flipped(at, by):
+    data = bytearray(DATA)
+    data[at] ^= by
+    error = refused(bytes(data))
+    # The line itself is named, unless it still makes sense; then the last line does not fit.
+    where = DATA.count(b"\n", 0, at) + 1
+    assert error.line in (where, where + 1, data.count(b"\n"), data.count(b"\n") + 1)
+
+
+def with_field(kind: str, name: str, value: Any) -> bytes:
+    made = records(DATA)
+    next(one for one in made if one["type"] == kind)[name] = value
+    return sealed(made)
+
+
+NESTED = json.loads('{"a":' * 300 + "1" + "}" * 300)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "said"),
+    [
+        (b"", 0, "the file ends before"),
+        (b"\n", 1, "Invalid JSON"),
+        (b'{"id": "x", "attempts": []}\n', 1, "'type'"),
+        (b"[1, 2]\n", 1, "an object"),
+        (LINES[1] + DATA, 1, "it is no export of heedful"),
+        (DATA + DATA, len(LINES) + 1, "nothing may follow the last line"),
+        (LINES[0] * 2 + DATA, 2, "it is a second first line"),
+        (b"".join(LINES[:-2]) + LINES[-1], len(LINES) - 1, "a line above was changed"),
+        (LINES[0] + b'{"type":"lesson","kind":"\xff"}\n', 2, "invalid unicode"),
+        (LINES[0] + b"[" * 100_000 + b"\n", 2, "recursion limit"),
+        (LINES[0] + b" " * (LONGEST_LINE + 1) + b"\n", 2, "it is longer than 64 MB"),
+        (with_field("heedful memory", "version", 1), 1, "Input should be 2"),
+        (with_field("lesson", "seen", -1), 2, "lesson.seen is -1; it must be valid: Input should"),
+        (with_field("lesson", "seen", True), 2, "lesson.seen is True"),
+        (with_field("lesson", "seen", 10**400), 2, "lesson.seen is 1000"),
+        (with_field("lesson", "last_seen", 1e300), 2, "lesson.last_seen"),
+        (with_field("lesson", "kind", "a/b"), 2, "should match pattern"),
+        (with_field("lesson", "state", "loved"), 2, "Input should be 'candidate', 'verified'"),
+        (with_field("lesson", "importance", 1.1), 2, "less than or equal to 1"),
+        (with_field("lesson", "extra", 1), 2, "lesson.extra is 1; it must be valid: Unexpected"),
+        (with_field("lesson", "signature", "0" * 16), 2, "it must be that of its pattern, "),
+        (with_field("lesson", "meta", NESTED), 2, "recursion limit"),
+        (with_field("example", "digest", "../.."), 3, "should match pattern"),
+        (with_field("example", "example", {"task": "t"}), 3, "example.accepted"),
+        (with_field("example", "vector", {"space": "a/2", "data": "AAAA"}), 3, "32-bit floats"),
+        (with_field("example", "vector", {"space": "a/1", "data": "AACAfw=="}), 3, "finite"),
+        (with_field("example", "vector", {"space": "a/1", "data": "!"}), 3, "finite"),
+        (with_field("link", "child", "../x"), None, "should match pattern"),
+        (with_field("link", "relation", "owns"), None, "Input should be 'became' or 'strategy'"),
+        (with_field("ruling", "action", "import"), None, "another than import"),
+        (with_field("exposure", "share", 1.0), None, "less than 1"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(data, line, said):
+    error = refused(data)
+    assert said in str(error)
+    assert line is None or error.line == line
+    assert str(error).startswith(f"the input:{error.line}: " if error.line else "the input: ")
+
+
+class Pipe(RawIOBase):
+    """What can be read once, as standard input is."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._data.readinto(buffer)
+
+
+async def test_what_can_be_read_once_is_kept_until_it_is_checked():
+    memory, pipe = fresh(), Pipe(DATA.rstrip(b"\n"))  # as some editors save it
+    source: Any = pipe
+    assert (await memory.import_(source, trust="operator", by="ada", why="mine")).new > 0
+    assert await exported(memory) == DATA
+
+
+class Changing(BytesIO):
+    """A file that somebody writes while it is read the second time."""
+
+    def __init__(self, data: bytes, then: bytes) -> None:
+        super().__init__(data)
+        self._then, self._begun = then, 0
+
+    def seek(self, at: int, whence: int = 0) -> int:
+        self._begun += (at, whence) == (0, 0)
+        if self._begun == 2:
+            self._begun += 1
+            super().seek(0)
+            self.truncate()
+            self.write(self._then)
+        return super().seek(at, whence)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused():
+    other = sealed([*records(DATA)[:2]])
+    with pytest.raises(ExportFileError, match="it was changed while it was read"):
+        do(fresh().import_(Changing(DATA, other)))
+    with pytest.raises(ExportFileError, match="the file ends before"):
+        do(fresh().import_(Changing(DATA, LINES[0])))
+
+
+# -- writing
+
+
+class Full(BytesIO):
+    """A disk with so much room."""
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > 2_000:
+            raise OSError(28, "No space left on device")
+        return super().write(data)
+
+
+async def test_a_file_is_complete_its_owners_and_not_overwritten_by_accident(tmp_path):
+    memory, other, path = await everything(), fresh(), tmp_path / "lessons.jsonl"
+    steps: list[tuple[str, int, int]] = []
+    done = await memory.export(path, progress=lambda *step: steps.append(step))
+    before = path.read_bytes()
+    assert (done.bytes, done.lines) == (len(before), before.count(b"\n"))
+    assert steps == [("exporting", n + 1, done.lessons) for n in range(done.lessons)]
+    assert path.stat().st_mode & 0o077 == 0  # what was learnt is nobody else's to read
+    steps.clear()
+    there = await other.import_(str(path), progress=lambda *step: steps.append(step))
+    assert there.source == f"import:{done.digest[:16]}"
+    assert steps == [("checking", done.bytes, done.bytes), ("importing", done.bytes, done.bytes)]
+    await memory.remember("E", "one more")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    for name, force, error, said in [
+        (path, False, InvalidInput, "a name that is free, unless force is given"),
+        (tmp_path, True, InvalidInput, "the name of a file"),
+        (tmp_path / "none" / "x", False, StoreUnavailable, "No such file or directory"),
+        (Full(), False, StoreUnavailable, "the export cannot be written"),
+    ]:
+        with pytest.raises(error, match=said):
+            await memory.export(name, force=force)
+    assert path.read_bytes() == before
+    await memory.export(link, force=True)
+    assert link.is_symlink()
+    assert path.read_bytes() == await exported(memory) != before
+    assert {one.name for one in tmp_path.iterdir()} == {"lessons.jsonl", "link.jsonl"}
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, alone):
+    folder = tmp_path / "out"
+    folder.mkdir()
+
+    def give_up(what: str, done: int, total: int) -> None:
+        if done == 2:
+            raise ZeroDivisionError
+
+    async def scenario(memory: Memory) -> None:
+        await moved(DATA, memory)
+        with pytest.raises(ZeroDivisionError):
+            await memory.export(folder / "x", progress=give_up)
+        assert list(folder.iterdir()) == []
+        assert await memory.count() > 0  # the store goes on
+
+    with opened(":memory:" if alone else tmp_path / "a.db") as store:
+        do(scenario(Memory(store)))
+
+
+async def test_what_no_line_can_hold(monkeypatch):
+    """A number that JSON has no word for is left out; an entry that is too long is refused."""
+    example = Example("a task", "done", before={"q": float("nan")}, after={"q": float("-inf")})
+    one = Reflection("error", signature("E", "it"), "E", "it", "it", example=example)
+    memory = fresh()
+    await memory.store.write(memory.scope, exposures.remember, [one])
+    assert (await moved(await exported(memory), fresh())).new == 1
+    monkeypatch.setattr(transfer, "LONGEST_LINE", 200)
+    with pytest.raises(InvalidInput, match="at most 200 bytes long"):
+        await exported(memory)
+
+
+# -- trust
+
+
+async def one_lesson(**options: Any) -> bytes:
+    memory = fresh()
+    await memory.remember("F", "no unit", example=PARCEL, **options)
+    return await exported(memory)
+
+
+ONE: bytes = do(one_lesson())
+
+
+def claiming(trust: str, state: str) -> bytes:
+    """The same with this trust and state for all of it."""
+
+    def change(record: Plain) -> None:
+        record |= {k: v for k, v in (("trust", trust), ("state", state)) if k in record}
+
+    return crafted(ONE, change)
+
+
+async def stood(memory: Memory) -> set[tuple[str, str]]:
+    """Trust and state of all lessons and examples."""
+    made = records(await exported(memory))
+    return {(one["trust"], one["state"]) for one in (*only(made, "lesson"), *only(made, "example"))}
+
+
+STATES = ("verified", "candidate", "quarantined", "superseded", "retired")
+
+
+@pytest.mark.parametrize(("trust", "state"), [*itertools.product(ORDER, STATES)])
+async def test_trust_is_kept_at_the_lower(trust, state):
+    """External, or its own if an operator vouches for it."""
+    data, theirs, own = claiming(trust, state), fresh(), fresh()
+    await transfers.given(data, theirs)
+    kept = max(state, "quarantined", key=STATES.index)
+    assert await stood(theirs) == {("external", kept)}
+    assert await theirs.recall(TASK) == []
+    assert [one.trust for one in await held(theirs)] == ["external"] * (kept == "quarantined")
+    await moved(data, own)
+    assert await stood(own) == {(trust, state)}
+    assert bool(await own.recall(TASK)) == (state in ("verified", "candidate"))
+
+
+@pytest.mark.parametrize(
+    ("known", "trust", "state"), [*itertools.product(ORDER, ORDER, ("verified", "retired"))]
+)
+async def test_what_is_known_is_raised_as_a_sighting_would(known, trust, state):
+    """Never by anybody's import; by an operator's where `remember` would, and then on record."""
+    memory, data = fresh(), claiming(trust, state)
+    await memory.remember("F", "no unit", example=PARCEL, trust=known)
+    before = await stood(memory)
+    await transfers.given(data, memory)
+    assert await stood(memory) == before
+    await moved(data, memory)
+    raised = known not in RAISING and trust in RAISING
+    verified = known in RAISING and trust in RAISING and state == "verified"
+    after = {(trust, state)} if raised else {(known, "verified")} if verified else before
+    assert await stood(memory) == after
+    assert (await memory.seen("F", "no unit")).count == 2
+    ruled = await rulings(memory)
+    assert sorted(one["action"] for one in ruled) == ["import", *["release"] * (2 * raised)]
+    assert all((one["by"], one["why"]) == ("ada", "my own memory") for one in ruled)
+    await moved(data, memory)
+    assert (await stood(memory), len(await rulings(memory))) == (after, len(ruled))
+
+
+@pytest.mark.parametrize("words", ["use kilograms", "no unit"])
+async def test_words_that_an_import_replaces_are_no_longer_judged(words):
+    memory, other = fresh(), fresh()
+    await memory.remember("F", "no unit", trust="model")
+    await other.remember("F", "no unit", lesson=words)
+    (one,) = await memory.top()
+    name = f"{one['kind']}/{one['signature']}"
+    shown = [Exposure(name, "l", True, one["signature"])]
+    end = Outcome("l", False, 1)
+    await memory.store.write(memory.scope, exposures.remember, (), exposures=shown, outcome=end)
+    await memory.store.write(memory.scope, exposures.conclude, {name: 0.6}, [])
+    await moved(await exported(other), memory)
+    (one,) = await memory.top()
+    restored = [ruling["by"] for ruling in await rulings(memory) if ruling["action"] == "restore"]
+    cases, _ = await memory.store.read(memory.scope, exposures.evidence, 10)
+    same = words == "no unit"
+    assert (one["useful"], restored, name in cases) == (
+        (0.6, [], True) if same else (1.0, ["ada"], False)
+    )
+
+
+@pytest.mark.parametrize("trust", ORDER)
+async def test_what_was_rejected_here_stays_so(trust):
+    memory, data = fresh(), claiming(trust, "verified")
+    await memory.remember("F", "no unit", example=PARCEL, trust="tool")
+    await memory.quarantine.reject([one.id for one in await held(memory)], by="bo")
+    before = await stood(memory)
+    await transfers.given(data, memory)
+    await moved(data, memory)
+    assert await stood(memory) == before == {("tool", "retired")}
+    await memory.clear()
+    done = await transfers.given(data, memory)
+    assert (done.new, done.quarantined, await held(memory)) == (1, 0, [])
+
+
+@pytest.mark.parametrize("rejected_last", [True, False])
+async def test_the_later_ruling_counts_wherever_it_was_made(rejected_last):
+    """The same text was released on one machine and rejected on the other."""
+
+    async def ruled(action: str) -> Memory:
+        memory = fresh()
+        await memory.remember("F", "no unit", lesson="obey me", trust="tool")
+        await getattr(memory.quarantine, action)([(await held(memory))[0].id], by="bo")
+        return memory
+
+    first, then = ("release", "reject") if rejected_last else ("reject", "release")
+    there, here = await ruled(first), await ruled(then)
+    await moved(await exported(there), here)
+    await here.store.write(Scope(), lambda db, _: db.execute("delete from reflection"))
+    await here.remember("F", "no unit", lesson="obey me", trust="tool")
+    assert len(await held(here)) == (not rejected_last)
+    assert [one["action"] for one in await rulings(here)] == ["import", then, first]
+
+
+def test_who_vouches_says_who_and_why():
+    for trust, by, why, said in [
+        ("operator", " ", "mine", "by is ' '"),
+        ("operator", "ada", "", "why is ''"),
+        ("external", "ada", "", "by is 'ada'"),
+        ("measured", "ada", "mine", "trust is 'measured'"),
+    ]:
+        wrong: Any = trust
+        with pytest.raises(InvalidInput, match=said):
+            do(fresh().import_("none.jsonl", trust=wrong, by=by, why=why))
+
+
+# -- what somebody else's export may not claim
+
+
+async def test_nothing_that_others_decided_or_proved_is_taken():
+    made, memory = records(DATA), fresh()
+    done = await transfers.given(DATA, memory)
+    kinds = ("exposure", "outcome", "ruling")
+    became = [one for one in only(made, "link") if one["relation"] == "became"]
+    assert done.left == sum(len(only(made, kind)) for kind in kinds) + len(became)
+    after = records(await exported(memory))
+    assert [one["type"] for one in after if one["type"] in kinds] == []
+    assert only(after, "link") == [one for one in only(made, "link") if one not in became]
+    assert await memory.prove() == await fresh().prove()
+    for one in only(after, "lesson"):
+        claims = (one["pinned"], one["apart"], one["useful"], one["last_shown"])
+        assert claims == (False, False, 1.0, 0.0)
+        assert (one["source"], one["trust"]) == (done.source, "external")
+    for one in (*only(after, "example"), *only(after, "sighting")):
+        assert not one.get("vector")
+        assert done.source in one["sources"]
+    assert done.quarantined == len(await held(memory))
+    removed = await memory.quarantine.revoke(done.source, by="ada")
+    assert (removed.lessons, removed.sightings) == (done.new, done.written["sighting"])
+    left = records(await exported(memory))
+    assert [one["action"] for one in left[1:]] == ["revoke"]
+
+
+async def test_a_crafted_export_reaches_nothing_else():
+    """It claims all there is to claim; what was there before is as it was."""
+
+    def claims(record: Plain) -> None:
+        if record["type"] == "heedful memory":
+            record |= {"tenant": "acme", "project": "secret"}
+        if record["type"] == "lesson":
+            record |= {"pinned": True, "useful": 2.0, "trust": "operator", "state": "verified"}
+            record |= {"seen": 10**9, "last_seen": 2e11, "importance": 1.0}
+        if record["type"] == "example":
+            record |= {"trust": "operator", "state": "verified", "words": "river portugal"}
+
+    memory, times = fresh(), {"seen", "first_seen", "last_seen"}
+    await memory.remember("F", "no unit", example=PARCEL)
+    before = records(await exported(memory))
+    await transfers.given(crafted(DATA, claims), memory)
+    assert await Memory(memory.store, Scope("acme", "secret")).count() == 0
+    made = records(await exported(memory))
+    old = next(one for one in made if one["type"] == "lesson" and one["error_type"] == "F")
+    assert {name for name in old if old[name] != before[1][name]} <= times
+    assert (old["seen"], old["last_seen"] < 2e11) == (2, True)
+    assert before[2] in made
+    assert [one.lesson for one in await memory.recall(TASK)] == ["no unit"]
+    # Released, it is found by its own words alone: the others nobody saw who released it.
+    other = fresh()
+    await transfers.given(crafted(ONE, claims), other)
+    await other.quarantine.release([one.id for one in await held(other)], by="a")
+    assert await other.recall("name a river in Portugal") == []
+    assert [one.example for one in await other.recall(TASK)] == [PARCEL]
+
+
+LABEL = "write the colour of each cup on its own white label"
+
+
+@pytest.mark.parametrize("vouched", [False, True])
+async def test_what_took_the_place_of_what_is_believed_of_what_is_superseded_here_alone(vouched):
+    """Else a file could say that a lesson of ours became one of its own."""
+    memory = fresh()
+    await memory.remember("L", LABEL)
+    await (moved if vouched else transfers.given)(DATA, memory)
+    made = records(await exported(memory))
+    assert {one["relation"] for one in only(made, "link")} == {"strategy"}
+    (ours,) = (await memory.seen("L", LABEL)).lessons
+    assert (ours["text"], ours["state"]) == (LABEL, "candidate")
+
+
+async def test_a_strategy_of_theirs_belongs_to_no_reflection_of_ours():
+    memory = fresh()
+    await moved(sealed([one for one in records(DATA) if one["type"] != "link"]), memory)
+    assert "link" not in (await transfers.given(DATA, memory)).written
+    assert only(records(await exported(memory)), "link") == []
+
+
+async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_back():
+    def longer(record: Plain) -> None:
+        if "text" in record:
+            record["text"] = "long " * 10_000
+        if record["type"] == "lesson":
+            record |= {"tags": ["t" * 1_000] * 50, "meta": {"session": "x" * 30_000}}
+        if record["type"] == "example":
+            record["example"]["accepted"] = "long " * 10_000
+
+    theirs, own, data = fresh(), fresh(), crafted(ONE, longer)
+    await transfers.given(data, theirs)
+    await transfers.given(data, theirs)
+    made = {one["type"]: one for one in records(await exported(theirs))}
+    lesson, example, sighting = (made[kind] for kind in ("lesson", "example", "sighting"))
+    texts = (lesson["text"], example["text"], example["example"]["accepted"], sighting["text"])
+    assert [len(text) for text in texts] == [4_000] * 4
+    assert [len(tag) for tag in lesson["tags"]] == [200] * 20
+    assert (lesson["seen"], sighting["times"], lesson["meta"]) == (1, 1, {})
+    await moved(data, own)
+    assert await exported(own) == data
+
+
+async def test_an_error_type_that_was_cut_is_not_taken_for_a_damaged_one():
+    memory, other = fresh(), fresh()
+    await memory.remember("E" * 5_000, "long", trust="external")
+    data = await exported(memory)
+    await moved(data, other)
+    assert await exported(other) == data
+
+
+# -- texts are data
+
+TEXTS = ("text", "error_type", "source", "words", "by", "why", "loop", "subject")
+
+
+def planted(text: str, number: int) -> list[Plain]:
+    """Records of one lesson with the text wherever one can be."""
+    mark = f"{number:016x}"
+    shown = {"type": "exposure", "loop": text, "at": 1.0, "lesson": f"error/{mark}", "among": 1}
+    ruled = {"type": "ruling", "at": float(number), "action": text, "subject": text, "by": text}
+    record = {"deep": [{"in": text, "password": text}]}
+    made = [{**shown, "shown": True, "share": 0.5, "together": False}]
+    made += [{**ruled, "why": text, "record": record}]
+    for one in records(ONE)[1:]:
+        one |= {name: text for name in TEXTS if name in one}
+        if one["type"] == "lesson":
+            one |= {"tags": [text], "signature": mark, "pattern": f"[redacted: x] {text}"}
+        else:
+            one |= {"lesson": f"error/{mark}", "sources": [text]}
+        if one["type"] == "example":
+            one["example"] |= dict.fromkeys(("task", "accepted", "rejected", "wrong"), text)
+        made.append(one)
+    return made
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
+    made = [one for number, (text, _) in enumerate(PLANTED) for one in planted(text, number)]
+    data = sealed([HEADER, *made])
+    assert [needle for _, needle in PLANTED if needle not in data] == []
+    memory = Memory(in_file(str(tmp_path / "a.db")))
+    assert (await (moved if vouched else transfers.given)(data, memory)).new == len(PLANTED)
+    files = [one.read_bytes() for one in tmp_path.iterdir()]
+    files.append(await exported(memory))
+    assert [needle for _, needle in PLANTED if any(needle in one for one in files)] == []
+    await memory.store.close()
+
+
+# -- what is derived
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("source", ["http://p", "http://q"])
+async def test_a_source_is_revoked_after_a_move_as_before(source):
+    """Two pages, what derives from both, and from that again; one link of the chain is gone."""
+    memory, other = fresh(), fresh()
+    for page in ("p", "q"):
+        text = f"of {page}"
+        await memory.remember("P", text, lesson=text, trust="external", source=f"http://{page}")
+    ids = [one.id for one in await held(memory)]
+    await memory.quarantine.release(ids, by="ada")
+    await memory.remember("D", "made of both", derived_from=ids)
+    (middle,) = [one.id for one in await memory.recall("made of both", 1)]
+    await memory.remember("D", "made of that", derived_from=[middle])
+    gone = {one["text"]: one["id"] for one in await memory.top()}["made of both"]
+    await memory.store.write(
+        Scope(), lambda db, _: db.execute("delete from reflection where id = :gone", {"gone": gone})
+    )
+    data = await exported(memory)
+    await moved(data, other)
+    assert await exported(other) == data
+    for one in (memory, other):
+        await one.quarantine.revoke(source, by="ada")
+    made = [
+        [one for one in records(await exported(memory)) if one["type"] != "ruling"]
+        for memory in (memory, other)
+    ]
+    assert made[0] == made[1]
+    kept = "of q" if source == "http://p" else "of p"
+    assert [one["text"] for one in only(made[0], "lesson")] == [kept]

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from heedful.lessons.export import END, FORMAT, encode_line
 from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.dream import consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
 from heedful.memory.transfer import Imported
-from heedful.store import exposures, quarantine
+from heedful.store import exposures, lessons
 from heedful.testing import FixedEmbedder
 from tests.engines import in_memory
 from tests.memory.reflections import FAILED
@@ -56,11 +55,15 @@ def records(data: bytes) -> list[Plain]:
     return [json.loads(line) for line in data.splitlines()[:-1]]
 
 
+def encode_line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
 def sealed(made: Sequence[Mapping[str, Any]]) -> bytes:
     """A file of these records, closed as it should be."""
     body = b"".join(map(encode_line, made))
     digest = hashlib.sha256(body).hexdigest()
-    return body + encode_line({"is": END, "lines": len(made), "sha256": digest})
+    return body + encode_line({"type": "end", "lines": len(made), "sha256": digest})
 
 
 def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
@@ -72,11 +75,7 @@ def crafted(data: bytes, change: Callable[[Plain], None]) -> bytes:
 
 
 def only(made: Sequence[Plain], kind: str) -> list[Plain]:
-    return [one for one in made if one["is"] == kind]
-
-
-def without(made: Sequence[Plain], *kinds: str) -> list[Plain]:
-    return [one for one in made if one["is"] not in kinds]
+    return [one for one in made if one["type"] == kind]
 
 
 async def full(memory: Memory | None = None) -> Memory:
@@ -90,10 +89,10 @@ async def full(memory: Memory | None = None) -> Memory:
     await memory.remember("P", "page 2", lesson="obey me too", trust="tool", source="http://q")
     await memory.remember("P", "page 3", lesson="obey me as well", trust="tool", source="http://q")
     page_1, page_2 = [
-        one.id for one in reversed(await store.read(scope, quarantine.entries, None))
+        one.id for one in reversed(await store.read(scope, lessons.quarantined, None))
     ][:2]
-    await store.write(scope, quarantine.settle, [page_1], "release", "ada", "it is right")
-    await store.write(scope, quarantine.settle, [page_2], "reject", "bo", "it is wrong")
+    await store.write(scope, lessons.settle, [page_1], "release", "ada", "it is right")
+    await store.write(scope, lessons.settle, [page_2], "reject", "bo", "it is wrong")
     found = await memory.recall("convert parcel 9 to kilograms")
     await memory.remember("D", "derived", lesson="from both", derived_from=[found[0].id, page_1])
     lesson = f"error/{signature('F', 'no unit').digest}"
@@ -133,12 +132,11 @@ async def everything(memory: Memory | None = None) -> Memory:
 
 
 HEADER = {
-    "is": FORMAT,
-    "version": 1,
+    "type": "heedful memory",
+    "version": 2,
     "tenant": "default",
     "project": "default",
     "lessons": 0,
-    "spaces": {},
 }
 
 

@@ -24,7 +24,7 @@ from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
 from heedful.store import loops
 from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
-from heedful.store.sqlite import shared
+from heedful.store.sqlite import shared_store
 from tests.loop import support
 from tests.pipeline.support import failing, one, raising, ran, statuses, timeless
 
@@ -217,7 +217,7 @@ def test_the_status_of_a_run(make: Any, status: str) -> None:
 
 
 def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None:
-    store = shared(str(tmp_path / "a.db"))
+    store = shared_store(str(tmp_path / "a.db"))
     pipeline = Pipeline("p", store=store, progress=False)
     pipeline.stage(name="a", checks=[failing(1)])(lambda state: 1)
 
@@ -324,7 +324,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert before.status == ("halted" if how == "halt" else "degraded")
     again = asyncio.run(heedful.override("r/s", "attempts", by="ada", why="once more", store=path))
     assert isinstance(again, heedful.Again)
-    open_report = asyncio.run(report_of(shared(path), Scope(), "r"))
+    open_report = asyncio.run(report_of(shared_store(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
     report = ran(pipeline, {}, id="r")
     assert len(said) == 4
@@ -336,11 +336,11 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended
-    stored = asyncio.run(report_of(shared(path), Scope(), "r"))
+    stored = asyncio.run(report_of(shared_store(path), Scope(), "r"))
     assert stored == report
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
-    run = asyncio.run(shared(path).read(Scope(), loops.read, "r"))
+    run = asyncio.run(shared_store(path).read(Scope(), loops.read, "r"))
     assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))

@@ -15,11 +15,10 @@ from heedful.service.openapi import examples, operations
 from heedful.store import exposures, lessons
 from heedful.store.store import (
     Before,
-    Beside,
     Call,
     Db,
+    Effects,
     also,
-    beside,
     keep_answer,
     read_call,
     write_effect,
@@ -232,8 +231,8 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
     async def scenario() -> None:
         with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
             for store in (one, two):
-                record = Beside(lambda db, n, told: write_effect(db, call, n, told))
-                with beside(record):
+                record = Effects(lambda db, n, told: write_effect(db, call, n, told))
+                with record:
                     memory = store.write(SCOPE, exposures.remember, [])
                     if store is one:
                         await memory
@@ -278,12 +277,12 @@ def test_what_a_write_came_to_must_be_a_value(tmp_path):
     async def scenario() -> None:
         with opened(tmp_path / "a.db") as store:
             kept: list[Any] = []
-            record = Beside(lambda db, n, told: kept.append(told))
+            record = Effects(lambda db, n, told: kept.append(told))
 
             def work(db: Db, scope: Scope) -> object:
                 return object()
 
-            with beside(record), pytest.raises(TypeError, match="no plain value: object"):
+            with record, pytest.raises(TypeError, match="no plain value: object"):
                 await store.write(SCOPE, work)
             assert kept == []
 
@@ -299,7 +298,7 @@ def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
 
     async def scenario() -> None:
         no_value = pytest.raises(StoreCorrupt, match="unknown kind")
-        with opened(tmp_path / "a.db") as store, beside(Beside(known=known)), no_value:
+        with opened(tmp_path / "a.db") as store, Effects(known=known), no_value:
             await store.write(SCOPE, exposures.remember, [])
 
     asyncio.run(scenario())
@@ -317,9 +316,9 @@ def test_values_come_back_as_they_were(tmp_path):
             def work(db: Db, scope: Scope) -> object:
                 return value
 
-            with beside(Beside(lambda db, n, told: kept.append(told))):
+            with Effects(lambda db, n, told: kept.append(told)):
                 await store.write(SCOPE, work)
-            with beside(Beside(known=kept)):
+            with Effects(known=kept):
                 assert await store.write(SCOPE, work) == value
 
     asyncio.run(scenario())
@@ -329,7 +328,7 @@ def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(tm
     async def scenario() -> None:
         with opened(tmp_path / "a.db") as store:
             kept: list[Any] = []
-            with beside(Beside(lambda db, n, told: kept.append(told["name"]))) as call:
+            with Effects(lambda db, n, told: kept.append(told["name"])) as call:
                 call.also(lambda db: kept.append("audit"))
                 await asyncio.create_task(store.write(SCOPE, lessons.clear))
                 assert kept == []

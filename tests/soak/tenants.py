@@ -33,7 +33,6 @@ from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import loops as loop_store
 from heedful.store import patterns as pattern_store
-from heedful.store import quarantine as quarantine_store
 from heedful.store.records import Head, StoredEpisode
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
@@ -316,25 +315,25 @@ async def edit_a_strangers(crowd: Crowd, place: Place, chance: random.Random) ->
 
 async def quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     scope, store = place.scope, crowd.store
-    waiting = await store.read(scope, quarantine_store.entries, None)
+    waiting = await store.read(scope, lesson_store.quarantined, None)
     assert len(waiting) == sum(one.held for one in place.lessons.values())
     place.examples |= {one.id for one in waiting}
     other = crowd.stranger(place, chance)
     if other.examples:
         ids = [chance.choice(list(other.examples))]
-        assert await store.read(scope, quarantine_store.entries, ids) == []
+        assert await store.read(scope, lesson_store.quarantined, ids) == []
         await refused(
-            NotFound, store.write(scope, quarantine_store.settle, ids, "release", place.mark, "")
+            NotFound, store.write(scope, lesson_store.settle, ids, "release", place.mark, "")
         )
         assert (
             await store.write(scope, search.place, "fixed/64", [(ids[0], "any", [0.0] * 64)]) == 0
         )
     if waiting:
         one = chance.choice(waiting)
-        await store.write(scope, quarantine_store.settle, [one.id], "release", place.mark, "read")
+        await store.write(scope, lesson_store.settle, [one.id], "release", place.mark, "read")
         lesson = next(each for each in place.lessons.values() if each.text == one.pattern)
         lesson.held = False
-        return waiting, await store.read(scope, quarantine_store.provenance, one)
+        return waiting, await store.read(scope, lesson_store.provenance, one)
     return waiting
 
 
@@ -343,7 +342,7 @@ async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
         return await crowd.store.read(place.scope, exposures.rulings, 50)
     source = chance.choice(("page one", "page two"))
     there = any(one.source == source for one in place.lessons.values())
-    work = crowd.store.write(place.scope, quarantine_store.revoke, source, place.mark, "", False)
+    work = crowd.store.write(place.scope, lesson_store.revoke, source, place.mark, "", False)
     if not there:
         await refused(NotFound, work)
         return None
@@ -364,7 +363,7 @@ async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     taken = await store.write(place.scope, episode_store.take, 4e9)
     late = f"{place.mark} was late"
     await store.write(place.scope, episode_store.record_failure, digest, late)
-    return found, taken, await store.read(place.scope, episode_store.page, 1_000)
+    return found, taken, await store.read(place.scope, episode_store.newest, 1_000)
 
 
 async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
@@ -422,9 +421,9 @@ async def traces(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    records: list[Any] = []
-    await transfer.read_records(crowd.store, place.scope, records.append, False)
-    assert sum(one["is"] == "lesson" for one in records) == len(place.lessons)
+    read = lambda db, scope: [*transfer.export_records(db, scope, False)]  # noqa: E731
+    records = await crowd.store.apart(place.scope, read)
+    assert sum(one.type == "lesson" for one in records) == len(place.lessons)
     patterns = await crowd.store.read(place.scope, pattern_store.list_patterns)
     return (
         records,

@@ -14,7 +14,7 @@ import pytest
 
 from heedful.lessons.lesson import Scope
 from heedful.store.runs import report_of
-from heedful.store.sqlite import shared
+from heedful.store.sqlite import shared_store
 from tests.conftest import SOAK
 from tests.pipeline.support import timeless
 from tests.soak.killing import killed_until_done
@@ -67,7 +67,7 @@ def test_kill_9_repeats_and_loses_nothing(tmp_path: Path) -> None:
         assert written(folder) == written(quiet)
         assert (folder / "state.json").read_text() == (quiet / "state.json").read_text()
         reports = [
-            asyncio.run(report_of(shared(str(one / "a.db")), Scope(), "r"))
+            asyncio.run(report_of(shared_store(str(one / "a.db")), Scope(), "r"))
             for one in (quiet, folder)
         ]
         assert timeless(reports[0]) == timeless(reports[1])

@@ -63,13 +63,6 @@ async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
     assert await take(store) is None  # somebody is at work on it
 
 
-async def test_what_is_given_back_waits_for_the_next(store):
-    await episodes.admit(store, SCOPE, ONE)
-    await fail(store, "d1", "")
-    assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
-    assert await episodes.admit(store, SCOPE, ONE) is None
-
-
 @pytest.mark.parametrize("hours", [1, -1], ids=["long ago", "a clock set back"])
 async def test_a_worker_that_is_not_heard_of_is_given_up(store, hours):
     await episodes.admit(store, SCOPE, ONE)
@@ -122,14 +115,6 @@ async def test_lessons_links_and_state_are_one_transaction(store):
     assert rows(store.url, "select seen from reflection") == [(1,), (1,)]
     await fail(store, "d1", "too late")
     assert await store.read(SCOPE, episodes.counts) == {"reflected": 1}
-
-
-async def test_memory_that_is_full_keeps_its_bound(store):
-    for n in range(3):
-        await episodes.admit(store, SCOPE, replace(ONE, digest=f"d{n}"))
-        both = [lesson("reflection", f"a{n}x"), lesson("strategy", f"b{n}y")]
-        await record(store, f"d{n}", both, most=3)
-    assert await store.read(SCOPE, lessons.count) == 3
 
 
 async def test_secrets_are_not_kept(store):

@@ -30,14 +30,12 @@ from heedful.loop.codec import policy_to
 from heedful.loop.decide import Done
 from heedful.loop.policies import default
 from heedful.store import (
-    dreams,
     episodes,
     exposures,
     keys,
     lessons,
     loops,
     patterns,
-    quarantine,
     runs,
     search,
     transfer,
@@ -48,8 +46,8 @@ from heedful.traces.spans import Piece
 from tests.store.support import SCOPE, opened, report
 
 ROOMS = (
-    "dreams", "episodes", "exposures", "keys", "lessons", "loops", "patterns",
-    "quarantine", "runs", "search", "store", "transfer",
+    "episodes", "exposures", "keys", "lessons", "loops", "patterns",
+    "runs", "search", "store", "transfer",
 )  # fmt: skip
 FAR = 4e9  # seconds since 1970, after any test
 
@@ -137,16 +135,16 @@ async def of_lessons(story: Story) -> None:
     await write(lessons.rule, "pin", "x", "ada", "why", 1.0)
     assert (await read(exposures.rulings, 9))[-1]["why"] == "why"
     # In quarantine: seen, released, revoked.
-    [held] = await read(quarantine.entries, None)
-    assert (await read(quarantine.provenance, held)).sources == ("page",)
-    await write(quarantine.settle, [held.id], "release", "ada", "it is so")
-    assert (await write(quarantine.revoke, "page", "ada", "wrong", False)).lessons == 1
+    [held] = await read(lessons.quarantined, None)
+    assert (await read(lessons.provenance, held)).sources == ("page",)
+    await write(lessons.settle, [held.id], "release", "ada", "it is so")
+    assert (await write(lessons.revoke, "page", "ada", "wrong", False)).lessons == 1
     # Moved, pruned and cleared.
-    records: list[Any] = []
-    await story.over(transfer.read_records, SCOPE, records.append, True)
-    assert set(await write(transfer.write_records, records[1:], "import:x", "ada", "mine")) >= {
-        "known"
-    }
+    lines = await read(lambda db, scope: [*transfer.export_records(db, scope, True)])
+    story.called.add(transfer.export_records)
+    effects = await write(transfer.import_records, lines[1:], "import:x", "ada", "mine")
+    assert set(effects) == {False}
+    assert await read(lessons.count_held, "import:x") == 0
     await write(lessons.pin, first.id, True, "ada", "")
     assert [row["id"] for row in await read(lessons.prunable, 0.0, 0)] == [second.id]
     assert len(await write(lessons.prune, 0.0, 0, "ada")) == 1
@@ -157,14 +155,14 @@ async def of_dreams(story: Story) -> None:
     read, write = story.read, story.write
     two = [lesson("bake it well", trust="operator"), lesson("bake it now", trust="operator")]
     await write(lessons.upsert, two, 1.0)
-    material = [found for found, _ in await read(dreams.material, "s")]
+    material = [found for found, _ in await read(patterns.material, "s")]
     known = {found.id: found for found in material}
     here, there = known
-    assert await read(dreams.queries, [here]) == {here: [known[here].text]}
+    assert await read(patterns.queries, [here]) == {here: [known[here].text]}
     merge = [Proposal("merge", (here,), there)]
-    id, [done] = await write(dreams.supersede, {"found": 1}, merge, known, {}, "ada")
-    assert (done.outcome, [one["id"] for one in await read(dreams.log, 9)]) == ("done", [id])
-    assert await write(dreams.undo, id, "ada", "no") == 1
+    id, [done] = await write(patterns.supersede, {"found": 1}, merge, known, "ada")
+    assert (done.outcome, [one["id"] for one in await read(patterns.log, 9)]) == ("done", [id])
+    assert await write(patterns.undo, id, "ada", "no") == 1
 
 
 async def of_loops(story: Story) -> None:
@@ -191,15 +189,14 @@ async def of_episodes(story: Story) -> None:
     texts = {"name": "", "session": "", "outcome": "failure", "record": '{"a": 1}'}
     assert await over(episodes.admit, SCOPE, one) is None
     assert await over(episodes.put, SCOPE, one) == "waiting"
-    assert await write(episodes.insert, "d2", texts) == "waiting"
-    assert await write(episodes.insert_taken, "d3", texts) is None
+    assert await write(episodes.insert, "d2", texts, False) == "waiting"
+    assert await write(episodes.insert, "d3", texts, True) is None
     assert await read(episodes.left, 9) == ["d2"]
     assert (await write(episodes.take, FAR)).digest == "d2"
     await write(episodes.beat, "d2")
     await write(episodes.record_failure, "d2", "ModelTimeout")
-    assert [await read(episodes.state, "d2"), await read(episodes.last_error)] == [
-        "failed", "ModelTimeout"
-    ]  # fmt: skip
+    assert await read(episodes.state, "d2") == "failed"
+    assert await read(episodes.last_error) == "ModelTimeout"
     assert len(await write(episodes.record_lessons, "d1", [lesson("it failed")])) == 1
     assert await read(episodes.counts) == {"reflected": 1, "failed": 1, "waiting": 1}
     assert len(await read(episodes.newest, 9)) == len(await read(episodes.page, 9)) == 3

@@ -239,10 +239,7 @@ async def test_harm_retires_once_and_on_record(store, path):
     await write(store, lessons=[lesson("p", pinned=True), lesson("x", state="quarantined")])
     names = ["a", "b", "p", "x", "gone"]
     found = [hurting(name) for name in names]
-    assert await conclude(store, {}, *found) == [
-        "check/a",
-        "check/b",
-    ]
+    assert await conclude(store, {}, *found) == ["check/a", "check/b"]
     assert await conclude(store, {}, *found) == []
     states = dict(rows(path, "select signature, state from reflection"))
     expected = {"a": "retired", "b": "retired", "q": "verified", "p": "verified"}
@@ -306,13 +303,6 @@ async def test_who_brings_back_says_so(store, path):
     with pytest.raises(NotFound):
         await store.write(OTHER, exposure_store.restore, 1, "ada", "")
     assert rows(path, "select state from reflection") == [("retired",)]
-
-
-async def test_what_is_seen_again_stays_retired(store, path):
-    await write(store, lessons=[lesson("a")])
-    await conclude(store, {}, hurting("a"))
-    await write(store, lessons=[replace(lesson("a"), trust="operator")])
-    assert rows(path, "select state, seen from reflection") == [("retired", 2)]
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
@@ -388,12 +378,6 @@ async def test_only_other_words_lose_the_rank_and_evidence_of_a_lesson(
     assert now(path) == expected
     cases = (await store.read(SCOPE, exposure_store.evidence, 10))[0].get("check/a", {})
     assert sum(cases.values()) == (0 if expected is NEW else 2)
-
-
-async def test_words_that_nobody_was_shown_leave_nothing_to_put_aside(store, path):
-    await write(store, lessons=[said("model")])
-    await write(store, lessons=[said("operator", WORDS)])
-    assert now(path) == ("candidate", WORDS, 1.0, [])
 
 
 @pytest.mark.parametrize(

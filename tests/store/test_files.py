@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from heedful.errors import StoreCorrupt, StoreNewer, StoreUnavailable
-from heedful.store import loops
+from heedful.errors import StoreCorrupt, StoreError, StoreNewer, StoreOlder, StoreUnavailable
+from heedful.lessons.lesson import Scope
+from heedful.store import lessons, loops, sqlite
+from heedful.store import store as store_module
+from heedful.store.sqlite import in_file
+from tests.conftest import SOAK
 from tests.store.support import SCOPE, ended, opened, python, report, rows
 
 
@@ -29,11 +35,6 @@ def path(tmp_path):
     file = tmp_path / "a.db"
     asyncio.run(commit(file))
     return file
-
-
-async def test_reopening_finds_everything(path):
-    await commit(path, 2)
-    assert await read(path) == 2
 
 
 async def test_in_memory_lives_as_long_as_its_store():
@@ -94,13 +95,6 @@ async def test_a_damaged_file_is_said_to_be_damaged(path):
         await read(path)
     with pytest.raises(StoreCorrupt):
         await commit(path, 40)
-
-
-async def test_a_truncated_file_is_said_to_be_damaged(path):
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(StoreCorrupt):
-        await read(path)
 
 
 READ_ONLY = """
@@ -169,3 +163,97 @@ async def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(tmp_path):
     assert int(number) > 3
     assert await read(tmp_path / "a.db") == int(number) + 1
     assert rows(tmp_path / "a.db", "pragma integrity_check") == [("ok",)]
+
+
+# -- the schema: made at the first use, brought up to date by numbered steps, or refused
+
+STEP = """-- A second step, as a later version may bring it.
+alter table loop add column colour text not null default 'grey';
+create trigger loop_painted after insert on loop begin
+  update loop set colour = 'new' where n = new.n;
+end;
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The statements of a later version."""
+    folder = tmp_path / "sql"
+    shutil.copytree(store_module.FOLDER, folder)
+    folder.joinpath(f"sqlite_{sqlite.SCHEMA + 1:04}.sql").write_text(STEP)
+    return folder
+
+
+@pytest.fixture
+def later(folder, monkeypatch):
+    monkeypatch.setattr(store_module, "FOLDER", str(folder))
+    monkeypatch.setattr(sqlite, "SCHEMA", sqlite.SCHEMA + 1)
+    return folder
+
+
+async def count(path: Path) -> int:
+    store = in_file(str(path))
+    try:
+        return await store.read(Scope(), lessons.count)
+    finally:
+        await store.close()
+
+
+async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
+    async def opened_at_once(path: Path) -> list[int]:
+        return await asyncio.gather(*(count(path) for _ in range(12)))
+
+    for number in range(20 * SOAK):
+        assert await opened_at_once(tmp_path / f"{number}.db") == [0] * 12
+
+
+async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(path, later):
+    with opened(path) as store:
+        assert (await store.read(SCOPE, loops.read, "a")).values == ("text",)
+        await store.write(SCOPE, loops.commit, report("b", 1), "me")
+    assert rows(path, "select id, colour from loop order by id") == [("a", "grey"), ("b", "new")]
+    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA,)]
+    assert rows(path, "pragma integrity_check") == [("ok",)]
+
+
+MIGRATING = """
+import asyncio, sys
+from heedful.lessons.lesson import Scope
+from heedful.store import lessons, sqlite
+from heedful.store import store as store_module
+
+store_module.FOLDER, sqlite.SCHEMA = sys.argv[2], sqlite.SCHEMA + 1
+store = sqlite.in_file(sys.argv[1])
+print(asyncio.run(store.read(Scope(), lessons.count)))
+asyncio.run(store.close())
+"""
+
+
+def test_processes_that_open_it_at_once_take_the_step_once(path, folder):
+    assert [ended(one) for one in [python(MIGRATING, path, folder) for _ in range(4)]] == [
+        "0\n"
+    ] * 4
+    assert rows(path, "select colour from loop") == [("grey",)]
+
+
+async def test_a_step_that_cannot_be_done_changes_nothing(path, later):
+    later.joinpath(f"sqlite_{sqlite.SCHEMA:04}.sql").write_text(
+        STEP + "insert into nowhere values (1);"
+    )
+    before = rows(path, "select sql from sqlite_schema order by name")
+    with pytest.raises(StoreError, match="no such table: nowhere"):
+        await count(path)
+    assert rows(path, "select sql from sqlite_schema order by name") == before
+    assert rows(path, "pragma user_version") == [(sqlite.SCHEMA - 1,)]
+
+
+async def test_a_file_from_before_the_first_release_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "errata.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("create table loop (n integer primary key)")
+        db.execute(f"pragma application_id = {sqlite.BEFORE}")
+        db.execute("pragma user_version = 7")
+    content = path.read_bytes()
+    with pytest.raises(StoreOlder, match=r"before the first release .* export its lessons"):
+        await count(path)
+    assert path.read_bytes() == content

@@ -14,9 +14,8 @@ import pytest
 
 import heedful
 from heedful.errors import InvalidInput, RoleRefused, StoreError, StoreNewer, StoreUnavailable
-from heedful.store.migrations import migrate
-from heedful.store.postgres import Step, known, newest
-from tests.postgres import Urls, blank, drop, rows, server
+from heedful.store.postgres import known, migrate, newest
+from tests.postgres import Urls, blank, drop, rows
 
 TABLES = """
 select relname::text from pg_class
@@ -95,18 +94,6 @@ def test_a_database_without_pgvector_is_told_what_to_run(empty):
     with pytest.raises(StoreError, match=r"pgvector is 0\.7\.4; .*alter extension vector update"):
         migrate(empty.owner)
     assert tables(empty) == []
-
-
-def test_a_server_that_is_not_there_is_told(empty):
-    with pytest.raises(StoreUnavailable, match="see that the server runs"):
-        migrate("postgresql://erin:hunter2@127.0.0.1:1/db")
-
-
-def test_the_queue_of_somebody_else_is_left_alone(empty):
-    migrate(empty.owner)
-    rows(empty.owner, "delete from queue_version")
-    migrate(empty.owner)
-    assert rows(empty.owner, "select * from queue_version") == []
 
 
 def test_the_queue_is_brought_up_to_date_in_the_same_two_parts(empty):
@@ -194,7 +181,7 @@ asyncio.run(main())
 """
 MIGRATE = """
 import sys
-from heedful.store.migrations import migrate
+from heedful.store.postgres import migrate
 for part in sys.argv[2:]:
     done = migrate(sys.argv[1], part)
     print([step.part for step in done.applied], [step.part for step in done.waiting], end=" ")
@@ -272,13 +259,3 @@ def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, k
     assert said(HERE, USE, postgres.service, "ash") == "1"
     again = migrate(postgres.owner)
     assert (again.applied, again.waiting) == ((), ())
-
-
-def test_the_parts_of_this_version_are_in_order():
-    steps = known()
-    assert list(steps) == sorted(steps, key=lambda one: (one.number, one.part == "post"))
-    assert [one.number for one in steps if one.part == "pre"] == list(range(1, newest() + 1))
-    assert {one for one in steps if one.part == "post"} <= {
-        Step(one.number, "post") for one in steps if one.part == "pre"
-    }
-    assert server().run("select 1") == [(1,)]

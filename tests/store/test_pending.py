@@ -22,8 +22,7 @@ from heedful.store import lessons
 from heedful.store.episodes import LATE, Bounds
 from heedful.store.store import Store
 from heedful.traces import reading as traces
-from heedful.traces.otlp import from_json
-from heedful.traces.spans import LONGEST, Piece, episodes, pieces
+from heedful.traces.spans import LONGEST
 from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened
 from tests.traces.runs import TRACE, Data, document, genai, openinference, protobuf, span
@@ -54,13 +53,6 @@ def whole(spans: list[Data]) -> Any:
 
 async def kept(store, scope: Scope = SCOPE) -> list[Any]:
     return [unfiled(one) for one in await store.read(scope, episode_store.newest, 99)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pieces_are_the_episode_that_the_whole_file_is(kind):
-    found, refused = pieces(from_json(document(KINDS[kind])))
-    assert refused == Counter()
-    assert episodes(found) == [whole(KINDS[kind])]
 
 
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)), size=st.integers(1, 4))
@@ -132,12 +124,6 @@ async def test_what_comes_late_is_refused_and_told(store):
     late = span("00000000000000aa", spans[-1]["spanId"], "late", (2, 3), {})
     assert await sent(store, [late, spans[0]]) == Counter({LATE: 2})
     assert len(await kept(store)) == 1
-
-
-async def test_a_trace_without_an_agent_is_no_episode(store):
-    await sent(store, [span("00000000000000aa", "", "GET /", (1, 2), {"http.route": "/"})])
-    assert await gather(store, SCOPE, PATIENT) == Gathered(empty=1)
-    assert await kept(store) == []
 
 
 async def test_of_two_who_gather_at_a_time_one_makes_the_episode(store):
@@ -225,11 +211,6 @@ async def test_what_is_no_request_is_refused_whole(store, body):
         await receive(store, SCOPE, body)
 
 
-@pytest.mark.parametrize("body", [b"", {}, {"resourceSpans": []}, {"resourceSpans": [{}]}])
-async def test_a_request_without_spans_is_one(store, body):
-    assert await receive(store, SCOPE, body) == Counter()
-
-
 async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
     path = tmp_path / "e.db"
     said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": f"it is {KEY}"}]}])
@@ -244,16 +225,3 @@ async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):
     dumped = "\n".join(db.iterdump())
     db.close()
     assert KEY not in dumped
-
-
-def test_only_what_tells_of_an_agent_is_kept():
-    held = {"gen_ai.operation.name": "chat", "logfire.msg": "x" * 1_000, "http.url": "http://x"}
-    plain = {"http.request.body": "x" * 1_000, "error.type": "timeout"}
-    spans = [
-        span("00000000000000aa", "", "a", (1, 2), held),
-        span("00000000000000bb", "", "b", (1, 2), plain),
-    ]
-    found, _ = pieces(from_json(document(spans)))
-    assert ["x" * 10 in one.record for one in found] == [False, False]
-    assert "timeout" in found[1].record
-    assert isinstance(found[0], Piece)

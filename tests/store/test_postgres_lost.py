@@ -15,12 +15,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from heedful.drive.report import AttemptReport, open_loop
-from heedful.drive.report import report as reported
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
 from heedful.store.loops import new_owner
-from heedful.store.postgres import addressed
+from heedful.store.postgres import parse_url
 from heedful.store.records import Head
 from heedful.store.store import Db
 from tests.postgres import alone, rows
@@ -190,24 +188,8 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
     assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
 
 
-@pytest.mark.parametrize("cut", ["before", "after"])
-async def test_so_does_the_same_report_of_somebody_else_s_attempt(postgres, cut):
-    with wired(postgres.service) as wire:
-        store = open_store(wire.url)
-        await open_loop(store, SCOPE, "a", "task")
-        wire.cut = cut
-        with pytest.raises(StoreInDoubt):
-            await reported(store, SCOPE, "a", 1, AttemptReport("text"))
-        wire.cut = ""
-        again = await reported(store, SCOPE, "a", 1, AttemptReport("text"))
-        stored = await store.read(SCOPE, loops.read, "a")
-        await store.close()
-    assert again.new is (cut == "before")
-    assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
-
-
 def test_psycopg_takes_the_options_of_a_url_as_they_are_meant(postgres):
-    conninfo = addressed(f"{postgres.service}&options=-c%20lock_timeout=7s").conninfo
+    conninfo = parse_url(f"{postgres.service}&options=-c%20lock_timeout=7s").conninfo
     with psycopg.connect(conninfo) as db:
         shown = [
             db.execute(f"show {name}").fetchall()[0][0]

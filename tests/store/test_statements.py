@@ -10,8 +10,8 @@ from typing import get_args
 import psycopg
 import pytest
 
-from heedful.store.postgres import addressed, numbered
-from heedful.store.sqlite import connected
+from heedful.store.postgres import number_parameters, parse_url
+from heedful.store.sqlite import connect
 from heedful.store.store import FOLDER, ROOMS, Dialect, read_sql, statements
 
 DIALECTS = get_args(Dialect)
@@ -45,10 +45,10 @@ def test_what_is_the_same_in_both_stands_where_both_read_it():
 
 
 def test_sqlite_understands_all_of_them(tmp_path):
-    db = connected(str(tmp_path / "a.db"), 1.0)
+    db = connect(str(tmp_path / "a.db"), 1.0)
     try:
         for sql in statements("sqlite").values():
-            db.execute(f"explain {sql}", dict.fromkeys(numbered(sql)[1])).fetchall()
+            db.execute(f"explain {sql}", dict.fromkeys(number_parameters(sql)[1])).fetchall()
     finally:
         db.close()
 
@@ -59,11 +59,11 @@ TIMES = ("now", "lease", "before", "since", "day")
 
 def test_postgresql_understands_all_of_them_and_asks_an_index_under_row_level_security(postgres):
     scans = set()
-    with psycopg.connect(addressed(postgres.service).conninfo, autocommit=True) as db:
+    with psycopg.connect(parse_url(postgres.service).conninfo, autocommit=True) as db:
         db.execute("select set_config('heedful.tenant', 'one', false)")
         db.execute("set enable_seqscan = off; set plan_cache_mode = force_generic_plan")
         for name, sql in statements("postgres").items():
-            text, given = numbered(sql)
+            text, given = number_parameters(sql)
             types = ", ".join("double precision" if one in TIMES else "unknown" for one in given)
             db.execute(f"prepare p_{name} {f'({types})' if given else ''} as {text}")
             values = f"({', '.join(['null'] * len(given))})" if given else ""

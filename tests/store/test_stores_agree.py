@@ -30,16 +30,7 @@ from heedful.memory import memory as remembering
 from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import reflect
-from heedful.store import (
-    dreams,
-    episodes,
-    exposures,
-    lessons,
-    patterns,
-    quarantine,
-    search,
-    transfer,
-)
+from heedful.store import episodes, exposures, lessons, patterns, search, transfer
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
 from heedful.testing import FixedEmbedder
@@ -62,8 +53,7 @@ trusts, flags = st.sampled_from(ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
-CLOCKED = (
-    dreams, dreaming, episodes, exposures, lessons, loop_store, patterns, quarantine, remembering,
+CLOCKED = ( dreaming, episodes, exposures, lessons, loop_store, patterns, remembering,
     transfer,
 )  # fmt: skip
 
@@ -89,7 +79,7 @@ class Told:
 
     async def remember(self, n: int, trust: Any, source: str, worked: bool, pinned: bool) -> Any:
         example = Example(f"paint {TEXTS[n]}", f"painted {n}") if worked else None
-        known = await self.store.read(ONE, quarantine.entries, None)
+        known = await self.store.read(ONE, lessons.quarantined, None)
         parents = [one.id for one in known[:1]] if pinned and worked else []
         answer = await self.memory.remember(
             f"E{n % 2}", TEXTS[n], lesson=f"lesson {n}" if pinned else "", example=example,
@@ -119,14 +109,14 @@ class Told:
         return stored.loop, stored.values, stored.verdicts, stored.epoch
 
     async def settle(self, n: int, release: bool) -> Any:
-        waiting = sorted(one.id for one in await self.store.read(ONE, quarantine.entries, None))
+        waiting = sorted(one.id for one in await self.store.read(ONE, lessons.quarantined, None))
         ids = waiting[: n % 3] or [1_000_000]
         act = self.memory.quarantine.release if release else self.memory.quarantine.reject
         await act(ids, by="ada", why=f"of {n}")
 
     async def revoke(self, source: str, dry: bool) -> Any:
         return await self.store.write(
-            ONE, quarantine.revoke, source or "loop:loop 1", "ada", "wrong", dry
+            ONE, lessons.revoke, source or "loop:loop 1", "ada", "wrong", dry
         )
 
     async def prune(self, n: int, keep: int) -> Any:
@@ -166,7 +156,7 @@ class Told:
         here, there = self.memory, Memory(self.store, OTHER, FixedEmbedder())
         one, other = (there, here) if back else (here, there)
         done = await (moved if owned else handed)(await exported(one, vectors=True), other)
-        return done.new, done.merged, done.known, done.quarantined, done.left, done.written
+        return done.new, done.known, done.quarantined, done.left, done.written
 
     async def clear(self, n: int) -> Any:
         return await self.memory.clear() if n == 0 else await self.memory.count()
@@ -187,10 +177,10 @@ class Told:
                 asked += [seen.count, _bare(seen.lessons), seen.group]
                 for only in (Filter(), Filter(("a", "t1"), "all"), Filter(importance=0.4)):
                     asked.append(_found(await self._search(memory, text, only)))
-            held = await self.store.read(scope, quarantine.entries, None)
+            held = await self.store.read(scope, lessons.quarantined, None)
             asked += [[(one.lesson, one.source, one.tags, one.example) for one in held]]
             for one in held[:3]:
-                whence = await self.store.read(scope, quarantine.provenance, one)
+                whence = await self.store.read(scope, lessons.provenance, one)
                 asked += [whence.sources, len(whence.parents), whence.sightings]
             asked.append([one.report if hasattr(one, "report") else (one.by, one.at, one.undone,
                           one.before) for one in await Dreams(memory).log()])  # fmt: skip

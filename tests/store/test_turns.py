@@ -34,17 +34,6 @@ async def test_one_after_the_other_in_the_order_in_which_they_came():
     assert turns._waiting == {}
 
 
-async def test_a_turn_that_comes_at_the_moment_of_the_cancellation_goes_on_to_the_next():
-    turns, log = Turns(), list[str]()
-    await turns.take(["a", "b"])
-    tasks = [asyncio.create_task(held(turns, ["a", "b"], log, name)) for name in ("x", "y")]
-    await asyncio.sleep(0)
-    turns.give(["a", "b"])  # it is the turn of x, which does not run yet
-    tasks[0].cancel()
-    await asyncio.wait(tasks)
-    assert (tasks[0].cancelled(), log, turns._waiting) == (True, ["y in", "y out"], {})
-
-
 plans = st.lists(st.tuples(st.frozensets(st.sampled_from(KEYS)), st.booleans()), max_size=12)
 
 

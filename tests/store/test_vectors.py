@@ -67,12 +67,12 @@ async def found(
 
 async def kept(store):
     """What the connection that reads keeps of vectors."""
-    return await store.read(Scope(), lambda db, _: db.kept(Vectors))
+    return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def let_keep(store, vectors):
     """Let it keep these."""
-    await store.read(Scope(), lambda db, _: db._kept._kept.__setitem__(Vectors, vectors))
+    await store.read(Scope(), lambda db, _: db._local.__setitem__(Vectors, vectors))
 
 
 async def test_the_nearest_are_those_of_an_exact_scan(store):
@@ -122,31 +122,6 @@ async def test_what_went_is_forgotten_with_its_memory(store):
     await keep(store, HERE, [query])
     assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([1])
     assert (await kept(store)).bytes < full / 10
-
-
-async def test_where_much_of_what_is_near_has_gone_the_rest_is_found(store):
-    places, query = units(300), units(1, seed=2)[0]
-    order = np.argsort(-(places @ query))
-    ids = np.array(await keep(store, HERE, places))
-    await found(store, HERE, query)
-    sql = f"update reflection set state = 'retired' where id in {tuple(ids[order[:200]].tolist())}"
-    await store.write(Scope(), lambda db, _: db.execute(sql).fetchall())
-    for _ in range(2):
-        left = [one.reflection for one in await found(store, HERE, query)]
-        assert left == ids[order[200:210]].tolist()
-    (codes,) = (await kept(store))._kept.values()
-    assert codes.count == 100
-
-
-async def test_they_grow_and_places_are_used_again(store):
-    query, left = units(1)[0], set()
-    for n in range(12):
-        ids = await keep(store, HERE, units(100, seed=n), text=f"round {n}")
-        left |= set(ids[90:])
-        assert {one.reflection for one in await found(store, HERE, query, 1_000)} == left | set(ids)
-        sql = f"delete from reflection where id between {ids[0]} and {ids[89]}"
-        await store.write(Scope(), lambda db, _, sql=sql: db.execute(sql).fetchall())
-    assert {one.reflection for one in await found(store, HERE, query, 1_000)} == left
 
 
 async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):

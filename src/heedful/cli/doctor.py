@@ -21,7 +21,7 @@ from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import EMBEDDER, Settings, by_meaning, embedder_of, scope_of, settings
 from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
 from heedful.loop.record import clean
-from heedful.memory.spaces import Spaces, space_of
+from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
 from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
@@ -204,10 +204,10 @@ def _server(values: Settings) -> Iterator[Sign]:
     """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
     from heedful.store import postgres as admission
-    from heedful.store.postgres import MISHAPS, Session, addressed, mishap
+    from heedful.store.postgres import MISHAPS, Session, mishap, parse_url
 
     try:
-        address = addressed(values.db)
+        address = parse_url(values.db)
         with closing(Session(address.conninfo)) as session:
             found = admission.who(session)
             well = found["server"] >= admission.SERVER
@@ -224,7 +224,7 @@ def _server(values: Settings) -> Iterator[Sign]:
                 return
             yield _row_security(session)
     except MISHAPS as error:
-        raise mishap(error).told from error
+        raise mishap(error).error from error
     yield from _tenant(values)
     yield _queue(values)
 
@@ -244,7 +244,7 @@ def _pool(session: Any, size: int) -> Sign:
 
 
 def _vector_extension(session: Any) -> Sign:
-    from heedful.store.migrations import vectors
+    from heedful.store.postgres import vectors
 
     return _try("pgvector", lambda: vectors(session))
 
@@ -260,9 +260,9 @@ def _row_security(session: Any) -> Sign:
 
 def _tenant(values: Settings) -> Iterator[Sign]:
     """Check the rows of the tenant."""
-    from heedful.store.postgres import Database, addressed
+    from heedful.store.postgres import Database, parse_url
 
-    database = Database(addressed(values.db))
+    database = Database(parse_url(values.db))
 
     async def look() -> list[Sign]:
         try:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,7 +27,7 @@ from heedful.cli.output import (
     when,
 )
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import ask, memory_of, model_of, settings, stored
+from heedful.cli.settings import ask, memory_of, settings, stored
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.words import difference
 from heedful.loop.record import clean
@@ -51,10 +49,6 @@ def dream(
     mode: Annotated[
         str, typer.Option(help="lite: all lessons; full: those of the last 24 hours.")
     ] = "lite",
-    model: Annotated[
-        str | None,
-        typer.Option("--model", help="A model that may say what a group has in common."),
-    ] = None,
     by: By = "heedful",
     db: Db = None,
     json: Json = False,
@@ -66,16 +60,14 @@ def dream(
     if context.invoked_subcommand is not None:
         return 0
     options: dict[str, Any] = {"mode": mode, "dry_run": dry_run, "by": by}
-    sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
     with Progress() as progress:
-        one = drive(_dream(db, model, options, progress), lambda: "stopped; nothing was changed")
+        one = drive(_dream(db, options, progress), lambda: "stopped; nothing was changed")
     if json:
         print_json(dream_document(one))
         return 0
     _print(one)
     if dry_run and one.done:
         again = ["--mode", mode] if mode != "lite" else []
-        again += ["--model", model] if model else []
         show(following("dream", *again, db=db))
     elif one.done:
         show(following("dream", "show", str(one.id), db=db))
@@ -84,17 +76,12 @@ def dream(
     return 0
 
 
-async def _dream(
-    db: str | None, model: str | None, options: Mapping[str, Any], progress: Progress
-) -> Dream:
-    values = settings(db=db, model=model)
+async def _dream(db: str | None, options: Mapping[str, Any], progress: Progress) -> Dream:
+    values = settings(db=db)
     watch = partial(progress.counted, noun="texts")
     async with stored(values) as store:
         memory = memory_of(values, store, progress.fetched)
-        if model is None:
-            return await consolidate(memory, **options, progress=watch)
-        async with model_of(values, progress.fetched) as opened:
-            return await consolidate(memory, **options, model=opened, progress=watch)
+        return await consolidate(memory, **options, progress=watch)
 
 
 @app.command()
@@ -173,9 +160,8 @@ def _print(one: Dream) -> None:
 def _print_proposal(one: Dream, proposal: Proposal) -> None:
     differs = _differences(one, proposal)
     show(f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}")
-    if proposal.survivor or proposal.text:
-        text = proposal.text or one.texts.get(proposal.survivor, "")
-        show(f"  into {proposal.survivor or 'a new lesson'}: {clean(text, WORDS) or 'gone'}")
+    text = one.texts.get(proposal.survivor, "")
+    show(f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}")
     for id in proposal.members[:SHOWN]:
         differ = f"; differs: {clean(differs[id], WORDS)}" if differs.get(id) else ""
         show(f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}")
@@ -183,6 +169,6 @@ def _print_proposal(one: Dream, proposal: Proposal) -> None:
 
 def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     """Return for each member how its text differs from the text that replaced it."""
-    into = proposal.text or one.texts.get(proposal.survivor, "")
+    into = one.texts.get(proposal.survivor, "")
     members = (id for id in proposal.members if into and id in one.texts)
     return {id: str(difference(one.texts[id], into)) for id in members}

@@ -29,7 +29,7 @@ from heedful.cli.settings import Settings, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.keys import Key
-from heedful.store.store import Beside, Store, also, beside
+from heedful.store.store import Effects, Store, also
 
 T = TypeVar("T")
 app: typer.Typer = group("Make, list and revoke the keys of the service.")
@@ -150,7 +150,7 @@ def _with_store(values: Settings, work: Callable[[Store], Awaitable[T]], *, new:
 
     async def opened() -> T:
         async with stored(values, new=new) as store:
-            with beside(Beside()):
+            with Effects():
                 return await work(store)
 
     return drive(opened())

@@ -34,8 +34,7 @@ from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import Spaces
+from heedful.memory.memory import Memory, Spaces
 
 WORDS = 200  # characters of a text that are shown
 MOST_BYTES = 1_000_000
@@ -203,14 +202,14 @@ def list_patterns(
 @patterns.command()
 def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Keep patterns apart from all others from now on."""
-    ask(db, lambda memory: memory.unmerge(*digests, by=by, why=why))
+    ask(db, lambda memory: memory.set_apart(*digests, by=by, why=why))
     return _rule(digests, True, by, why, db, json)
 
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Let evidence merge patterns again that `unmerge` kept apart."""
-    ask(db, lambda memory: memory.remerge(*digests, by=by, why=why))
+    ask(db, lambda memory: memory.set_apart(*digests, by=by, why=why, apart=False))
     return _rule(digests, False, by, why, db, json)
 
 
@@ -256,7 +255,7 @@ def pin(
     json: Json = False,
 ) -> int:
     """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows ids."""
-    ask(db, lambda memory: (memory.unpin if undo else memory.pin)(lesson, by=by, why=why))
+    ask(db, lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
     answer(
         {"lesson": lesson, "pinned": not undo, "by": by, "why": why},
         f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}",

@@ -16,12 +16,11 @@ from heedful.cli.output import By, Db, Json, Why, counted, following, print_json
 from heedful.cli.progress import Progress
 from heedful.cli.settings import ask, settings
 from heedful.errors import UsageError
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import Spaces
+from heedful.memory.memory import Memory, Spaces
 from heedful.memory.transfer import Imported
 from heedful.store import POSTGRES, needs_psycopg, shown
 
-HEADS = ("from", "new", "merged", "known", "quarantined")
+HEADS = ("from", "new", "known", "quarantined")
 KB = 1_000
 
 
@@ -94,7 +93,7 @@ def import_(
     if json:
         print_json({"file": file, **asdict(done)})
         return 0
-    counts = (done.new, done.merged, done.known, done.quarantined)
+    counts = (done.new, done.known, done.quarantined)
     table(HEADS, [(f"{done.tenant}/{done.project}", *counts)])
     if done.left:
         show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")
@@ -147,9 +146,9 @@ def copy_(
     """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
 
     What was written is read back and compared before it is committed. Stop the writers of the
-    source first: what they write after the start is not copied. The command can be repeated.
+    source first: what they write after the start is not copied.
     """
-    from heedful.store.copying import copy
+    from heedful.store.transfer import copy
 
     with Progress() as progress:
 
@@ -158,15 +157,14 @@ def copy_(
                 progress.say(f"{name}: {counted(rows, 'row')}")
 
         done = copy(source, target, watch)
+    total = sum(done.values())
     if json:
-        tables = [one._asdict() for one in done.contents]
         where = {"source": shown(source), "target": shown(target)}
-        print_json({**where, "rows": done.rows, "again": done.again, "tables": tables})
+        print_json({**where, "rows": total, "tables": done})
         return 0
-    table(("table", "rows"), [(one.table, one.rows) for one in done.contents if one.rows])
-    many = counted(done.rows, "row")
-    there = f"{shown(target)} holds the {many} of {shown(source)}"
-    show(f"{there} already" if done.again else f"{there}, read again and compared")
+    table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows])
+    many = counted(total, "row")
+    show(f"{shown(target)} holds the {many} of {shown(source)}, read again and compared")
     show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
     return 0
 
@@ -195,7 +193,7 @@ def migrate(
             f"{url} is no postgresql:// URL; a SQLite file is migrated when it is opened"
         )
     needs_psycopg()
-    from heedful.store.migrations import migrate as migrate_schema
+    from heedful.store.postgres import migrate as migrate_schema
 
     done = migrate_schema(url, part, role)
     if json:

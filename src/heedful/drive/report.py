@@ -48,8 +48,7 @@ from heedful.loop.codec import (
 from heedful.loop.decide import Again, Done, Policy, Verdict, apply_override, decide, latest_verdict
 from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
 from heedful.loop.stop import find_near_repeat, rule_name
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import embed, space_of
+from heedful.memory.memory import Memory, embed, space_of
 from heedful.redact import redact, redact_data
 from heedful.store import loops, open_store
 from heedful.store.records import Head, JournalEntry, StoredLoop

@@ -38,13 +38,9 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
 
     There is one verified lesson for each distinct error of an earlier attempt that the accepted
     attempt no longer has, and for each missed goal that is now met by a gain that counts; the
-    `MOST` most severe are returned. An accepted first try gives an example that is not verified. A
-    change for the worse gives no lesson: nobody knows which part of it did harm, and lessons that
-    misled the loop are found by their outcomes (`heedful.lessons.proof`).
-
-    Without `outputs` no candidate is kept: the lesson says what was wrong and how it was corrected.
-    Then an accepted first try gives nothing, and the candidate need not differ, because the work
-    may lie outside of it.
+    `MOST` most severe are returned. An accepted first try gives an example that is not verified.
+    Without `outputs` no candidate is kept: an accepted first try gives nothing, and the candidate
+    need not differ, because the work may lie outside of it.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -174,15 +170,12 @@ def learn_from_evaluation(
 
     The type of the error is the first of: a result of `verification` has the `status` conflict (its
     `conflict_reason` becomes the text); one is unverified (its `claim_text`); the critique says
-    CONFLICTS; the quality rose by more than `RISE`. Other statuses teach nothing. Missing and empty
-    texts become "Unknown". The example has the query as task, and the qualities and the iteration
-    as scores; without an accepted output it can be found, but is not an example to follow.
+    CONFLICTS; the quality rose by more than `RISE`. Missing and empty texts become "Unknown".
 
     `trust` is that of the judge. By default it is `measured` if the quality rose by more than
     `RISE`, except for a factual error, which only the critique states; else it is `model`, because
-    a reason may quote a page. Texts of tools and documents are quarantined. A lesson is verified
-    only by such a rise, and only from an operator or a measurement. `source` names where it came
-    from, so that it can be revoked. Raises InvalidInput, which names the argument.
+    a reason may quote a page. A lesson is verified only by such a rise, and only from an operator
+    or a measurement. `source` is by what it can be revoked. Raises InvalidInput.
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)

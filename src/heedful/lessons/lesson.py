@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import Difference, difference
-from heedful.loop.record import LARGEST_INTEGER, check_integer, check_share, thousandths
+from heedful.loop.record import LARGEST_INTEGER, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -354,35 +354,6 @@ def check_actor(by: object, why: object) -> None:
     if not isinstance(by, str) or not by.strip():
         raise InvalidInput("by", by, "the name of who decides")
     check_texts(why=why)
-
-
-def check_digests(digests: Sequence[object]) -> None:
-    """Raise InvalidInput unless there is a digest, and all are texts."""
-    if not digests or not all(isinstance(digest, str) for digest in digests):
-        raise InvalidInput("digests", digests, "signatures of lessons, at least one")
-
-
-def check_bounds(holdout: object, max_entries: object, quota: object) -> None:
-    """Raise InvalidInput for bounds that no memory can have."""
-    if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
-        raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
-    if max_entries is not None:
-        check_integer("max_entries", max_entries, 1, ", or None")
-    if quota is not None and not isinstance(quota, Quota):
-        raise InvalidInput("quota", quota, "a Quota, or None")
-
-
-def check_prune(unused_for: object, keep: object, by: object) -> None:
-    """Raise InvalidInput unless it is said what to prune, and who answers for it."""
-    check_actor(by, "")
-    if unused_for is None and keep is None:
-        raise InvalidInput("prune", None, "given unused_for, keep, or both")
-    if unused_for is not None and not (
-        isinstance(unused_for, int | float) and 0 < unused_for < float("inf")
-    ):
-        raise InvalidInput("unused_for", unused_for, "a number of seconds above 0")
-    if keep is not None:
-        check_integer("keep", keep, 0)
 
 
 def check_memory(

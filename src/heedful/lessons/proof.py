@@ -37,9 +37,8 @@ class Estimate:
 def wilson_interval(hits: int, of: int) -> Estimate:
     """Return a share with Wilson's score interval.
 
-    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", J. Am.
-    Stat. Assoc. 22 (1927) 209-212; without continuity correction, as method 3 of R. G. Newcombe,
-    "Two-sided confidence intervals for the single proportion", Stat. Med. 17 (1998) 857-872.
+    Without continuity correction: method 3 of R. G. Newcombe, "Two-sided confidence intervals for
+    the single proportion", Stat. Med. 17 (1998) 857-872.
 
     >>> wilson_interval(81, 263)
     Estimate(value=0.307..., low=0.255..., high=0.366...)
@@ -133,8 +132,7 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
 def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
     """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
 
-    If both of a pair were observed on the same task no coin is needed: the difference itself is the
-    figure h that the bets are about. The expected gain of a pair may depend on earlier pairs.
+    Both of a pair were observed on the same task, so no coin is needed.
     """
     return _least(better, same, worse, level), -_least(worse, same, better, level)
 
@@ -162,7 +160,8 @@ Conclusion = Literal["helps", "hurts", "no difference shown", "insufficient data
 Case = tuple[float, bool, bool, bool, int]
 # How often each case occurred, by lesson; None is memory as a whole.
 Cases = Mapping[LessonName | None, Mapping[Case, int]]
-# Model calls of a loop count up to this; an abandoned loop counts as so many.
+# Model calls of a loop count up to this; an abandoned loop counts as so many. Without a bound no
+# interval would hold.
 MOST_CALLS = 10
 LEVEL = 0.05
 # A smaller uplift does not matter.
@@ -209,11 +208,11 @@ class Comparison:
     def __str__(self) -> str:
         """Print one sentence, shares in percent and the uplift in points."""
         counts = f"shown {self.shown}, withheld {self.withheld}"
-        one = self.uplift
-        if one.shown is None or one.withheld is None or one.gain is None:
+        up = self.uplift
+        if up.shown is None or up.withheld is None or up.gain is None:
             return f"{counts}: {self.conclusion}"
-        shares = f"right at once {100 * one.shown:.0f} % against {100 * one.withheld:.0f} %"
-        ends = (one.gain, one.low, one.high)
+        shares = f"right at once {100 * up.shown:.0f} % against {100 * up.withheld:.0f} %"
+        ends = (up.gain, up.low, up.high)
         gain, low, high = (f"{round(100 * end):+d}".replace("-", "−") for end in ends)
         unfair = "" if self.fair else ", and the numbers contradict the coin"
         points = f"{gain} points, between {low} and {high}"
@@ -231,7 +230,7 @@ class Proof:
     @property
     def retire(self) -> tuple[LessonName, ...]:
         """The lessons that are proven to hurt."""
-        hurting = (one.lesson for one in self.lessons if one.conclusion == "hurts")
+        hurting = (each.lesson for each in self.lessons if each.conclusion == "hurts")
         return tuple(lesson for lesson in hurting if lesson is not None)
 
 
@@ -244,91 +243,28 @@ def is_due(outcomes: int) -> bool:
     return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
 
 
-def usefulness(one: Comparison) -> float:
+def usefulness(comparison: Comparison) -> float:
     """Return a factor for ranking, 0.5..1.5: 1 plus half of the proven uplift.
 
     The proven uplift is the end of the interval that is nearer to 0. So the factor begins at 1 and
     moves with the evidence, never with chance in a mean.
     """
-    if one.conclusion == "helps":
-        return 1 + one.uplift.low / 2
-    return 1 + one.uplift.high / 2 if one.conclusion == "hurts" else 1.0
+    ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
+    return 1 + ends.get(comparison.conclusion, 0.0) / 2
 
 
-def proof(
-    exposures: Iterable[Exposure],
-    outcomes: Iterable[Outcome],
-    *,
-    alpha: float = LEVEL,
-    margin: float = MARGIN,
-    most_calls: int = MOST_CALLS,
-) -> Proof:
+def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
     """Return what the exposures of one scope prove; pass all of them, in any order.
 
-    Every interval holds at all times at once with a probability of at least 1 - `alpha`. A lesson
-    helps or hurts if its interval of uplift is wholly above or below 0. With many lessons these
-    intervals are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control
-    with e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, an expected
-    share of at most `alpha` / 2 does not, at whatever time one looks and however lessons depend on
-    each other; the same holds for those said to help. "no difference shown" means that the interval
-    is within `margin` of 0. Everything else is "insufficient data".
-
-    Calls count up to `most_calls` a loop; without a bound no interval would hold. A loop without
-    outcome is left out, so an abandoned loop needs an outcome too. Exposures from times when the
-    holdout was off count only if there are no others. Raises InvalidInput.
+    Every interval holds at all times at once with a probability of at least 95 %. A lesson helps or
+    hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
+    are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control with
+    e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, or to help, an
+    expected share of at most 2.5 % does not. "no difference shown" means that the interval is
+    within `MARGIN` of 0. A loop without outcome is left out; exposures from times when the holdout
+    was off count only if there are no others. Raises InvalidInput for records that differ.
     """
-    cases, pending = _joined(exposures, outcomes)
-    return prove_cases(cases, pending, alpha=alpha, margin=margin, most_calls=most_calls)
-
-
-def prove_cases(
-    cases: Cases,
-    pending: int,
-    *,
-    alpha: float = LEVEL,
-    margin: float = MARGIN,
-    most_calls: int = MOST_CALLS,
-) -> Proof:
-    """Return the proof from how often each case occurred; see `proof`. Raises InvalidInput."""
-    if not 0 < alpha < 1:
-        raise InvalidInput("alpha", alpha, "a probability above 0 and below 1")
-    if not 0 <= margin <= 1:
-        raise InvalidInput("margin", margin, "a difference of shares, 0..1")
-    if most_calls < 1:
-        raise InvalidInput("most_calls", most_calls, "an integer of at least 1")
-    tables = _tables(cases, most_calls)
-    low, high = _levels(tables, alpha / 2)
-    lessons = tuple(one.compared(low, high, alpha / 2, margin) for one in tables)
-    pooled = _Table.of(None, cases.get(None, {}), most_calls)
-    return Proof(pooled.compared(alpha / 2, alpha / 2, alpha / 2, margin), lessons, pending)
-
-
-def find_proven(cases: Cases) -> tuple[Comparison, ...]:
-    """Compare only the lessons that help or hurt, which costs less than `prove_cases`."""
-    tables, most = _tables(cases, MOST_CALLS), LEVEL / 2
-    low, high = _levels(tables, most)
-    enough = {True: -log(low) - 1e-6, False: -log(high) - 1e-6}
-    moved = [one for one in tables if any(one.evidence(b) >= enough[b] for b in enough)]
-    found = (one.compared(low, high, most, MARGIN) for one in moved)
-    return tuple(one for one in found if one.conclusion in ("helps", "hurts"))
-
-
-def _tables(cases: Cases, most_calls: int) -> list[_Table]:
-    """Return the table of every lesson, ordered by name."""
-    names = sorted(
-        (name for name in cases if name is not None),
-        key=lambda name: (str(name), isinstance(name, str)),
-    )
-    return [_Table.of(name, cases[name], most_calls) for name in names]
-
-
-def _levels(tables: Sequence[_Table], alpha: float) -> tuple[float, float]:
-    """Return the levels of e-BH at which a lesson helps and at which it hurts."""
-    tested = [one for one in tables if one.gain is not None]
-    low, high = (
-        _level([one.evidence(better) for one in tested], alpha) for better in (True, False)
-    )
-    return low, high
+    return prove_cases(*_joined(exposures, outcomes))
 
 
 def _joined(
@@ -337,12 +273,12 @@ def _joined(
     """Count each case by lesson (None is memory as a whole), and the loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
-        if (known := ended.setdefault(outcome.loop, outcome)) is not outcome and known != outcome:
-            raise InvalidInput("outcome", outcome, f"the only one of its loop, which had {known}")
+        if ended.setdefault(outcome.loop, outcome) != outcome:
+            raise InvalidInput("outcome", outcome, "the only one of its loop")
     offered: defaultdict[str, dict[LessonName, Exposure]] = defaultdict(dict)
-    for one in exposures:
-        if (first := offered[one.loop].setdefault(one.lesson, one)) is not one and first != one:
-            raise InvalidInput("exposure", one, f"the only one of its kind, but there is {first}")
+    for exposure in exposures:
+        if offered[exposure.loop].setdefault(exposure.lesson, exposure) != exposure:
+            raise InvalidInput("exposure", exposure, "the only one of its lesson and loop")
     cases: defaultdict[LessonName | None, Counter[Case]] = defaultdict(Counter)
     for loop, lessons in offered.items():
         if loop in ended:
@@ -353,29 +289,62 @@ def _joined(
 
 def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
     """Yield the cases of one loop: of lessons with their own coins, or of memory as a whole."""
-    alone, together = len(ranked) == 1, any(one.together for one in ranked)
-    if together and len({(one.together, one.shown, one.share) for one in ranked}) > 1:
+    alone, together = len(ranked) == 1, any(each.together for each in ranked)
+    if together and len({(each.together, each.shown, each.share) for each in ranked}) > 1:
         raise InvalidInput("exposures", ranked, "alike in a loop where one coin decides over all")
-    for one in ranked:
-        if not 0 <= one.share < 1 or not (one.shown or one.share):
-            raise InvalidInput(
-                "exposure", one, "of a share 0 <= share < 1, and shown where it is 0"
-            )
+    for each in ranked:
+        if not 0 <= each.share < 1 or not (each.shown or each.share):
+            allowed = "of a share 0 <= share < 1, and shown where it is 0"
+            raise InvalidInput("exposure", each, allowed)
         if alone or not together:
-            recurred = one.signature in ended.signatures
-            yield one.lesson, (one.share, one.shown, ended.right_at_once, recurred, ended.calls)
-    if alone or together or not any(one.share for one in ranked):
-        one = ranked[0]
-        recurred = any(one.signature in ended.signatures for one in ranked)
-        yield None, (one.share, one.shown, ended.right_at_once, recurred, ended.calls)
+            recurred = each.signature in ended.signatures
+            yield each.lesson, (each.share, each.shown, ended.right_at_once, recurred, ended.calls)
+    if alone or together or not any(each.share for each in ranked):
+        first = ranked[0]
+        recurred = any(each.signature in ended.signatures for each in ranked)
+        yield None, (first.share, first.shown, ended.right_at_once, recurred, ended.calls)
 
 
-def _level(evidence: Sequence[float], alpha: float) -> float:
+def prove_cases(cases: Cases, pending: int) -> Proof:
+    """Return the proof from how often each case occurred; see `proof`."""
+    tables = _tables(cases)
+    low, high = _levels(tables)
+    pooled = _Table.of(None, cases.get(None, {})).compared(LEVEL / 2, LEVEL / 2)
+    return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
+
+
+def find_proven(cases: Cases) -> tuple[Comparison, ...]:
+    """Compare only the lessons that help or hurt, which costs less than `prove_cases`."""
+    tables = _tables(cases)
+    low, high = _levels(tables)
+    moved = [
+        table
+        for table in tables
+        if table.evidence(True) >= -log(low) - 1e-6 or table.evidence(False) >= -log(high) - 1e-6
+    ]
+    found = (table.compared(low, high) for table in moved)
+    return tuple(each for each in found if each.conclusion in ("helps", "hurts"))
+
+
+def _tables(cases: Cases) -> list[_Table]:
+    """Return the table of every lesson, ordered by name."""
+    names = sorted((name for name in cases if name is not None), key=str)
+    return [_Table.of(name, cases[name]) for name in names]
+
+
+def _levels(tables: Sequence[_Table]) -> tuple[float, float]:
+    """Return the levels of e-BH at which a lesson helps and at which it hurts."""
+    tested = [table for table in tables if table.gain is not None]
+    low, high = (_level([table.evidence(better) for table in tested]) for better in (True, False))
+    return low, high
+
+
+def _level(evidence: Sequence[float]) -> float:
     """Return the level of e-BH, from the logarithm of each lesson's evidence against no effect."""
     of = max(len(evidence), 1)
     ranked = enumerate(sorted(evidence, reverse=True), 1)
-    found = max((n for n, one in ranked if one >= log(of / (alpha * n))), default=1)
-    return alpha * found / of
+    found = max((n for n, one in ranked if one >= log(of / (LEVEL / 2 * n))), default=1)
+    return LEVEL / 2 * found / of
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,33 +355,32 @@ class _Table:
     right: Cells
     again: Cells
     calls: Cells
-    most: int
 
     @classmethod
-    def of(cls, lesson: LessonName | None, cases: Mapping[Case, int], most: int) -> _Table:
-        """Take the cases that a coin decided, if there are any; calls are in parts of `most`."""
+    def of(cls, lesson: LessonName | None, cases: Mapping[Case, int]) -> _Table:
+        """Take the cases that a coin decided, if there are any; calls are in parts of the most."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         right: Counter[tuple[float, bool, float]] = Counter()
         again, calls = right.copy(), right.copy()
         for (share, shown, at_once, recurred, made), n in cases.items():
             right[share, shown, float(at_once)] += n
             again[share, shown, float(recurred)] += n
-            calls[share, shown, min(max(made, 0), most) / most] += n
-        return cls(lesson, right, again, calls, most)
+            calls[share, shown, min(max(made, 0), MOST_CALLS) / MOST_CALLS] += n
+        return cls(lesson, right, again, calls)
 
-    @property
-    def tossed(self) -> dict[float, tuple[int, int]]:
-        """For each share, how often the lesson was shown and how often withheld."""
-        counts: dict[float, tuple[int, int]] = {}
-        for (share, shown, _), n in self.right.items():
-            a, b = counts.get(share, (0, 0))
-            counts[share] = (a + n, b) if shown else (a, b + n)
-        return counts
+    def count(self, shown: bool, share: float | None = None) -> int:
+        """Count the loops where the lesson was shown or withheld, of one share or of all."""
+        counted = (
+            n for (p, kind, _), n in self.right.items() if kind == shown and share in (None, p)
+        )
+        return sum(counted)
 
     @property
     def fair(self) -> bool:
         """True if the coin could have made the numbers."""
-        return sum(coin_evidence(share, *n) for share, n in self.tossed.items() if share) < UNFAIR
+        shares = {share for share, *_ in self.right if share}
+        tossed = ((share, self.count(True, share), self.count(False, share)) for share in shares)
+        return sum(coin_evidence(*toss) for toss in tossed) < UNFAIR
 
     @property
     def gain(self) -> float | None:
@@ -425,18 +393,23 @@ class _Table:
             return -inf
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
-    def compared(self, low: float, high: float, alpha: float, margin: float) -> Comparison:
+    def compared(self, low: float, high: float) -> Comparison:
         """Return the comparison; `low` and `high` are the levels of the ends of the uplift."""
-        uplift = _effect(self.right, low, high)
+        uplift, half = _effect(self.right, low, high), LEVEL / 2
+        conclusion: Conclusion = "insufficient data"
+        if self.gain is not None and (uplift.low > 0 or uplift.high < 0):
+            conclusion = "helps" if uplift.low > 0 else "hurts"
+        elif self.gain is not None and uplift.low > -MARGIN and uplift.high < MARGIN:
+            conclusion = "no difference shown"
         return Comparison(
             self.lesson,
-            sum(shown for shown, _ in self.tossed.values()),
-            sum(withheld for _, withheld in self.tossed.values()),
+            self.count(True),
+            self.count(False),
             uplift,
-            _effect(self.again, alpha, alpha, fewer=True),
-            _effect(self.calls, alpha, alpha, fewer=True, unit=self.most),
+            _effect(self.again, half, half, fewer=True),
+            _effect(self.calls, half, half, fewer=True, unit=MOST_CALLS),
             self.fair,
-            "insufficient data" if self.gain is None else _conclusion(uplift, margin),
+            conclusion,
         )
 
 
@@ -471,12 +444,3 @@ def _mean(cells: Cells, shown: bool) -> float | None:
         return None
     weights = [n * (part[0][0] / p) for p, _, n in part]  # exact if the share never changed
     return sum(w * value for w, (_, value, _) in zip(weights, part, strict=True)) / sum(weights)
-
-
-def _conclusion(uplift: Effect, margin: float) -> Conclusion:
-    if uplift.low > 0:
-        return "helps"
-    if uplift.high < 0:
-        return "hurts"
-    small = -margin < uplift.low and uplift.high < margin
-    return "no difference shown" if small else "insufficient data"

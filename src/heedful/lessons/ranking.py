@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, sqrt
 
@@ -55,6 +55,9 @@ DAY = 86_400.0
 FIRST = 20
 # The share of loops in which one coin decides over all lessons.
 POOLED = 0.25
+# From this cosine on, two lessons are worth a look; how many numbers are compared at a time.
+ALIKE = 0.85
+PART = 2**20
 RULE = "a rule drawn from an earlier run"
 MISTAKE = "what went wrong before, and what mended it"
 _WORD = re.compile(r"\w+")
@@ -64,9 +67,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     """Return the related matches, best first, at most `limit`; none if nothing is related.
 
     The order is by `relevance` times `worth` at `now`, in seconds since 1970 (at 0, age does not
-    count). Among equals verified lessons come first, so that an accepted answer which is accepted
-    again stays verified; then those seen more often; then newer ones. Matches without a vector get
-    their `overlap`.
+    count). Among equals verified lessons come first, then those seen more often, then newer ones.
     """
     asked = frozenset(words(task))
     measured = [
@@ -90,29 +91,10 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
-def keep_usable(found: Sequence[Match], task: str, examples: bool | None) -> Sequence[Match]:
-    """Keep the matches that a loop with or without worked examples can use.
-
-    With `examples` all are kept. Without, those that have no accepted output, and of lessons from
-    checks only those of this very task: what corrected one stage is no advice to another. None
-    keeps these and all worked examples.
-    """
-    if examples:
-        return found
-    advice = {
-        one.id
-        for one in found
-        if (one.kind != "check" or one.example.task == task) and not one.example.accepted
-    }
-    worked = examples is None
-    return [one for one in found if one.id in advice or (worked and one.example.accepted)]
-
-
 def relevance(match: Match) -> float:
     """Return how well a match fits the query, 0..1: two measures with different errors combined.
 
-    It is the mean of coverage and cosine. Without a vector it is the coverage times the BM25 share,
-    at most the coverage, so that such a match does not outrank those with a vector.
+    It is the mean of coverage and cosine; without a vector the coverage times the BM25 share.
     """
     if match.cosine is None:
         return match.coverage * (match.keyword or 0.0)
@@ -122,8 +104,8 @@ def relevance(match: Match) -> float:
 def worth(match: Match, now: float = 0.0) -> float:
     """Return the factor for relevance: proven usefulness, importance and recency combined.
 
-    It is 1 for a new lesson of importance 0.5 that has proven nothing. Importance changes it by up
-    to 5 % either way; age lowers it by up to 5 %, half of that after 90 days.
+    Importance changes it by up to 5 % either way; age lowers it by up to 5 %, half of that after 90
+    days.
     """
     faded = 1 - exp2(-(max(0.0, now - match.at) // DAY) / HALF_LIFE)
     return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
@@ -150,6 +132,19 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
     return -round(fit * worth(match, now), 6), not match.verified, -match.seen, -match.id
 
 
+def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
+    """Yield pairs of rows with a cosine of at least `ALIKE`, in order: (first, second, cosine)."""
+    import numpy as np
+
+    matrix = np.asarray(vectors, dtype="<f4")
+    step = max(1, PART // max(1, len(matrix)))
+    for start in range(0, len(matrix), step):
+        likeness = matrix[start : start + step] @ matrix[start:].T
+        rows, columns = np.nonzero(np.triu(likeness, k=1) >= ALIKE)
+        for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
+            yield start + a, start + b, float(likeness[a, b])
+
+
 def choose(
     ranked: Sequence[Match],
     most: int = SHOWN,
@@ -162,10 +157,9 @@ def choose(
 ) -> list[Match]:
     """Choose what goes into a prompt: the nearest `most`, at most `unverified` not verified.
 
-    The nearest are those with the highest likeness of tasks times `worth`. What is only related is
-    left out, and so are lessons without an accepted output, unless `advice` asks for the text form
-    (with that `seed`). An example that would exceed `budget` tokens, as `tokens` estimates them, is
-    left out whole. Raises InvalidInput.
+    What is only related is left out, and so are lessons without an accepted output, unless `advice`
+    asks for the text form (with that `seed`). An example that would exceed `budget` tokens is left
+    out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     scored = [(_nearness(one), one) for one in ranked if advice or one.example.accepted]
@@ -181,16 +175,28 @@ def choose(
     return chosen
 
 
-def choose_for_loop(ranked: Sequence[Match], now: float, examples: bool | None) -> list[Match]:
+def choose_for_loop(
+    task: str, found: Sequence[Match], now: float, examples: bool | None
+) -> list[Match]:
     """Choose what a loop sees before its task: worked examples, and the nearest strategy.
 
-    Without `examples` lessons that have no accepted output, with None both; never a reflection,
-    which says what went wrong elsewhere. The bounds are those of `choose`.
+    Without `examples`, lessons that have no accepted output instead, and of lessons from checks
+    only those of this very task: what corrected one stage is no advice to another. With None both.
+    Never a reflection, which says what went wrong elsewhere. The bounds are those of `choose`.
     """
+    ranked = rank(task, keep_important(found), len(found), now)
     rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
-    rest = [one for one in ranked if one.kind not in PRODUCTS]
-    usable = [one for one in rest if one.example.accepted or not examples] + rules
-    return choose(usable, now=now, advice=bool(rules) or not examples)
+    usable = [
+        one
+        for one in ranked
+        if one.kind not in PRODUCTS
+        and (
+            examples is not False
+            if one.example.accepted
+            else not examples and (one.kind != "check" or one.example.task == task)
+        )
+    ]
+    return choose([*usable, *rules], now=now, advice=bool(rules) or not examples)
 
 
 def _length(chosen: Sequence[Match], advice: bool, seed: int) -> int:
@@ -331,12 +337,10 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
     A pure function, so a resumed loop gets the same answer; independent between loops. `share` is
     at least 0, which switches withholding off, and below 1.
 
-    What is randomised decides what can be concluded. In three loops of four each lesson has its own
-    coin: the rest of the prompt is alike with and without the lesson, so the difference is what the
-    lesson adds to the others. By that alone, three lessons that say the same would each seem
-    useless. So in one loop of four a single coin decides over all lessons, and the difference is
-    the effect of memory as a whole. A loop with one lesson counts for both. A withheld lesson is
-    not replaced. The estimate is the effect of the intention to show. Raises InvalidInput.
+    In three loops of four each lesson has its own coin, so the difference is what the lesson adds
+    to the others; three lessons that say the same would each seem useless. So in one loop of four a
+    single coin decides over all lessons, and the difference is the effect of memory as a whole. A
+    withheld lesson is not replaced. Raises InvalidInput.
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")

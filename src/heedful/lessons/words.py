@@ -16,8 +16,6 @@ from functools import cache
 from itertools import accumulate, pairwise
 from math import log
 
-from heedful.errors import InvalidInput
-
 # How much of one text is read, in characters, and how many of its words are kept.
 LONGEST = 20_000
 MOST = 2_000
@@ -125,15 +123,7 @@ WORK = 16_000_000
 # How much of a difference is printed: characters of one side of a line, and lines.
 WIDEST = 100
 LINES = 5
-# Marks, joiners and the like, which belong to the character before them.
-_MARKS = (
-    "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
-    "\u200c\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff"
-)
-_TOKEN = (
-    rf"\d+(?:[.,]\d+)*|(?:[^\W\d_{DENSE}]|[{SIGNS}])(?:[^\W\d_{DENSE}]|[{SIGNS}{_MARKS}])*"
-    rf"|[^\S\n]+|\n|.[{_MARKS}]*(?:(?<=\u200d).[{_MARKS}]*)*"
-)
+_TOKEN = r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\S\n]+|\n|."
 # The rest of a word, and one more word of the same line.
 _BEFORE = r"(?:\S{1,24}[^\S\n]+)?\S{0,24}\Z"
 _AFTER = r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
@@ -161,25 +151,9 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The edits, in order, that make the accepted text out of the rejected one.
-
-    With `minimal`, no other edits remove and add fewer tokens. It is false for texts too long to
-    compare: then one edit replaces all between the common beginning and the common end.
-    """
+    """The edits, in order, that make the accepted text out of the rejected one."""
 
     edits: tuple[Edit, ...] = ()
-    minimal: bool = True
-
-    def applied(self, rejected: str) -> str:
-        """Return the accepted text. Raises InvalidInput if `rejected` is another text."""
-        parts, end = [], 0
-        for edit in self.edits:
-            if rejected[edit.at : edit.end] != edit.removed:
-                allowed = f"a text that has {edit.removed!r} at character {edit.at}"
-                raise InvalidInput("rejected", rejected, allowed)
-            parts += [rejected[end : edit.at], edit.added]
-            end = edit.end
-        return "".join([*parts, rejected[end:]])
 
     def __str__(self) -> str:
         """Print one line for each place, neighbouring edits together; at most `LINES` lines.
@@ -205,37 +179,30 @@ class Difference:
 def difference(rejected: str, accepted: str) -> Difference:
     """Find what was changed, in words, numbers, spaces and other characters, in any script.
 
-    The tokens that stay are a longest common subsequence, found with one bit a token (M. Crochemore
-    et al., "A fast and practical bit-vector algorithm for the longest common subsequence problem",
-    Inf. Process. Lett. 80 (2001) 279-285).
+    Of texts too long to compare, one edit replaces all between the common beginning and end.
 
     >>> print(difference("12 km", "12.0 km"))
     12 km -> 12.0 km
     """
-    a, b = split_text(rejected), split_text(accepted)
-    places, minimal = changes(a, b)
-    return Difference(tuple(_edits(a, b, places)), minimal)
+    a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
+    return Difference(tuple(_edits(a, b)))
 
 
-def split_text(text: str) -> list[str]:
-    """Split a text into tokens that make the text again when joined."""
-    return _compiled(_TOKEN).findall(text)
+def changes(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    """Return the places (i, k, j, m) where b[j:m] replaces a[i:k], in order.
 
-
-def changes(a: Sequence[str], b: Sequence[str]) -> tuple[list[tuple[int, int, int, int]], bool]:
-    """Return the places (i, k, j, m) where b[j:m] replaces a[i:k], in order, and if it is minimal.
-
-    For sequences too long to compare, one place holds all between the common beginning and end.
+    They are as few items as possible. For sequences too long to compare, one place holds all
+    between the common beginning and end.
     """
     first = _common(a, b)
     last = _common(a[first:][::-1], b[first:][::-1])
     end = len(a) - last
     middle, other = a[first:end], b[first : len(b) - last]
-    minimal = len(middle) * len(other) <= WORK
-    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if minimal else ())]
+    short = len(middle) * len(other) <= WORK
+    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if short else ())]
     same = [(first - 1, first - 1), *same, (end, len(b) - last)]
     gaps = ((i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(same))
-    return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)], minimal
+    return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)]
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
@@ -245,7 +212,11 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def _subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places, in both, of a longest common subsequence."""
+    """Return the places, in both, of a longest common subsequence.
+
+    It is found with one bit a token (M. Crochemore et al., "A fast and practical bit-vector
+    algorithm for the longest common subsequence problem", Inf. Process. Lett. 80 (2001) 279-285).
+    """
     where: dict[str, int] = {}
     for n, token in enumerate(a):
         where[token] = where.get(token, 0) | 1 << n
@@ -268,11 +239,9 @@ def _subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
     return places[::-1]
 
 
-def _edits(
-    a: Sequence[str], b: Sequence[str], places: Sequence[tuple[int, int, int, int]]
-) -> Iterator[Edit]:
+def _edits(a: Sequence[str], b: Sequence[str]) -> Iterator[Edit]:
     """Yield one edit for each place, with about a word of the text around it."""
-    at, text = list(accumulate(map(len, a), initial=0)), "".join(a)
+    places, at, text = changes(a, b), list(accumulate(map(len, a), initial=0)), "".join(a)
     edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(text)]
     for n, (i, k, j, m) in enumerate(places):
         before = _compiled(_BEFORE).search(text[max(edges[2 * n], at[i] - 60) : at[i]])

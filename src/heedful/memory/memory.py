@@ -10,82 +10,92 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, Literal, cast
 
 from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.learn import learn, learn_from_evaluation, with_vector
-from heedful.lessons.lesson import (
-    LONGEST,
-    SHARE,
-    Example,
-    Filter,
-    Match,
-    Quota,
-    Reflection,
-    Remembered,
-    Scope,
-    Trust,
-    check_bounds,
-    check_digests,
-    check_id,
-    check_memory,
-    check_prune,
-    check_sequence,
-    check_source,
-    check_texts,
-)
-from heedful.lessons.patterns import Seen, suggest_merges
-from heedful.lessons.proof import MOST_CALLS, Proof, find_proven, is_due, prove_cases, usefulness
-from heedful.lessons.ranking import (
-    BUDGET,
-    FIRST,
-    Briefing,
-    as_messages,
-    as_text,
-    choose,
-    choose_for_loop,
-    draw_exposures,
-    keep_important,
-    keep_usable,
-    rank,
-)
+from heedful.lessons import lesson as records
+from heedful.lessons import patterns, proof, ranking
+from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
+from heedful.lessons.patterns import Seen
+from heedful.lessons.proof import Proof
+from heedful.lessons.ranking import BUDGET, Briefing
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop.record import Loop, check_integer
-from heedful.memory.spaces import Progress, Spaces, embed, reembed, space_of
-from heedful.memory.transfer import (
-    Exported,
-    File,
-    Imported,
-    TransferProgress,
-    export_to,
-    import_from,
-)
+from heedful.loop.record import LARGEST, Loop, check_integer, check_number
+from heedful.memory import transfer
+from heedful.memory.transfer import Exported, File, Imported, TransferProgress
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
-from heedful.store import open_store, quarantine, search
+from heedful.store import open_store, search
 from heedful.store import patterns as pattern_store
 from heedful.store.store import Store
 
 _log = logging.getLogger("heedful")
 
 
-def _log_answer(answer: Remembered | None) -> None:
-    """Log stored, duplicate, or skipped if nothing was learnt or there was no room."""
-    if answer is None or not answer.id:
-        _log.info("skipped")
-    elif answer.created:
-        _log.info("stored: lesson %d", answer.id)
-    else:
-        _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
-
-
+FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
+AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
+Progress = Callable[[int, int], None]  # called with how many of how many are done
+# Texts that are embedded and written together: 0.1 s of a small embedder on one core.
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """How many examples and lessons of a scope have a vector in each embedding space.
+
+    `space` is that of the embedder in use, "" without one. `here` counts the texts in it,
+    `elsewhere` those in each other space, and `nowhere` those without a vector. Recall compares
+    vectors of its own space only; it finds all other texts by words.
+    """
+
+    space: str
+    here: int = 0
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    nowhere: int = 0
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
+        """Sort counts by space, "" for texts without a vector, as seen from one space."""
+        elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
+        return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
+
+    @property
+    def behind(self) -> int:
+        """Return how many texts `reembed` would move; 0 without an embedder."""
+        return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
+
+    def __str__(self) -> str:
+        others = [f"{count} in {space}" for space, count in self.elsewhere.items()]
+        nowhere = [f"{self.nowhere} without a vector"] if self.nowhere else []
+        here = [f"{self.here} in {self.space}"] if self.space else []
+        return ", ".join([*here, *others, *nowhere])
+
+
+def space_of(embedder: Embedder | None) -> str:
+    """Return the name of an embedder's space, "" without one; only equal names are compared."""
+    return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
+
+
+async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Return a vector for each text. Raises InvalidInput for vectors that cannot be stored."""
+    vectors = await embedder.embed(texts)
+    lengths = {len(vector) for vector in vectors}
+    if len(vectors) != len(texts) or lengths - {embedder.dimensions}:
+        found = f"{len(vectors)} vectors of {sorted(lengths)} numbers from {embedder.name}"
+        wanted = f"{len(texts)} of {embedder.dimensions} numbers each"
+        raise InvalidInput("embedder", found, wanted)
+    if not all(isfinite(sum(vector)) for vector in vectors):
+        raise InvalidInput("embedder", embedder.name, "one that gives finite numbers")
+    return vectors
 
 
 class Memory:
@@ -104,11 +114,16 @@ class Memory:
         store: Store | str,
         scope: Scope | None = None,
         embedder: Embedder | None = None,
-        holdout: float = SHARE,
+        holdout: float = records.SHARE,
         max_entries: int | None = None,
         quota: Quota | None = None,
     ) -> None:
-        check_bounds(holdout, max_entries, quota)
+        if not isinstance(holdout, int | float) or not 0 <= holdout < 1:
+            raise InvalidInput("holdout", holdout, "a share of at least 0 and below 1")
+        if max_entries is not None:
+            check_integer("max_entries", max_entries, 1, ", or None")
+        if not isinstance(quota, Quota | None):
+            raise InvalidInput("quota", quota, "a Quota, or None")
         self.store: Store = open_store(store) if isinstance(store, str) else store
         self.scope: Scope = scope or Scope()
         self.embedder = embedder
@@ -145,21 +160,21 @@ class Memory:
         them. `tags` and `importance` (0..1) apply to a new lesson. An operator may have it
         `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it never fails silently.
         """
-        check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
-        check_memory(text, trust, importance, tags, example, derived_from, pinned)
+        records.check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
+        records.check_memory(text, trust, importance, tags, example, derived_from, pinned)
         text = redact(text)  # before masking or cutting could split a secret
         reflection = Reflection(
             "error",
             signature(error_type, text),
             error_type,
-            (redact(lesson) or text)[:LONGEST],
-            text[:LONGEST],
+            (redact(lesson) or text)[: records.LONGEST],
+            text[: records.LONGEST],
             example=replace(example, context=example.context or context) if example else None,
             trust=trust,
             importance=importance,
             tags=tuple(tags),
             context=context,
-            source=check_source(source),
+            source=records.check_source(source),
             parents=tuple(derived_from),
             pinned=pinned,
         )
@@ -174,33 +189,13 @@ class Memory:
         (answer,) = await self.store.write(
             self.scope, exposure_store.remember, lessons, most=most, quota=self.quota
         )
-        _log_answer(answer)
+        if not answer.id:
+            _log.info("skipped")
+        elif answer.created:
+            _log.info("stored: lesson %d", answer.id)
+        else:
+            _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
         return answer
-
-    async def learn_from_evaluation(
-        self,
-        critique: str | None,
-        verification: Sequence[Mapping[str, Any]] | None,
-        query: str | None,
-        context: str | None,
-        iteration: int,
-        quality_before: float | None,
-        quality_after: float | None,
-        *,
-        trust: Trust | None = None,
-        source: str = "",
-    ) -> Remembered | None:
-        """Remember what an evaluation from outside teaches; return None if it teaches nothing.
-
-        Takes the arguments of `heedful.lessons.learn.learn_from_evaluation`. Raises
-        InvalidInput, QuotaExceeded, StoreError.
-        """
-        values = critique, verification, query, context, iteration, quality_before, quality_after
-        reflection = learn_from_evaluation(*values, trust=trust, source=source)
-        if reflection is None:
-            _log_answer(None)
-            return None
-        return await self.keep(reflection)
 
     @property
     def quarantine(self) -> Quarantine:
@@ -212,7 +207,7 @@ class Memory:
 
         Makes indexed reads only. Raises StoreError.
         """
-        check_texts(error_type=error_type, text=text)
+        records.check_texts(error_type=error_type, text=text)
         return await self.store.read(
             self.scope, pattern_store.seen, signature(error_type, redact(text))
         )
@@ -221,31 +216,47 @@ class Memory:
         """List the patterns that are merged or kept apart, as plain data, each with the reason."""
         return await self.store.read(self.scope, pattern_store.list_patterns, error_type)
 
-    async def unmerge(self, *digests: str, by: str, why: str = "") -> None:
-        """Count these patterns apart from all others from now on; `remerge` undoes it. Recorded.
+    async def set_apart(self, *digests: str, by: str, why: str = "", apart: bool = True) -> None:
+        """Count these patterns apart from all others from now on, or stop that. Recorded.
 
         Raises NotFound for a digest without a lesson, InvalidInput without a digest or an actor.
         """
-        check_digests(digests)
-        await self.store.write(self.scope, pattern_store.set_apart, digests, True, by, why)
+        if not digests:
+            raise InvalidInput("digests", digests, "signatures of lessons, at least one")
+        records.check_sequence("digests", digests, str, "signatures of lessons, each a text")
+        await self.store.write(self.scope, pattern_store.set_apart, digests, apart, by, why)
 
-    async def remerge(self, *digests: str, by: str, why: str = "") -> None:
-        """Let evidence group these patterns again. Raises as `unmerge`."""
-        check_digests(digests)
-        await self.store.write(self.scope, pattern_store.set_apart, digests, False, by, why)
-
-    async def suggest(self, limit: int = 20, among: int = 500) -> Sequence[Mapping[str, Any]]:
+    async def suggest(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return pairs of lessons with nearly the same meaning, for a person to judge.
 
-        Compares the `among` lessons that were seen most often, and merges nothing. Raises
-        InvalidInput without an embedder, ModelError, StoreError.
+        Compares the `AMONG` lessons that were seen most often, and merges nothing. Left out are
+        pairs of one group, patterns kept apart, and assertions. Raises InvalidInput without an
+        embedder, ModelError, StoreError.
         """
         if self.embedder is None:
             raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
-        active = ("candidate", "verified")
-        lessons = [lesson for lesson in await self.top(among) if lesson["state"] in active]
-        vectors = await self.embedder.embed([lesson["text"] for lesson in lessons])
-        return suggest_merges(lessons, vectors, await self.patterns())[:limit]
+        groups: dict[str, object] = {}
+        for number, entry in enumerate(await self.patterns()):
+            groups |= {
+                one["signature"]: "" if entry["apart"] else number for one in entry["patterns"]
+            }
+        lessons = [
+            one
+            for one in await self.top(AMONG)
+            if one["state"] in ("candidate", "verified")
+            and groups.get(one["signature"]) != ""
+            and not patterns.is_assertion(one["error_type"], one["pattern"])
+        ]
+        vectors = await self.embedder.embed([one["text"] for one in lessons]) if lessons else []
+        pairs = sorted(ranking.near_vectors(vectors), key=lambda pair: -pair[2]) if lessons else []
+        found = []
+        for a, b, cosine in pairs:
+            one, other = lessons[a], lessons[b]
+            group, theirs = (groups.get(it["signature"], it["signature"]) for it in (one, other))
+            if one["error_type"] == other["error_type"] and group != theirs:
+                facts = [{fact: it[fact] for fact in FACTS} for it in (one, other)]
+                found.append({"cosine": round(cosine, 4), "lessons": facts})
+        return found[:limit]
 
     @telemetry.search
     async def recall(
@@ -267,13 +278,15 @@ class Memory:
         1970). Raises InvalidInput, StoreError.
         """
         check_integer("limit", limit)
-        check_texts(task=task)
+        records.check_texts(task=task)
         chosen = tags if isinstance(tags, str) else tuple(tags)
-        only = Filter(cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since)
+        only = records.Filter(
+            cast("tuple[str, ...]", chosen), match, kind, error_type, importance, since
+        )
         space, vector = await self._embed(task)
         most = max(LEG, limit)
         found = await self.store.read(self.scope, search.search, task, space, vector, most, only)
-        return rank(task, keep_important(found, only), limit, time.time())
+        return ranking.rank(task, ranking.keep_important(found, only), limit, time.time())
 
     def render(self, found: Sequence[Match], budget: int = BUDGET) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples, at most 1 of them not verified.
@@ -281,7 +294,7 @@ class Memory:
         They have at most `budget` tokens, as heedful estimates them; an example that does not fit
         is left out. Each turn names its origin in `source`.
         """
-        return as_messages(choose(found, budget=budget, now=time.time()))
+        return ranking.as_messages(ranking.choose(found, budget=budget, now=time.time()))
 
     def render_text(self, found: Sequence[Match], budget: int = BUDGET) -> str:
         """Return examples and lessons as one text between delimiters that nobody can guess, or "".
@@ -289,8 +302,8 @@ class Memory:
         The budget includes headings and delimiters.
         """
         seed = secrets.randbits(64)
-        chosen = choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
-        return as_text(as_messages(chosen), seed, chosen)
+        chosen = ranking.choose(found, budget=budget, now=time.time(), advice=True, seed=seed)
+        return ranking.as_text(ranking.as_messages(chosen), seed, chosen)
 
     @telemetry.search
     async def brief(
@@ -303,20 +316,18 @@ class Memory:
         lessons without an accepted output, learnt from this very task, are shown; with None both.
         """
         space, vector = await self._embed(task)
-        found = keep_usable(
-            await self.store.read(self.scope, search.search, task, space, vector, LEG),
-            task,
-            examples,
-        )
+        found = await self.store.read(self.scope, search.search, task, space, vector, LEG)
         past = await self.store.read(self.scope, exposure_store.past, loop)
         if past.exposures:
             before = {id for one in past.exposures for id in one.examples}
             found = [one for one in found if one.id in before]
         now = time.time()
-        chosen = choose_for_loop(rank(task, keep_important(found), len(found), now), now, examples)
-        share = self.holdout if past.ended >= FIRST else 0.0
+        chosen = ranking.choose_for_loop(task, found, now, examples)
+        share = self.holdout if past.ended >= ranking.FIRST else 0.0
         seed = f"{self.scope.tenant}\0{self.scope.project}"
-        exposures = past.exposures or (draw_exposures(chosen, loop, seed, share) if begins else ())
+        exposures = past.exposures or (
+            ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
+        )
         return Briefing.of(chosen, exposures, space, vector)
 
     def lessons(
@@ -332,8 +343,10 @@ class Memory:
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
-        cases, pending = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        return await asyncio.to_thread(prove_cases, cases, pending)
+        cases, pending = await self.store.read(
+            self.scope, exposure_store.evidence, proof.MOST_CALLS
+        )
+        return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
         """Act on what is proven: retire harmful lessons, rank the others; return those retired.
@@ -341,13 +354,13 @@ class Memory:
         For a `loop` that has ended this is done only when enough loops have ended since the last
         time.
         """
-        if loop and not is_due(
+        if loop and not proof.is_due(
             (await self.store.read(self.scope, exposure_store.past, loop)).number
         ):
             return ()
-        cases, _ = await self.store.read(self.scope, exposure_store.evidence, MOST_CALLS)
-        found = await asyncio.to_thread(find_proven, cases)  # takes seconds for many lessons
-        useful = {str(one.lesson): usefulness(one) for one in found}
+        cases, _ = await self.store.read(self.scope, exposure_store.evidence, proof.MOST_CALLS)
+        found = await asyncio.to_thread(proof.find_proven, cases)  # takes seconds for many lessons
+        useful = {str(one.lesson): proof.usefulness(one) for one in found}
         hurting = [one for one in found if one.conclusion == "hurts"]
         return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
 
@@ -356,7 +369,7 @@ class Memory:
 
         Raises NotFound, InvalidInput without an actor.
         """
-        check_id(id)
+        records.check_id(id)
         await self.store.write(self.scope, exposure_store.restore, id, by, why)
 
     async def top(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
@@ -364,18 +377,13 @@ class Memory:
         check_integer("limit", limit, 0)
         return await self.store.read(self.scope, lesson_store.top, limit)
 
-    async def pin(self, id: int, *, by: str, why: str = "") -> None:
-        """Protect a lesson from eviction, pruning and retirement. Recorded.
+    async def pin(self, id: int, *, by: str, why: str = "", pinned: bool = True) -> None:
+        """Protect a lesson from eviction, pruning and retirement, or stop that. Recorded.
 
         Raises NotFound, InvalidInput without an actor.
         """
-        check_id(id)
-        await self.store.write(self.scope, lesson_store.pin, id, True, by, why)
-
-    async def unpin(self, id: int, *, by: str, why: str = "") -> None:
-        """Undo `pin`. Raises as `pin`."""
-        check_id(id)
-        await self.store.write(self.scope, lesson_store.pin, id, False, by, why)
+        records.check_id(id)
+        await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
 
     async def prune(
         self,
@@ -390,7 +398,13 @@ class Memory:
         Pinned and proven lessons stay. One transaction, recorded; returns what it removes, or with
         `dry_run` what it would remove, as plain data with `why`. Raises InvalidInput.
         """
-        check_prune(unused_for, keep, by)
+        records.check_actor(by, "")
+        if unused_for is None and keep is None:
+            raise InvalidInput("prune", None, "given unused_for, keep, or both")
+        if unused_for is not None:
+            check_number("unused_for", unused_for, 1e-9, LARGEST)
+        if keep is not None:
+            check_integer("keep", keep, 0)
         least = -1 if keep is None else keep
         unused = unused_for or 0.0
         if dry_run:
@@ -404,10 +418,20 @@ class Memory:
     async def reembed(self, progress: Progress | None = None) -> int:
         """Give each example without a vector in the embedder's space one; return how many got one.
 
-        Works in small batches, so a host can run it as a background task and stop it at any time.
-        Raises InvalidInput without an embedder, ModelError, StoreError.
+        Works in small batches, each one transaction, while others may write. Stop it at any time;
+        the next call continues. Raises InvalidInput without an embedder, ModelError, StoreError.
         """
-        return await reembed(self.store, self.scope, self.embedder, progress)
+        if self.embedder is None:
+            raise InvalidInput("embedder", None, "an embedder, into whose space the examples move")
+        space, last, done, total = space_of(self.embedder), 0, 0, (await self.spaces()).behind
+        while batch := await self.store.read(self.scope, search.unplaced, space, last, BATCH):
+            vectors = await embed(self.embedder, [text for _, text in batch])
+            rows = [(*row, vector) for row, vector in zip(batch, vectors, strict=True)]
+            done += await self.store.write(self.scope, search.place, space, rows)
+            last = batch[-1][0]
+            if progress is not None:
+                progress(done, max(done, total))
+        return done
 
     async def export(
         self,
@@ -422,7 +446,7 @@ class Memory:
         A path is written whole or not at all; an existing file is replaced only with `force`.
         Without `vectors` the file is half as large. Raises InvalidInput, StoreError.
         """
-        return await export_to(self.store, self.scope, file, vectors, force, progress)
+        return await transfer.export_to(self.store, self.scope, file, vectors, force, progress)
 
     async def import_(
         self,
@@ -439,7 +463,7 @@ class Memory:
         it keeps its trust and state, and that is recorded. Raises ExportFileError, InvalidInput,
         StoreError.
         """
-        return await import_from(self.store, self.scope, file, trust, by, why, progress)
+        return await transfer.import_from(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
         """Forget everything learnt in this scope; return the number of lessons removed."""
@@ -454,9 +478,6 @@ class Memory:
             return "", None
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
-
-
-IDS = "ids of what waits in quarantine"
 
 
 class Quarantine:
@@ -474,15 +495,15 @@ class Quarantine:
         `after` is the id of an entry: only older ones are returned.
         """
         check_integer("limit", limit)
-        held = await self._store.read(self._scope, quarantine.entries, None)
+        held = await self._store.read(self._scope, lesson_store.quarantined, None)
         older = [entry for entry in held if after is None or entry.id < after]
         return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
         """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
-        check_id(id)
-        for entry in await self._store.read(self._scope, quarantine.entries, [id]):
-            provenance = await self._store.read(self._scope, quarantine.provenance, entry)
+        records.check_id(id)
+        for entry in await self._store.read(self._scope, lesson_store.quarantined, [id]):
+            provenance = await self._store.read(self._scope, lesson_store.provenance, entry)
             return replace(entry, provenance=provenance)
         where = f"the memory of {self._scope.tenant}/{self._scope.project}"
         raise NotFound("example", str(id), where)
@@ -493,13 +514,13 @@ class Quarantine:
         Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
         ruled before.
         """
-        check_sequence("ids", ids, int, IDS)
-        await self._store.write(self._scope, quarantine.settle, ids, "release", by, why)
+        records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
+        await self._store.write(self._scope, lesson_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
         """Retire these entries; the same text does not return. All or none; raises as `release`."""
-        check_sequence("ids", ids, int, IDS)
-        await self._store.write(self._scope, quarantine.settle, ids, "reject", by, why)
+        records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
+        await self._store.write(self._scope, lesson_store.settle, ids, "reject", by, why)
 
     async def revoke(
         self, source: str, *, by: str = "", why: str = "", dry_run: bool = False
@@ -511,7 +532,7 @@ class Quarantine:
         and no actor is needed. Raises NotFound if the source left nothing, InvalidInput without a
         name or an actor.
         """
-        check_texts(source=source)
+        records.check_texts(source=source)
         if not source.strip():
             raise InvalidInput("source", source, "the name of a source")
-        return await self._store.write(self._scope, quarantine.revoke, source, by, why, dry_run)
+        return await self._store.write(self._scope, lesson_store.revoke, source, by, why, dry_run)

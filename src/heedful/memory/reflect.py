@@ -19,7 +19,6 @@ from heedful.lessons.lesson import (
     Example,
     Reflection,
     Remembered,
-    Scope,
     Signature,
     Trust,
     check_sequence,
@@ -31,22 +30,25 @@ from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory.draft import (
     Claim,
     Draft,
+    Prompts,
     Score,
     Study,
     by_outcome,
     by_rules,
+    chat,
+    drafted,
     name_of,
+    schema,
+    shown,
     study,
     turns,
     unlearnt,
 )
-from heedful.memory.memory import Memory
-from heedful.memory.prompts import Prompts, chat, drafted, schema, shown
-from heedful.memory.spaces import embed, space_of
+from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
 from heedful.redact import redact
-from heedful.store import episodes, exposures, patterns, quarantine
+from heedful.store import episodes, exposures, lessons, patterns
 from heedful.store.records import StoredEpisode, StoredLoop
 from heedful.store.store import Store
 from heedful.traces.episode import LOOP, Episode, Limits
@@ -133,7 +135,6 @@ async def reflect(
     store: bool = True,
     trust: Trust = "external",
     related: Sequence[str] = (),
-    max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
     """Return what an episode teaches, worded by rules or by a `model`; None if it is empty.
 
@@ -156,15 +157,15 @@ async def reflect(
     if not episode.events and episode.fault is None:
         return None
     kept = None if memory is None else Memory.of(memory, None)
-    digest = episode.digest
-    work = _Reflector(kept, model, prompts, score, on_model_error, max_tokens)
-    if kept is not None and store:
-        entry = await asyncio.to_thread(file, episode, digest, trust)
-        if state := await episodes.admit(kept.store, kept.scope, entry):
-            found = await work.study(episode, trust)
-            made = await work.lessons(found, by_rules(found), digest, related)
-            return replace(made, again=True, busy=state != "reflected")
-    return await work.reflect(episode, digest, trust, related, kept if store else None)
+    work = _Reflector(kept, model, prompts, score, on_model_error, related)
+    if kept is None or not store:
+        return await work.reflect(episode, episode.digest, trust)
+    entry = await asyncio.to_thread(file, episode, episode.digest, trust)
+    if state := await episodes.admit(kept.store, kept.scope, entry):
+        found = await work.study(episode, trust)
+        made = await work.lessons(found, by_rules(found), episode.digest)
+        return replace(made, again=True, busy=state != "reflected")
+    return await work.write(kept, episode, episode.digest, trust)
 
 
 async def reflect_waiting(
@@ -174,8 +175,6 @@ async def reflect_waiting(
     digest: str = "",
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
-    score: Score = by_outcome,
-    max_tokens: int = MAX_TOKENS,
 ) -> Reflected | None:
     """Reflect on the oldest episode that waits or failed, or on that of a digest; None without one.
 
@@ -187,9 +186,9 @@ async def reflect_waiting(
     entry = await kept.store.write(kept.scope, episodes.take, before, digest)
     if entry is None:
         return None
-    work = _Reflector(kept, model, prompts, score, "raise", max_tokens)
     episode, trust = await asyncio.to_thread(unfiled, entry)
-    return await work.reflect(episode, entry.digest, trust, (), kept)
+    work = _Reflector(kept, model, prompts, by_outcome, "raise")
+    return await work.write(kept, episode, entry.digest, trust)
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
@@ -220,37 +219,24 @@ class _Reflector:
     prompts: Prompts
     score: Score
     on_model_error: str
-    max_tokens: int
+    related: Sequence[str] = ()
 
-    async def reflect(
-        self,
-        episode: Episode,
-        digest: str,
-        trust: Trust,
-        related: Sequence[str],
-        writes_to: Memory | None,
-    ) -> Reflected:
-        """Word and write the reflection; a failure is recorded, to be tried again."""
-        async with _claim_kept(writes_to, digest):
-            scope, count = self.memory.scope if self.memory else Scope(), len(episode.events)
-            fields: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
-            fields |= {"outcome": episode.outcome, "event_count": count}
-            _log.info("reflection_generation_started", extra=fields)
-            found = await self.study(episode, trust)
-            known = 0
-            if self.memory is not None:
-                store = self.memory.store
-                seen = await store.read(scope, patterns.seen, found.signature)
-                known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
-            draft, usage, error = await self._draft(found, known)
-            made = await self.lessons(found, draft, digest, related)
-            made = replace(made, usage=usage, known=known, error=error)
-            fields = {"importance": made.reflection.importance, "confidence": draft.confidence}
-            fields["has_strategy"] = made.strategy is not None
-            _log.info("reflection_generated", extra=fields)
-            if writes_to is not None:
-                made = replace(made, stored=await _write_lessons(writes_to, digest, made))
-            return made
+    async def write(self, memory: Memory, episode: Episode, digest: str, trust: Trust) -> Reflected:
+        """Word and store the reflection; a failure is recorded, to be tried again."""
+        async with _claim_kept(memory, digest):
+            made = await self.reflect(episode, digest, trust)
+            return replace(made, stored=await _write_lessons(memory, digest, made))
+
+    async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
+        """Word the reflection by the model, or by rules if the failure is known."""
+        found, known = await self.study(episode, trust), 0
+        if self.memory is not None:
+            store, scope = self.memory.store, self.memory.scope
+            seen = await store.read(scope, patterns.seen, found.signature)
+            known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
+        draft, usage, error = await self._draft(found, known)
+        made = await self.lessons(found, draft, digest)
+        return replace(made, usage=usage, known=known, error=error)
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without what heedful itself put into its prompts."""
@@ -276,24 +262,22 @@ class _Reflector:
                 lambda answer: drafted(answer, found, texts, name),
                 schema(texts),
                 who="reflector",
-                max_tokens=self.max_tokens,
+                max_tokens=MAX_TOKENS,
             )
         except ModelError as error:
             if self.on_model_error == "raise":
                 raise
-            log_failure(error)
+            _log_failure(error)
             usage = getattr(error, "usage", None) or NOTHING
             return by_rules(found), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
 
-    async def lessons(
-        self, found: Study, draft: Draft, digest: str, related: Sequence[str]
-    ) -> Reflected:
+    async def lessons(self, found: Study, draft: Draft, digest: str) -> Reflected:
         """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, found.episode)
         check_share("importance", importance)
         parents, whole = await self._examples_shown(found.episode)
-        meta = _meta(found, draft, digest, related)
+        meta = _meta(found, draft, digest, self.related)
         task = redact(found.episode.task)[:LONGEST]
         given: tuple[Trust, ...] = (found.given,) if task else ()
         given += () if whole else ("external",)
@@ -312,7 +296,7 @@ class _Reflector:
                 trust=trust,
                 importance=weight,
                 tags=draft.tags if kind == "reflection" else (*draft.tags, "strategy"),
-                source=source_of(digest),
+                source=f"episode:{digest[:16]}",
                 parents=parents,
                 meta=meta,
             )
@@ -333,7 +317,7 @@ class _Reflector:
         ids = {id for each in past.exposures if each.shown for id in each.examples}
         if not ids:
             return (), True
-        entries = await store.read(scope, quarantine.entries, list(ids))
+        entries = await store.read(scope, lessons.quarantined, list(ids))
         return tuple(sorted(entry.id for entry in entries)), len(entries) == len(ids)
 
 
@@ -366,11 +350,6 @@ def named(name: Signature, strategy: str = "") -> Signature:
     pattern = f"of reflection {name.digest}: {digest_of('strategy', strategy)}"
     digest = digest_of("strategy", pattern)
     return Signature(digest, pattern, digest, "strategy")
-
-
-def source_of(digest: str) -> str:
-    """Return the name of an episode as a source, by which everything it taught can be revoked."""
-    return f"episode:{digest[:16]}"
 
 
 def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
@@ -414,36 +393,33 @@ def unfiled(entry: StoredEpisode) -> tuple[Episode, Trust]:
 
 
 @asynccontextmanager
-async def _claim_kept(memory: Memory | None, digest: str) -> AsyncIterator[None]:
+async def _claim_kept(memory: Memory, digest: str) -> AsyncIterator[None]:
     """Renew the claim on an episode, so that no other process takes it, and record how work failed.
 
     An error is recorded in `memory` and logged; after an interruption the episode is free again.
     """
 
-    async def beat(memory: Memory) -> None:
+    async def beat() -> None:
         while True:
             await asyncio.sleep(episodes.LEASE / 3)
             with suppress(StoreError):  # the next one may get through
                 await memory.store.write(memory.scope, episodes.beat, digest)
 
-    beats = None if memory is None else asyncio.create_task(beat(memory))
+    beats = asyncio.create_task(beat())
     try:
         yield
     except BaseException as error:
-        words = ""
+        words = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
         if isinstance(error, Exception):
-            log_failure(error)
-            words = f"{type(error).__name__}: {error}"
-        if memory is not None:
-            with suppress(StoreError):  # what went wrong first is raised
-                await memory.store.write(memory.scope, episodes.record_failure, digest, words)
+            _log_failure(error)
+        with suppress(StoreError):  # what went wrong first is raised
+            await memory.store.write(memory.scope, episodes.record_failure, digest, words)
         raise
     finally:
-        if beats is not None:
-            beats.cancel()
+        beats.cancel()
 
 
-def log_failure(error: Exception) -> None:
+def _log_failure(error: Exception) -> None:
     """Log a failure without any text that was read or answered."""
     where = "".join(traceback.format_tb(error.__traceback__))
     fields = {"error": type(error).__name__, "traceback": where}

@@ -281,7 +281,7 @@ def change(was: str, now: str) -> Change:
     if one is None or other is None:
         one, other = was, now
     a, b = lines(one), lines(other)
-    places, _ = changes(a, b)
+    places = changes(a, b)
     removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
     shown = tuple(_draw(a, b, places, numbered=not begin))
     return Change(shown, removed, added, was == now and not part, part)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
 from heedful.service.problems import SOON, Problem
-from heedful.store.store import Beside, Call, Store, beside, keep_answer, read_call, write_effect
+from heedful.store.store import Call, Effects, Store, keep_answer, read_call, write_effect
 
 HEADER = "Idempotency-Key"
 LONGEST = 255
@@ -31,7 +31,7 @@ class Idempotency:
         """Answer the call. Raises Problem 409, 422; LeaseLost; StoreError."""
         once = Headers(scope=scope).get(HEADER)
         if once is None or scope["method"] != "POST":
-            with beside(Beside()):
+            with Effects():
                 await self._app(scope, receive, send)
             return
         call = _call(scope, once, body)
@@ -55,10 +55,10 @@ class Idempotency:
         answer = before.answer
         if answer is None:
             recorder = _Recorder()
-            record = Beside(
+            record = Effects(
                 lambda db, n, one: write_effect(db, call, n, one), before.effects, before.next
             )
-            with beside(record):
+            with record:
                 await self._app(scope, receive, recorder.send)
             answer = recorder.answer
             # A failed call had no effect, or a repeat continues it. A secret is shown once.

@@ -157,7 +157,7 @@ async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
     if not tools.enabled:
         return
     kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
-    await consolidate(tools.memory(scope), mode=kind, model=tools.model, by=ACTOR)
+    await consolidate(tools.memory(scope), mode=kind, by=ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:

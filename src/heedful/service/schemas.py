@@ -803,7 +803,7 @@ class NewDream(Body):
 
 DreamRecord = Annotated[
     Dream,
-    Shape(omit=("vetoed", "found", "texts"), also={"after": "after", "nothing": "nothing"}),
+    Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"}),
 ]
 
 

@@ -47,7 +47,7 @@ from heedful.service.jobs import (
     no_listener,
     sweep,
 )
-from heedful.store.postgres import addressed, mishap
+from heedful.store.postgres import mishap, parse_url
 
 _log = logging.getLogger("heedful")
 # Jobs at a time; more help only if jobs wait for a model on the network.
@@ -260,7 +260,7 @@ class PostgresQueue:
     """
 
     def __init__(self, url: str) -> None:
-        self._conninfo = addressed(url).conninfo
+        self._conninfo = parse_url(url).conninfo
         self._pool: AsyncConnectionPool[Any] | None = None
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
 
@@ -453,5 +453,5 @@ def _translate_errors() -> Iterator[None]:
     except failures.ConnectorException as error:
         cause = error.__cause__
         if isinstance(cause, psycopg.Error):
-            raise mishap(cause).told from error
+            raise mishap(cause).error from error
         raise StoreUnavailable(f"the queue failed: {error}; try again") from error

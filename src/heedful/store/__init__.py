@@ -20,23 +20,15 @@ def open_store(url: str) -> Store:
     PostgreSQL database is not: run `heedful migrate` for that. Raises UnknownName, InvalidInput,
     PackageMissing.
     """
-    from heedful.store.sqlite import shared
-
     if not url.strip():
         raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
     if url.startswith(POSTGRES):
-        return _in_postgres(url)
+        needs_psycopg()
+        return import_module("heedful.store.postgres").shared_store(url)  # type: ignore[no-any-return]
     if "://" in url:
         known = ["a path such as heedful.db", ":memory:", "postgresql://user@host/database"]
         raise UnknownName("store", url.partition("://")[0] + "://", known)
-    return shared(url)
-
-
-def _in_postgres(url: str) -> Store:
-    needs_psycopg()
-    from heedful.store import postgres
-
-    return postgres.shared(url)
+    return import_module("heedful.store.sqlite").shared_store(url)  # type: ignore[no-any-return]
 
 
 def needs_psycopg() -> None:
@@ -56,8 +48,10 @@ def shown(url: str) -> str:
     if not url.startswith(POSTGRES):
         return url
     scheme, _, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    place, _, query = place.partition("?")
+    place, _, query = rest.partition("?")
+    if "@" in query:  # of a password, which may begin anywhere before
+        return f"{scheme}://..."
+    user, at, host = place.rpartition("@")
     kept = [one for one in query.split("&") if one.partition("=")[0] in ("host", "port", "dbname")]
     tail = f"?{'&'.join(kept)}" if kept else ""
-    return f"{scheme}://{user.partition(':')[0]}{at}{place}{tail}"
+    return f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}"

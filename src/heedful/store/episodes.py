@@ -20,7 +20,7 @@ from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import Db, Row, Store, holds, key_of, storable, token
+from heedful.store.store import Db, Store, from_row, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -32,27 +32,22 @@ LEASE = 15.0
 async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
     """Store a new episode and claim it; return None, or the state of an episode that was known."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
-    return await store.write(scope, insert_taken, episode.digest, texts)
+    return await store.write(scope, insert, episode.digest, texts, True)
 
 
 async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
     """Store a new episode for any worker to claim; return its state."""
     texts = await asyncio.to_thread(_texts, episode)
-    return await store.write(scope, insert, episode.digest, texts)
+    return await store.write(scope, insert, episode.digest, texts, False) or "waiting"
 
 
-def insert(db: Db, scope: Scope, digest: str, texts: Mapping[str, str]) -> EpisodeState:
-    """Insert an episode if it is new; return its state."""
-    db.named("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
-    return state(db, scope, digest) or "waiting"
-
-
-def insert_taken(
-    db: Db, scope: Scope, digest: str, texts: Mapping[str, str]
+def insert(
+    db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Insert and claim an episode if it is new; return None, or the state of one that was known."""
-    found = insert(db, scope, digest, texts)
-    return None if take(db, scope, time.time() + 1, digest) is not None else found
+    """Insert an episode if it is new; return its state, or None if it is claimed now."""
+    db.run("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
+    known = state(db, scope, digest)
+    return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
@@ -61,25 +56,25 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
     """
     values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
-    rows = db.named("take_episode", values).fetchall()
-    return _filed(rows[0]) if rows else None
+    rows = db.run("take_episode", values).fetchall()
+    return from_row(StoredEpisode, rows[0]) if rows else None
 
 
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of the worker that took the episode."""
-    db.named("beat_episode", {**_key(scope, digest), "now": time.time()})
+    db.run("beat_episode", {**_key(scope, digest), "now": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:
     """Return the digests of the waiting episodes that nobody has claimed, oldest first."""
     values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": LEASE}
-    return [row[0] for row in db.named("episodes_left", values)]
+    return [row[0] for row in db.run("episodes_left", values)]
 
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    row = db.named("episode_state", _key(scope, digest)).fetchone()
+    row = db.run("episode_state", _key(scope, digest)).fetchone()
     return row[0] if row else None
 
 
@@ -103,7 +98,7 @@ def record_lessons(
     names = [lessons.name_of(one) for one in reflections]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0], "now": now}
-        db.named("insert_link", {**key_of(scope), **link})
+        db.run("insert_link", {**key_of(scope), **link})
     return lessons.evict(db, scope, answers, most)
 
 
@@ -114,34 +109,38 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
 
 def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
     """Return the episodes in this state, or all, newest first."""
-    values = {**key_of(scope), "state": state, "limit": limit}
-    return [_filed(row) for row in db.named("newest_episodes", values)]
+    return page(db, scope, limit, state, whole=True)
 
 
 def page(
-    db: Db, scope: Scope, limit: int, state: str = "", at: float = inf, digest: str = ""
+    db: Db,
+    scope: Scope,
+    limit: int,
+    state: str = "",
+    at: float = inf,
+    digest: str = "",
+    *,
+    whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return a page of episodes, without records: those after the one with `at`, `digest`."""
-    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at}
-    return [_filed(row) for row in db.named("episodes_before", values)]
+    """Return a page of episodes: those after the one with `at`, `digest`; `whole` with records."""
+    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at, "whole": whole}
+    return [from_row(StoredEpisode, row) for row in db.run("list_episodes", values)]
+
+
+def last_error(db: Db, scope: Scope) -> str:
+    """Return the error of the newest failed episode, or "" if none failed."""
+    return "".join(one.error for one in page(db, scope, 1, "failed"))
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     """Return those of the digests that belong to examples of the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
-    return {row[0] for row in db.named("known_examples", values)}
+    return {row[0] for row in db.run("known_examples", values)}
 
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
-    return dict(db.named("count_episodes", key_of(scope)).fetchall())
-
-
-def last_error(db: Db, scope: Scope) -> str:
-    """Return the error of the newest failed episode, or "" if none failed."""
-    values = {**key_of(scope), "state": "failed", "limit": 1}
-    rows = db.named("newest_episodes", values).fetchall()
-    return str(rows[0]["error"]) if rows else ""
+    return dict(db.run("count_episodes", key_of(scope)).fetchall())
 
 
 def _texts(one: StoredEpisode) -> dict[str, str]:
@@ -156,15 +155,11 @@ def _texts(one: StoredEpisode) -> dict[str, str]:
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     outcome = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
-    return bool(db.named("settle_episode", {**_key(scope, digest), **outcome}).fetchall())
+    return bool(db.run("settle_episode", {**_key(scope, digest), **outcome}).fetchall())
 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
-
-
-def _filed(row: Row) -> StoredEpisode:
-    return StoredEpisode(**{**dict(row), "record": json.loads(row["record"])})
 
 
 LATE = "their trace had ended and become an episode, or was given up"
@@ -202,14 +197,14 @@ def ended_traces(
     its root in another process since `elsewhere`. All three are times in seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
-    rows = db.named("ended_traces", {**key_of(scope), **times})
+    rows = db.run("ended_traces", {**key_of(scope), **times})
     return [Unfinished(*row) for row in rows]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace, in order of arrival."""
-    rows = db.named("read_spans", {**key_of(scope), "trace": trace})
-    return [Piece(**{**dict(row), "root": bool(row["root"])}) for row in rows]
+    rows = db.run("read_spans", {**key_of(scope), "trace": trace})
+    return [from_row(Piece, row) for row in rows]
 
 
 async def finish_trace(
@@ -231,11 +226,11 @@ def replace_trace(
 ) -> bool:
     """Replace the spans of a trace by its episode; return False if more spans arrived."""
     values = {**key_of(scope), "trace": trace.id, "spans": trace.spans, "now": time.time()}
-    if not db.named("finish_trace", values).fetchall():
+    if not db.run("finish_trace", values).fetchall():
         return False
-    db.named("delete_spans", values)
+    db.run("delete_spans", values)
     if episode is not None:
-        db.named("insert_episode", {**values, **episode})
+        db.run("insert_episode", {**values, **episode})
     return True
 
 
@@ -246,16 +241,16 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
     Also forgets which traces were finished before `known`.
     """
     values = {**key_of(scope), "before": before, "known": known}
-    rows = db.named("give_up_traces", values).fetchall()
+    rows = db.run("give_up_traces", values).fetchall()
     for row in rows:
-        db.named("delete_spans", {**key_of(scope), "trace": row["id"]})
-    db.named("forget_traces", values)
+        db.run("delete_spans", {**key_of(scope), "trace": row["id"]})
+    db.run("forget_traces", values)
     return len(rows)
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
     """Return the number of waiting traces, their bytes, and the oldest time of a last span."""
-    row = db.named("count_traces", key_of(scope)).fetchone()
+    row = db.run("count_traces", key_of(scope)).fetchone()
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 
 
@@ -271,10 +266,10 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    whole = db.named("count_traces", key_of(scope)).fetchone()
+    whole = db.run("count_traces", key_of(scope)).fetchone()
     room = [bounds.traces - whole["traces"], bounds.whole - whole["bytes"]]
     for trace, group in grouped.items():
-        row = db.named("read_trace", {**key_of(scope), "trace": trace}).fetchone()
+        row = db.run("read_trace", {**key_of(scope), "trace": trace}).fetchone()
         had = (row["spans"], row["bytes"]) if row is not None else (0, 0)
         size = sum(len(one.record) for one in group)
         new = row is None
@@ -300,8 +295,8 @@ def _put(
     root = False
     for piece in pieces:
         span = {"id": piece.id, "parent": piece.parent, "root": piece.root, "record": piece.record}
-        if db.named("insert_span", {**key, **span}).rowcount:
+        if db.run("insert_span", {**key, **span}).rowcount:
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}
-        db.named("upsert_trace", {**key, **counts, "trust": trust})
+        db.run("upsert_trace", {**key, **counts, "trust": trust})

@@ -22,7 +22,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
-from heedful.store.store import Db, key_of
+from heedful.store.store import Db, from_row, key_of
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -60,22 +60,19 @@ def expose(
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
-            values = {
-                **asdict(one),
-                **_key(scope, str(one.lesson)),
-                "examples": json.dumps(one.examples),
-            }
-            db.named("insert_exposure", {**values, "among": len(exposures), "now": at})
+            values = {**asdict(one), **_key(scope, str(one.lesson)), "now": at}
+            values |= {"examples": json.dumps(one.examples), "among": len(exposures)}
+            db.run("insert_exposure", values)
     if outcome is not None:
         values = {**key_of(scope), **asdict(outcome), "now": now}
         values["signatures"] = json.dumps(sorted(outcome.signatures))
-        if db.named("insert_outcome", values).fetchall():
-            db.named("count_outcome", values)
+        if db.run("insert_outcome", values).fetchall():
+            db.run("count_outcome", values)
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
     """Return what the loop was shown, whether it has taught, and how many loops have an outcome."""
-    row = db.named("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
+    row = db.run("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
     return Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
 
 
@@ -83,26 +80,15 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
     """Return the reflections whose loop has taught nothing yet, and mark these loops as taught."""
     new = {""}
     for loop in {one.loop for one in reflections if one.loop}:
-        if db.named("teach", {**key_of(scope), "loop": loop}).rowcount:
+        if db.run("teach", {**key_of(scope), "loop": loop}).rowcount:
             new.add(loop)
     return [one for one in reflections if one.loop in new]
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    rows = db.named("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
-    return [
-        Exposure(
-            f"{row['kind']}/{row['signature']}",
-            loop,
-            bool(row["shown"]),
-            row["signature"],
-            row["share"],
-            bool(row["together"]),
-            tuple(json.loads(row["examples"])),
-        )
-        for row in rows
-    ]
+    rows = db.run("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
+    return [from_row(Exposure, row) for row in rows]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
@@ -113,10 +99,10 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     """
     values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
-    for row in db.named("read_evidence", values):
+    for row in db.run("read_evidence", values):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
-    return dict(cases), int(db.named("count_pending", values).fetchone()["n"])
+    return dict(cases), int(db.run("count_pending", values).fetchone()["n"])
 
 
 def conclude(
@@ -127,13 +113,13 @@ def conclude(
     Pinned lessons stay. `useful` maps names (`kind/signature`) to the factors used in ranking from
     now on. The factor is 1 for all others, and at least 1 for pinned lessons.
     """
-    db.named("reset_useful", key_of(scope))
+    db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
-        db.named("set_useful", {**_key(scope, lesson), "useful": factor})
+        db.run("set_useful", {**_key(scope, lesson), "useful": factor})
     retired = []
     for one in hurting:
         lesson = str(one.lesson)
-        for row in db.named("retire", _key(scope, lesson)).fetchall():
+        for row in db.run("retire", _key(scope, lesson)).fetchall():
             record = {**asdict(one), "digest": mark(LESSON, row["text"])}
             at = _after(db, scope, lesson, time.time())
             rule(db, scope, "retire", lesson, "proof", str(one), at, record)
@@ -143,7 +129,7 @@ def conclude(
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     """Bring back a lesson that a proof retired, on record. Raises NotFound."""
-    rows = db.named("restore", {**key_of(scope), "id": id}).fetchall()
+    rows = db.run("restore", {**key_of(scope), "id": id}).fetchall()
     if not rows:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
@@ -154,14 +140,14 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the rulings of a scope, newest first."""
-    rows = db.named("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.run("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
     """Return the current time, or a moment after the last ruling if the clock was set back."""
     values = {**key_of(scope), "subject": lesson, "now": now}
-    return float(db.named("after_ruling", values).fetchone()["at"])
+    return float(db.run("after_ruling", values).fetchone()["at"])
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import Any
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.store import Db, Row, Store, holds
+from heedful.store.store import Db, Row, Store, from_row, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
@@ -87,7 +87,7 @@ async def create(
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
     """Write a key with the hash of its secret."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
-    db.named("insert_key", {**asdict(key), **lists, "hash": hash, "now": key.at})
+    db.run("insert_key", {**asdict(key), **lists, "hash": hash, "now": key.at})
     return key
 
 
@@ -109,14 +109,14 @@ async def holder(store: Store, token: str) -> Key:
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
     """Return the key with this id, of any tenant, and the hash of its secret."""
-    row = db.named("find_key", {"id": id}).fetchone()
-    return (_key(row), row["hash"]) if row else (None, _NOBODY)
+    row = db.run("find_key", {"id": id}).fetchone()
+    return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
 
 
 @holds("keys")
 def use(db: Db, scope: Scope, id: str) -> None:
     """Record that a key was used."""
-    db.named("use_key", {"tenant": scope.tenant, "id": id, "now": time.time()})
+    db.run("use_key", {"tenant": scope.tenant, "id": id, "now": time.time()})
 
 
 def any_key(db: Db, scope: Scope) -> bool:
@@ -124,14 +124,14 @@ def any_key(db: Db, scope: Scope) -> bool:
 
     Revoked keys count: revoking the last key closes the service, it does not open it to all.
     """
-    return bool(db.named("any_key").fetchone()["n"])
+    return bool(db.run("any_key").fetchone()["n"])
 
 
 def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
     """Return the keys of a tenant, newest first, beginning after the time and id in `after`."""
     at, id = after or (inf, "")
     values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
-    return [_key(row) for row in db.named("list_keys", values)]
+    return [from_row(Key, row) for row in db.run("list_keys", values)]
 
 
 @holds("keys")
@@ -142,10 +142,10 @@ def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
     Forbidden.
     """
     values = {"tenant": scope.tenant, "id": id_of(id), "now": time.time()}
-    rows = db.named("revoke_key", values).fetchall()
+    rows = db.run("revoke_key", values).fetchall()
     if not rows:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
-    key = _key(rows[0])
+    key = from_row(Key, rows[0])
     if projects and not (key.projects and set(key.projects) <= set(projects)):
         raise Forbidden(f"key {key.shown} is for other projects than {', '.join(projects)}")
     return key
@@ -188,12 +188,6 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _key(row: Row) -> Key:
-    plain: dict[str, Any] = {name: row[name] for name in Key.__slots__}
-    lists = {name: tuple(json.loads(plain[name])) for name in ("projects", "may")}
-    return Key(**{**plain, **lists})
-
-
 COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 
 
@@ -217,7 +211,7 @@ def append(
     db: Db, tenant: str, by: str, action: str, subject: str, detail: Mapping[str, Any]
 ) -> None:
     """Add an audit row, in the transaction of the action."""
-    row = db.named("next_audit", {"tenant": tenant}).fetchall()[0]
+    row = db.run("next_audit", {"tenant": tenant}).fetchall()[0]
     values = {
         "tenant": tenant,
         "n": row["n"],
@@ -229,14 +223,14 @@ def append(
         "previous": row["hash"],
     }
     values["hash"] = _hash_audit(values)
-    db.named("insert_audit", values)
-    db.named("set_audit_head", values)
+    db.run("insert_audit", values)
+    db.run("set_audit_head", values)
 
 
 def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
     """Return audit rows as plain data, newest first; with `before`, those with a lower number."""
     values = {"tenant": scope.tenant, "before": before, "limit": limit}
-    rows = [dict(row) for row in db.named("newest_audit", values).fetchall()]
+    rows = [dict(row) for row in db.run("newest_audit", values).fetchall()]
     return [{**row, "detail": json.loads(row["detail"])} for row in rows]
 
 
@@ -247,10 +241,10 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
     rewritten.
     """
     tenant = scope.tenant
-    head = db.named("audit_head", {"tenant": tenant}).fetchone()
+    head = db.run("audit_head", {"tenant": tenant}).fetchone()
     end, last = (int(head["n"]), str(head["hash"])) if head else (0, "")
     previous, n, found = "", 0, not kept
-    for row in db.named("all_audit", {"tenant": tenant}):
+    for row in db.run("all_audit", {"tenant": tenant}):
         n += 1
         if row["n"] != n:
             return Verified(tenant, end, last, n, f"row {n} is missing")

@@ -1,4 +1,4 @@
-"""Lessons: write, count, rule on, limit and remove them.
+"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke what waits.
 
 A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
 record their sources, so that revoking a source also removes all that derives from it. The trust and
@@ -9,18 +9,33 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput, NotFound, QuotaExceeded
-from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, check_actor
+from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
+from heedful.lessons.lesson import (
+    ORDER,
+    Example,
+    Quota,
+    Reflection,
+    Remembered,
+    Scope,
+    Signature,
+    check_actor,
+)
 from heedful.lessons.trust import (
     HELD,
     RAISING,
     TAGS,
+    Action,
+    Provenance,
+    QuarantinedLesson,
+    RevocationResult,
+    Sighting,
     clip_reflection,
     derive_trust,
     initial_state,
@@ -28,7 +43,7 @@ from heedful.lessons.trust import (
 )
 from heedful.lessons.words import words
 from heedful.redact import redact_data
-from heedful.store.store import ALL, Db, Row, blob, key_of, placed, storable, token
+from heedful.store.store import ALL, Db, Row, blob, from_row, key_of, placed, storable, token
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -50,15 +65,15 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
     Each copy derives from its original, so that a revocation removes both.
     """
     values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
-    for row in db.named("carried", values).fetchall():
+    for row in db.run("carried", values).fetchall():
         ids = {**values, "example": row["id"]}
-        ids["copy"] = db.named("copy_example", ids).fetchall()[0]["id"]
+        ids["copy"] = db.run("copy_example", ids).fetchall()[0]["id"]
         for name in ("copy_origin", "copy_lineage", "copy_vector"):
-            db.named(name, ids)
+            db.run(name, ids)
         before = json.dumps({"state": row["state"]})
         change = {"what": "example", "subject": row["id"], "before": before}
         change |= {"successor": ids["copy"], "why": ""}
-        db.named("insert_supersession", {**values, **change})
+        db.run("insert_supersession", {**values, **change})
 
 
 def follow(db: Db, values: dict[str, Any]) -> None:
@@ -69,7 +84,7 @@ def follow(db: Db, values: dict[str, Any]) -> None:
     """
     name = f"{values['kind']}/{values['signature']}"
     superseded = {**values, "name": name, "subject": values["reflection"]}
-    for row in db.named("became", superseded).fetchall():
+    for row in db.run("became", superseded).fetchall():
         if row["dream"] is not None:
             carry(db, row["dream"], values["reflection"], row["id"])
 
@@ -83,16 +98,16 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     """
     parents = set(one.parents)
     if one.loop:
-        rows = db.named("shown_to_loop", {**key, "loop": one.loop}).fetchall()
+        rows = db.run("shown_to_loop", {**key, "loop": one.loop}).fetchall()
         parents |= {int(row["id"]) for row in rows}
     ids = {**key, "parents": json.dumps(sorted(parents))}
     if one.loop and one.trust == "measured":
-        traced = db.named("count_traced", ids).fetchone()["n"] if parents else 0
+        traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
         if traced < len(parents):
             return None
         trusts = []
     else:
-        known = db.named("known_parents", ids).fetchall() if parents else []
+        known = db.run("known_parents", ids).fetchall() if parents else []
         trusts = [row["trust"] for row in known]
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
@@ -113,12 +128,12 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = db.named("has_origin", values).fetchone() is not None
-    if values["parents"] == NOBODY or not db.named("is_own_ancestor", values).fetchall():
-        db.named("drop_origin", values)
-        db.named("drop_lineage", values)
-    db.named("insert_origin", values)
-    db.named("insert_lineage", values)
+    known = values["parents"] != NOBODY and bool(db.run("is_own_ancestor", values).fetchall())
+    if not known:
+        known = db.run("drop_origin", values).rowcount > 0
+        db.run("drop_lineage", values)
+    db.run("insert_origin", values)
+    db.run("insert_lineage", values)
     return known
 
 
@@ -129,14 +144,20 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
     ):
         values = {**key, "source": source, "most": most}
-        count = db.named(name, values).fetchone()["n"]
+        count = db.run(name, values).fetchone()["n"]
         if count > most:
             raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
 
 
+def count_held(db: Db, scope: Scope, source: str) -> int:
+    """Return the number of entries of this source that wait in quarantine."""
+    values = {"scope": token(scope), "source": source}
+    return int(db.run("count_held", values).fetchone()["n"])
+
+
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
-    row = db.named("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
+    row = db.run("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
     return row is not None and row["action"] == "reject"
 
 
@@ -172,12 +193,12 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     }
     if reflection.trust in RAISING:
         words = mark(LESSON, values["text"])
-        db.named("begin_anew", {**values, "mark": words})
-    row = db.named("upsert_reflection", values).fetchall()[0]
+        db.run("begin_anew", {**values, "mark": words})
+    row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     _sign(db, values, reflection, json.loads(row["tags"]))
     sighting = {**values, "text": storable(reflection.sighting)}
-    db.named("insert_occurrence", sighting)
+    db.run("insert_occurrence", sighting)
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         follow(db, values)
@@ -189,7 +210,7 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
-        db.named("set_tags", {**values, "tags": json.dumps([*tags, *new])})
+        db.run("set_tags", {**values, "tags": json.dumps([*tags, *new])})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
@@ -212,30 +233,30 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         if wrote == "nothing":  # another source wrote the example, this one the words
             values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
-        db.named("set_author", values)
+        db.run("set_author", values)
         if words == "nothing":  # another source wrote these words too
-            db.named("follow_author", values)
+            db.run("follow_author", values)
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator said the same, which raises the trust of a known text.
         source, digest = values["source"], mark(values["digest"], values["text"])
         record = json.dumps({"digest": digest, "source": source})
         ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
         ruling |= {"subject": name_of(reflection), "record": record}
-        db.named("insert_ruling", {**values, **ruling})
+        db.run("insert_ruling", {**values, **ruling})
 
 
 def step_aside(db: Db, values: Plain) -> None:
     """Turn the old words of a lesson into an ordinary entry, because the lesson has new words."""
-    for row in db.named("old_voice", values).fetchall():
+    for row in db.run("old_voice", values).fetchall():
         digest = mark(LESSON, row["lesson"])
-        db.named("step_aside", {"example": row["id"], "digest": digest})
+        db.run("step_aside", {"example": row["id"], "digest": digest})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
     """Write the row by which a lesson without an example is found."""
     if values["digest"] == LESSON:
         values["mark"] = mark(LESSON, values["text"])
-        db.named("take_voice", values)
+        db.run("take_voice", values)
     words = Example(reflection.text, "", context=reflection.context)
     return add_example(db, values, reflection, words)
 
@@ -274,15 +295,15 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         known = mark(values["digest"], values["text"])
         if was_rejected(db, values, name_of(reflection), known):
             values["state"] = "retired"
-    rows = db.named("insert_example", values).fetchall()
+    rows = db.run("insert_example", values).fetchall()
     wrote: Wrote = "nothing"
     if rows:
         wrote = "raised" if rests(db, values, rows[0]["id"]) else "new"
     else:
-        db.named("verify_example", values)
+        db.run("verify_example", values)
     if reflection.vector is not None and (rows or reflection.trust not in HELD):
         place = placed(db, reflection.space, blob(reflection.vector))
-        db.named("insert_vector", {**values, **place})
+        db.run("insert_vector", {**values, **place})
     return wrote
 
 
@@ -298,13 +319,13 @@ def mark(digest: str, lesson: str) -> str:
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the lessons most often seen."""
-    rows = db.named("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.run("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
     return [plain(row) for row in rows]
 
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons."""
-    return int(db.named("count_reflections", key_of(scope)).fetchone()["n"])
+    return int(db.run("count_reflections", key_of(scope)).fetchone()["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
@@ -318,7 +339,7 @@ def clear(db: Db, scope: Scope) -> int:
         gone = db.execute(f"delete from {table} where {where}", key_of(scope)).rowcount
         deleted += gone if table == "reflection" else 0
     for name in ("clear_lineage", "clear_origins"):
-        db.named(name, {"scope": token(scope)})
+        db.run(name, {"scope": token(scope)})
     return deleted
 
 
@@ -327,7 +348,7 @@ def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
 
     The caller sees only their names.
     """
-    rows = db.named("scopes_waiting" if waiting else "scopes").fetchall()
+    rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
 
 
@@ -360,7 +381,7 @@ def rule(
         "record": json.dumps(redact_data(dict(record))),
         "now": now,
     }
-    db.named("insert_ruling", values)
+    db.run("insert_ruling", values)
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
@@ -374,10 +395,10 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
             values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-            gone |= {row["id"] for row in db.named("evict", values).fetchall()}
-    corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone() if most else None
+            gone |= {row["id"] for row in db.run("evict", values).fetchall()}
+    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
-        db.named("evict_examples", {"scope": token(scope), "excess": excess})
+        db.run("evict_examples", {"scope": token(scope), "excess": excess})
     return [NOT_KEPT if one.id in gone else one for one in answers]
 
 
@@ -405,7 +426,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
     """Remove the lessons that `prunable` returns; put their names on record."""
     found = prunable(db, scope, unused_for, keep)
     ids = json.dumps([one["id"] for one in found])
-    db.named("delete_reflections", {**key_of(scope), "ids": ids})
+    db.run("delete_reflections", {**key_of(scope), "ids": ids})
     if found:
         removed = [
             {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
@@ -417,7 +438,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
     values = {**key_of(scope), "id": id, "pinned": pinned}
-    rows = db.named("set_pinned", values).fetchall()
+    rows = db.run("set_pinned", values).fetchall()
     if not rows:
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
     subject = f"{rows[0]['kind']}/{rows[0]['signature']}"
@@ -428,4 +449,190 @@ def _least(
     db: Db, scope: Scope, since: float, before: float, limit: int
 ) -> list[Mapping[str, Any]]:
     values = {**key_of(scope), "since": since, "before": before, "limit": limit}
-    return [dict(row) for row in db.named("prunable", values).fetchall()]
+    return [dict(row) for row in db.run("prunable", values).fetchall()]
+
+
+# How many sightings of a lesson are shown, the newest first.
+NEWEST = 20
+DONE = {"release": "released", "reject": "rejected"}
+
+
+def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
+    """Return examples by their ids, in any state; with None all that wait in quarantine."""
+    key = _scope_key(scope)
+    if ids is None:
+        ids = [row["id"] for row in db.run("waiting", key).fetchall()]
+    rows = db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
+    return [_quarantined(row) for row in rows]
+
+
+def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
+    """Return the sources, parents, children and sightings of an example, and the rulings on it."""
+    lesson = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
+    values = {
+        **_scope_key(scope),
+        "example": one.id,
+        "subject": f"{one.kind}/{one.signature}",
+        **lesson,
+    }
+    found = {
+        name: db.run(name, values).fetchall()
+        for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
+    }
+    return Provenance(
+        tuple(row["source"] for row in found["rests_on"]),
+        tuple(row["parent"] for row in found["parents_of"]),
+        tuple(row["child"] for row in found["children_of"]),
+        tuple(Sighting(**dict(row)) for row in found["newest_sightings"]),
+        tuple({**dict(row), "record": json.loads(row["record"])} for row in found["rulings_on"]),
+    )
+
+
+def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
+    """Release or reject entries, all or none; on record.
+
+    A released entry gets the trust of the operator. Raises NotFound, NotQuarantined, InvalidInput.
+    """
+    if not ids:
+        raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
+    known = {one.id: one for one in quarantined(db, scope, sorted(set(ids)))}
+    now = time.time()
+    for id in sorted(set(ids)):
+        if id not in known:
+            raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
+        _settle(db, scope, known[id], action, by, why, now)
+
+
+def _settle(
+    db: Db, scope: Scope, one: QuarantinedLesson, action: Action, by: str, why: str, now: float
+) -> None:
+    released = action == "release"
+    values = {
+        **_scope_key(scope),
+        "example": one.id,
+        "state": "candidate" if released else "retired",
+        "trust": "operator" if released else one.trust,
+        "subject": f"{one.kind}/{one.signature}",
+    }
+    rows = db.run("settle_example", values).fetchall()
+    if not rows:
+        last = db.run("rulings_on", values).fetchone()
+        ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
+        raise NotQuarantined(one.id, one.state, ruled)
+    (row,) = rows
+    digest = mark(row["digest"], one.lesson)
+    record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
+    rule(db, scope, action, values["subject"], by, why, now, record)
+    values["reflection"] = row["reflection"]
+    if released:
+        follow(db, {**values, "kind": one.kind, "signature": one.signature})
+    lesson = db.run("read_voice", values).fetchone()
+    if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
+        _speak(db, values, one.id if released else _best(db, values), lesson)
+
+
+def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
+    """Remove everything that derives from a source, and its sightings, on record.
+
+    `dry_run` only counts. Lessons keep what other sources said about them. Raises NotFound if the
+    source left nothing.
+    """
+    now = time.time()
+    db.execute("savepoint revocation")
+    removed = _revoked(db, _scope_key(scope), storable(source), now)
+    if dry_run:
+        db.execute("rollback to revocation")
+    db.execute("release revocation")
+    if removed == RevocationResult():
+        where = f"the memory of {scope.tenant}/{scope.project}"
+        raise NotFound("source", source, where)
+    if not dry_run:
+        rule(db, scope, "revoke", source, by, why, now, asdict(removed))
+    return removed
+
+
+def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
+    values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
+    rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
+    values["ids"] = json.dumps(rests)
+    seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
+    vectors = db.run("delete_vectors", values).rowcount
+    gone = db.run("delete_examples", values).fetchall()
+    for name in ("delete_origins", "delete_lineage", "forget_record"):
+        db.run(name, values)
+    lessons = 0
+    for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
+        values |= {"reflection": reflection, "n": seen[reflection]}
+        db.run("unsee", values)
+        lessons += _bereft(db, values)
+    return RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
+
+
+def _bereft(db: Db, values: Plain) -> bool:
+    """Give a lesson that lost its author the words of a remaining example, or delete the lesson."""
+    lesson = db.run("read_voice", values).fetchone()
+    if lesson["spoken_for"]:
+        return False
+    db.run("give_back", values)
+    best = _best(db, values)
+    if best is None and not _from_sighting(db, values, lesson):
+        db.run("delete_reflection", values)
+        return True
+    _speak(db, values, best or _best(db, values), lesson)
+    return False
+
+
+def _best(db: Db, values: Plain) -> int | None:
+    """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
+    row = db.run("best_example", {**values, "order": json.dumps(ORDER)})
+    found = row.fetchone()
+    return int(found["id"]) if found is not None else None
+
+
+def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
+    """Give a lesson the words, trust and state of an example; a proof's retirement stays."""
+    stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
+    values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
+    db.run("bring_back", values)
+    db.run("set_voice", values)
+    rows = db.run("read_voices", values).fetchall()
+    # The row of the lesson itself has its words; a row with other words has its own digest.
+    for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
+        alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
+        digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
+        if alone and row["digest"] != digest:
+            db.run("set_digest", {"example": row["id"], "digest": digest})
+
+
+def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
+    """Write the most trusted sighting as the lesson; return False without a sighting."""
+    order = {**values, "order": json.dumps(ORDER)}
+    row = db.run("best_sighting", order).fetchone()
+    if row is None:
+        return False
+    one = Reflection(
+        lesson["kind"],
+        Signature("", lesson["pattern"], lesson["signature"]),
+        lesson["error_type"],
+        row["text"],
+        row["text"],
+        trust=row["trust"],
+        state=initial_state(row["trust"]),
+    )
+    written = {name: row[name] for name in ("text", "source", "parents", "trust")}
+    add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))
+    return True
+
+
+def _quarantined(row: Row) -> QuarantinedLesson:
+    example = Example(**json.loads(row["record"]))
+    return from_row(
+        QuarantinedLesson,
+        row,
+        example=example if example.accepted else None,
+        provenance=Provenance(),
+    )
+
+
+def _scope_key(scope: Scope) -> Plain:
+    return {**key_of(scope), "scope": token(scope)}

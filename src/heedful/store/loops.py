@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from math import inf
 from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
@@ -41,7 +42,7 @@ from heedful.store import exposures
 from heedful.store import lessons as reflections
 from heedful.store import lessons as size
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
-from heedful.store.store import MEMORY, Db, Row, holds, storable
+from heedful.store.store import MEMORY, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -122,7 +123,7 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
     return (*_of_loop(entry.id), *(MEMORY if teaches else ()))
 
 
-@holds(given=_of_loop)
+@holds(by=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
     """Return the loop, created if it is new, and whether it is new; nobody drives it.
 
@@ -154,7 +155,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
     )
 
 
-@holds(given=_of_loop)
+@holds(by=_of_loop)
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop, creating it if it is new. Raises LeaseLost, Conflict."""
     key, now = _key(scope, id), time.time()
@@ -169,11 +170,11 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
             )
         _same(row, head, HEAD[:1])
         lease = {"n": row["n"], "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
-        db.named("take_over", lease)
+        db.run("take_over", lease)
     return read(db, scope, id)
 
 
-@holds(given=_of_loop)
+@holds(by=_of_loop)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease. Raises LeaseLost."""
     values = {**_key(scope, id), "epoch": epoch, "lease": time.time() + LEASE_SECONDS}
@@ -181,7 +182,7 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
         raise _lost(id)
 
 
-@holds(given=_of_entry)
+@holds(by=_of_entry)
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
 
@@ -198,13 +199,13 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
         return Committed(now, attempt)
     if entry.step is not None:
         step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
-        db.named("insert_step", step)
+        db.run("insert_step", step)
     if entry.extra is not None:
         extra = dump(codec.to_document(entry.extra))
-        db.named("set_extra", {"n": n, "extra": extra})
+        db.run("set_extra", {"n": n, "extra": extra})
     if entry.cancelled:
         cancelled = storable(entry.cancelled)
-        db.named("set_cancelled", {"n": n, "cancelled": cancelled})
+        db.run("set_cancelled", {"n": n, "cancelled": cancelled})
     if entry.override is not None:
         _override(db, at, entry.override)
     decision = _decision(db, at, entry, entry.verdict) if entry.verdict is not None else None
@@ -237,9 +238,13 @@ def newest(
 
     With `before`, return only loops older than the loop with that id; none if it does not exist.
     """
-    values = {**_key(scope, before), "limit": limit, "prefix": prefix}
-    rows = db.named("loops_before" if before else "newest_loops", values).fetchall()
-    return [_stored(db, row) for row in rows]
+    values = {**key_of(scope), "limit": limit, "prefix": prefix, "created": inf, "n": 0}
+    if before:
+        row = one(db, "read_loop", _key(scope, before))
+        if row is None:
+            return []
+        values |= {"created": row["created"], "n": row["n"]}
+    return [_stored(db, row) for row in db.run("newest_loops", values).fetchall()]
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
@@ -248,32 +253,27 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     As inside a loop, findings count since its last improvement and persistent findings since its
     start. A finding that a loop has fixed no longer counts.
     """
-    rows = db.named("echoing", {**_key(scope, id), "window": window}).fetchall()
+    others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
-    for row in rows:
-        loop = _stored(db, row).loop
-        improvement = codec.improvement_from(json.loads(row["policy"]))
-        counts.update(count_echoes(replace(loop, improves=improvement)))
+    for other in others:
+        improvement = codec.improvement_from(other.head.policy)
+        counts.update(count_echoes(replace(other.loop, improves=improvement)))
     return dict(counts)
 
 
 def one(db: Db, name: str, values: Plain) -> Row | None:
     """Return the first row of a named statement, or None."""
-    rows = db.named(name, values).fetchall()
+    rows = db.run(name, values).fetchall()
     return rows[0] if rows else None
 
 
 def dump(value: Any) -> str:
     """Return JSON without secrets, in ASCII, because UTF-8 cannot hold lone surrogates."""
-    return _json(redact_data(value))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return json.dumps(redact_data(value), separators=(",", ":"))
 
 
 def _key(scope: Scope, id: str) -> dict[str, Any]:
-    return {"tenant": scope.tenant, "project": scope.project, "id": id}
+    return {**key_of(scope), "id": id}
 
 
 def _lost(id: str) -> LeaseLost:
@@ -332,16 +332,16 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
-            db.named("set_head", {"n": row["n"], **head, **_kind(entry.head)})
+            db.run("set_head", {"n": row["n"], **head, **_kind(entry.head)})
         return int(row["n"])
-    if entry.head is None or one(db, "find_loop", key) is not None:
+    if entry.head is None or one(db, "read_loop", key) is not None:
         raise _lost(entry.id)
     return _insert(db, key, entry.head, owner, now)
 
 
 def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) -> bool:
     """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
-    record, value = _json(attempt), dump(entry.value)
+    record, value = dump(attempt), dump(entry.value)
     row = one(db, "find_attempt", {"n": at["n"], "number": number})
     if row is not None:
         if (row["record"], row["value"]) != (record, value):
@@ -349,21 +349,21 @@ def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) 
             raise AttemptTaken(told)
         return False
     values = {**at, "number": number, "record": record, "value": value}
-    db.named("insert_attempt", values)
-    db.named("clear_steps", at)
+    db.run("insert_attempt", values)
+    db.run("clear_steps", at)
     return True
 
 
 def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> Any:
     made = entry.attempt
-    number = made.number if made else db.named("last_attempt", at).fetchone()["number"]
+    number = made.number if made else db.run("last_attempt", at).fetchone()["number"]
     plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.named("insert_decision", {**at, "attempt": number, "record": _json(plain)})
+    db.run("insert_decision", {**at, "attempt": number, "record": dump(plain)})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
-        db.named("end_loop", {"n": at["n"], "state": state})
+        db.run("end_loop", {"n": at["n"], "state": state})
     else:
-        db.named("reopen_loop", at)
+        db.run("reopen_loop", at)
         for index in sorted({one.override for one in verdict.lifted}):
             if one(db, "use_override", {"n": at["n"], "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")
@@ -379,18 +379,18 @@ def _override(db: Db, at: Plain, override: Override) -> None:
         "decisions": override.decisions,
         "until": override.until,
     }
-    db.named("insert_override", values)
+    db.run("insert_override", values)
 
 
 def _stored(db: Db, row: Row) -> StoredLoop:
     n = {"n": row["n"]}
-    attempts = db.named("read_attempts", n).fetchall()
+    attempts = db.run("read_attempts", n).fetchall()
     decisions = tuple(
         codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
-        for d in db.named("read_decisions", n).fetchall()
+        for d in db.run("read_decisions", n).fetchall()
     )
-    overrides = db.named("read_overrides", n).fetchall()
-    steps = db.named("read_steps", n).fetchall()
+    overrides = db.run("read_overrides", n).fetchall()
+    steps = db.run("read_steps", n).fetchall()
     task, goals, policy, context = (json.loads(row[part]) for part in HEAD)
     head = Head(task, goals, policy, context, row["kind"], _stage_of(row))
     loop = Loop(
@@ -407,17 +407,13 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         row["id"],
         head,
         loop,
-        _values(attempts),
+        tuple(json.loads(a["value"]) for a in attempts),
         decisions,
         {s["key"]: json.loads(s["record"]) for s in steps},
         row["epoch"],
         row["created"],
         row["updated"],
     )
-
-
-def _values(attempts: Sequence[Row]) -> tuple[Any, ...]:
-    return tuple(json.loads(a["value"]) for a in attempts)
 
 
 # The policy that is replayed to learn what the record holds.

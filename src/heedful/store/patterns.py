@@ -1,7 +1,9 @@
-"""Patterns of errors that count as one, and lessons listed page by page and edited.
+"""Lessons that belong together: patterns that count as one, and what a dream supersedes.
 
 Rows are never merged. Every pattern keeps its own lesson; which of them are a group is computed
 from the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
+A dream supersedes lessons by others, and can be rolled back. Lessons are also listed and edited
+here.
 """
 
 from __future__ import annotations
@@ -10,22 +12,24 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby, islice
 from typing import Any
 
-from heedful.errors import Changed, NotFound
+from heedful.errors import Changed, NotFound, RollbackRefused
+from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
 from heedful.lessons.patterns import MOST_PATTERNS, Merge, Seen, Templates, is_learnable
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.lessons import plain, rule
-from heedful.store.store import Db, Row, key_of, storable
+from heedful.store.lessons import carry, plain, rule
+from heedful.store.store import Db, Row, from_row, key_of, storable
 
 # The error types whose templates a process keeps; the lessons of a group that are shown.
 KEPT = 32
 LESSONS = 50
+Plain = dict[str, Any]
 
 
 class Learned:
@@ -41,10 +45,10 @@ class Learned:
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the templates learnt from the first patterns of the error type, of any author."""
         values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
-        state = db.named("learnt_state", values).fetchall()[0]["state"]
+        state = db.run("learnt_state", values).fetchall()[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
         if kept is None or kept[0] != state:
-            rows = db.named("learnt_patterns", values).fetchall()
+            rows = db.run("learnt_patterns", values).fetchall()
             kept = state, _templates(error_type, rows)
         self._kept[scope, error_type] = kept
         if len(self._kept) > KEPT:
@@ -65,14 +69,14 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
     if members == (pattern.digest,):
         return Seen(sum(one["seen"] for one in alone), alone)
     values = {**key_of(scope), "signature": pattern.digest, "members": json.dumps(members)}
-    count = db.named("count_seen", values).fetchall()[0]["n"]
+    count = db.run("count_seen", values).fetchall()[0]["n"]
     return Seen(count or 0, _lessons(db, scope, pattern.digest, members), merge)
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
     """Return the groups and the patterns kept apart, as plain data, the most seen first."""
     values = {**key_of(scope), "error_type": storable(error_type)}
-    rows = db.named("every_pattern", values).fetchall()
+    rows = db.run("every_pattern", values).fetchall()
     groups = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
@@ -85,7 +89,7 @@ def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str
     """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
     for digest in digests:
         values = {**key_of(scope), "signature": digest, "apart": apart}
-        if not db.named("set_apart", values).fetchall():
+        if not db.run("set_apart", values).fetchall():
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
         rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, time.time())
 
@@ -95,13 +99,13 @@ def _lessons(
 ) -> tuple[Mapping[str, Any], ...]:
     names = {"signature": signature, "members": json.dumps(members)}
     values = {**key_of(scope), **names, "limit": LESSONS}
-    return tuple(map(plain, db.named("seen", values).fetchall()))
+    return tuple(map(plain, db.run("seen", values).fetchall()))
 
 
 def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
     """Return the patterns and those that a dream merged with any of them."""
     names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-    rows = db.named("became_one", {**key_of(scope), **names}).fetchall()
+    rows = db.run("became_one", {**key_of(scope), **names}).fetchall()
     return (*members, *(row["signature"] for row in rows))
 
 
@@ -117,7 +121,7 @@ def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
     if not is_learnable(pattern):
         return None
     error_type = storable(pattern.error_type)
-    known = db.kept(Learned).templates(db, scope, error_type)
+    known = db.local(Learned).templates(db, scope, error_type)
     return known.merge(Signature("", storable(pattern.pattern), pattern.digest, error_type))
 
 
@@ -134,7 +138,7 @@ def _grouped(
     for row in rows:
         if row["apart"]:
             values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
-            ruled = db.named("last_ruling", values).fetchall()
+            ruled = db.run("last_ruling", values).fetchall()
             why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
             yield _entry(error_type, row["pattern"], [patterns[row["signature"]]], why, True)
 
@@ -158,7 +162,7 @@ def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list
     Each has an `edition`, which changes with everything that an editor sees, except counters.
     """
     values = {**key_of(scope), **asdict(wanted), "limit": limit}
-    return list(map(_plain, db.named("list_reflections", values).fetchall()))
+    return list(map(_plain, db.run("list_reflections", values).fetchall()))
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
@@ -193,3 +197,116 @@ def _plain(row: Row) -> Mapping[str, Any]:
     lesson |= {name: bool(row[name]) for name in FLAGS}
     edited = json.dumps([lesson[name] for name in EDITED], sort_keys=True)
     return {**lesson, "edition": hashlib.sha256(edited.encode("ascii")).hexdigest()[:16]}
+
+
+QUERIES = 5
+# The fields that must be unchanged for a dream to supersede a lesson.
+SAME = ("id", "kind", "signature", "text", "trust")
+CHANGED = "a lesson of it changed meanwhile"
+
+
+def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
+    """Return the lessons that may be recalled, ordered by name, each with its vector."""
+    import numpy as np
+
+    rows = db.run("material", {**key_of(scope), "space": space})
+    return [
+        (from_row(Lesson, row), None if row["data"] is None else np.frombuffer(row["data"], "<f4"))  # type: ignore[misc]
+        for row in rows
+    ]
+
+
+def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
+    """Return for each lesson the newest texts that found it, five at most, without its own text."""
+    found = {}
+    for id in ids:
+        rows = db.run("asked", {"reflection": id, "most": QUERIES})
+        found[id] = [row["text"] for row in rows]
+    return found
+
+
+def supersede(
+    db: Db,
+    scope: Scope,
+    report: Mapping[str, Any],
+    proposals: Sequence[Proposal],
+    expected: Mapping[int, Lesson],
+    by: str,
+) -> tuple[int, list[Proposal]]:
+    """Store the report and apply the proposals; return the dream's id and each proposal's outcome.
+
+    `expected` holds the lessons as the dream read them: a proposal is skipped if one of its lessons
+    has changed since. One transaction.
+    """
+    now = time.time()
+    key = {**key_of(scope), "now": now}
+    row = db.run("insert_dream", {**key, "by": storable(by)}).fetchall()[0]
+    key["dream"] = int(row["id"])
+    done = [
+        _carry_out(db, key, one, expected) if one.outcome == "proposed" else one
+        for one in proposals
+    ]
+    record = {**report, "proposals": [asdict(one) for one in done]}
+    db.run("set_report", {"report": json.dumps(record), "dream": key["dream"]})
+    return key["dream"], done
+
+
+def _carry_out(db: Db, key: Plain, proposal: Proposal, expected: Mapping[int, Lesson]) -> Proposal:
+    members, survivor = [expected[id] for id in proposal.members], expected[proposal.survivor]
+    for lesson in (*members, survivor):
+        same = {name: getattr(lesson, name) for name in SAME}
+        if not db.run("unchanged", {**key, **same, "member": lesson in members}).fetchall():
+            return replace(proposal, outcome=CHANGED)
+    for lesson in members:
+        before = json.dumps({"lesson": lesson.name, "state": lesson.state})
+        ids = {"id": lesson.id, "subject": lesson.id, "successor": survivor.id}
+        link = {"child": lesson.name, "parent": survivor.name, "what": "reflection"}
+        link["why"] = proposal.why
+        values = {**key, **ids, **link, "before": before}
+        for statement in ("insert_supersession", "insert_became"):
+            db.run(statement, values)
+        carry(db, key["dream"], lesson.id, survivor.id)
+        db.run("supersede", values)
+    return replace(proposal, outcome="done")
+
+
+def log(
+    db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
+) -> list[Mapping[str, Any]]:
+    """Return dreams, newest first, or the dream with this id, with the texts that still exist."""
+    values = {**key_of(scope), "limit": limit, "dream": id, "before": before}
+    found: list[Mapping[str, Any]] = []
+    for row in db.run("read_dreams", values).fetchall():
+        report = json.loads(row["report"])
+        ids = {n for one in report["proposals"] for n in (*one["members"], one["survivor"])}
+        named = {**key_of(scope), "ids": json.dumps(sorted(ids))}
+        texts = {one["id"]: one["text"] for one in db.run("texts_of", named)}
+        known = {name: row[name] for name in ("id", "by", "at", "undone")}
+        found.append({**report, **known, "texts": texts})
+    return found
+
+
+def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
+    """Bring back the lessons that a dream superseded; return how many came back.
+
+    Puts it on record. Raises NotFound, RollbackRefused, and InvalidInput without an actor.
+    """
+    known = log(db, scope, 1, id)
+    if not known:
+        raise NotFound("dream", str(id), f"the memory of {scope.tenant}/{scope.project}")
+    if known[0]["undone"] is not None:
+        raise RollbackRefused(id, "it was rolled back before; heedful dream log shows when")
+    values: Plain = {**key_of(scope), "dream": id, "now": time.time()}
+    for later in db.run("superseded_later", values).fetchall():
+        what = f"dream {later['dream']} superseded its lesson {later['subject']} since"
+        do = f"roll that back first: heedful dream rollback {later['dream']}"
+        raise RollbackRefused(id, f"{what}; {do}", later["dream"])
+    back = 0
+    for row in db.run("read_supersessions", values).fetchall():
+        if row["what"] == "reflection":
+            child = json.loads(row["before"])["lesson"]
+            rows = db.run("delete_became", {**values, "child": child})
+            back += sum(one["back"] for one in rows.fetchall())
+    db.run("set_undone", values)
+    rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
+    return back

@@ -1,9 +1,12 @@
-"""PostgreSQL: a pool of connections, each transaction on a thread of its own.
+"""PostgreSQL: a few threads with a connection each; roles, schema versions and migrations.
 
 A connection is refused if row-level security would not restrict its role. A transaction that the
 database rolled back, or that lost its connection before the commit, runs again. Tasks of this
 process that need the same lock wait here, without a thread or a connection. Otherwise 64 writers of
 one scope kept a reader of another scope waiting for 1.3 s, at two thirds of the rate.
+
+A migration has two parts: apply `pre` while the old version still runs, and `post` after it has
+stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakSet, finalize
 
 import psycopg
@@ -34,6 +37,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from heedful.errors import (
     HeedfulError,
     InvalidInput,
+    PackageMissing,
     RoleRefused,
     StoreError,
     StoreInDoubt,
@@ -44,7 +48,10 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import TOO_LARGE
-from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, statements
+from heedful.store.store import FOLDER, MEMORY, Dialect, Store, Work, read_sql, statements
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 class Turns:
@@ -89,34 +96,6 @@ class Turns:
             return turn
 
 
-class Step(NamedTuple):
-    """One part of one migration, `pre` or `post`."""
-
-    number: int
-    part: str
-
-    @property
-    def file(self) -> str:
-        """Return the name of its file in `sql/`."""
-        return f"postgres_{self.number:04}_{self.part}.sql"
-
-
-@cache
-def known() -> tuple[Step, ...]:
-    """Return all steps, in order."""
-    folder = os.path.join(os.path.dirname(__file__), "sql")
-    names = (re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name) for name in os.listdir(folder))
-    steps = [Step(int(name[1]), name[2]) for name in names if name]
-    return tuple(sorted(steps, key=lambda one: (one.number, one.part == "post")))
-
-
-def newest() -> int:
-    """Return the schema that this version needs: the number of its newest `pre` part."""
-    return max((one.number for one in known() if one.part == "pre"), default=0)
-
-
-T = TypeVar("T")
-K = TypeVar("K")
 STREAMED = 1_000  # rows that the server sends at a time
 PREPARED_MAX = 1_000  # more than there are statements, so none is ever evicted
 # Text without parameters (strings, quoted names, comments, casts), or a parameter: `:name`.
@@ -137,32 +116,31 @@ class Row(tuple[Any, ...]):
         return tuple(self._at)
 
 
-class Rows:
+def _row_factory(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Any]:
+    columns = cursor.description
+    return _row_of(tuple(column.name for column in columns)) if columns else Row
+
+
+@cache
+def _row_of(names: tuple[str, ...]) -> type[Row]:
+    at = {name: index for index, name in enumerate(names)}
+    return type("Row", (Row,), {"__slots__": (), "_at": at})
+
+
+class Rows(list[Any]):
     """The complete result of a statement; empty for a statement that returns no rows."""
 
     def __init__(self, rows: list[Any], rowcount: int) -> None:
-        self._rows = rows
-        self._next = 0
-        self.rowcount = rowcount
-
-    def __iter__(self) -> Iterator[Any]:
-        while (row := self.fetchone()) is not None:
-            yield row
+        super().__init__(rows)
+        self.rowcount: int = rowcount
 
     def fetchone(self) -> Any:
-        """Return the next row, or None after the last."""
-        found = self.fetchmany(1)
-        return found[0] if found else None
+        """Return the first row, or None."""
+        return self[0] if self else None
 
     def fetchall(self) -> list[Any]:
-        """Return all remaining rows."""
-        return self.fetchmany(len(self._rows))
-
-    def fetchmany(self, size: int = 1) -> list[Any]:
-        """Return at most `size` of the remaining rows."""
-        found = self._rows[self._next : self._next + size]
-        self._next += len(found)
-        return found
+        """Return all rows."""
+        return self
 
 
 class Session:
@@ -181,28 +159,27 @@ class Session:
             autocommit=True,  # transactions are begun explicitly, together with their tenant
             prepare_threshold=1,
             cursor_factory=psycopg.RawCursor,
-            row_factory=_named,
+            row_factory=_row_factory,
         )
         self._connection.prepared_max = PREPARED_MAX
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
         self._cursor = self._connection.cursor(binary=True)
-        self._kept = Kept()
-        self._status = ""
+        self._local: dict[Any, Any] = {}
 
-    def named(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
+    def run(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
         """Run a named statement."""
         return self.execute(statements("postgres")[name], values)
 
     def execute(self, sql: str, values: Mapping[str, Any] = {}) -> Rows:
         """Run SQL that has no name."""
-        text, names = _sent(sql)
+        text, names = number_parameters(sql)
         cursor = self._cursor
-        cursor.execute(text, [values[name] for name in names])
+        cursor.execute(text.encode(), [values[name] for name in names])
         return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
-    def script(self, sql: str) -> None:
-        """Run several statements without parameters, in one message to the server."""
-        self._status = self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
+    def script(self, sql: str) -> str:
+        """Run several statements in one message to the server; return the status of the last."""
+        return self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
     def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query in batches; a transaction can have one stream at a time."""
@@ -218,9 +195,12 @@ class Session:
             for row in rows:
                 copied.write_row(row)
 
-    def kept(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class that the connection keeps."""
-        return self._kept.one(kind)
+    def local(self, kind: Callable[[], K]) -> K:
+        """Return the object of this class that belongs to the connection."""
+        if kind not in self._local:
+            self._local[kind] = kind()
+        found: K = self._local[kind]
+        return found
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
         """Run `work` between `begin` and `end` (commit or rollback) and return its result.
@@ -231,27 +211,27 @@ class Session:
             self.script(begin)
             value = work(self)
             self.end(end)
-        except psycopg.errors.FeatureNotSupported:
+        except errors.FeatureNotSupported:
             self.close()  # its prepared statements are older than the change of the schema
             raise
         finally:
-            self.undo()
+            self._undo()
         return value
 
     def end(self, end: str) -> None:
         """Commit or roll back. Raises InDoubt if it is unknown whether the commit happened."""
         try:
-            self.script(end)
+            status = self.script(end)
         except psycopg.OperationalError as error:
             if end == "commit" and self.lost:
                 raise InDoubt(str(error)) from error
             raise
-        if self._status.lower() != end:
+        if status.lower() != end:
             raise StoreError(
                 "a statement failed and the transaction continued; nothing was written"
             )
 
-    def undo(self) -> None:
+    def _undo(self) -> None:
         """End an open transaction; close the connection if that fails."""
         try:
             if self._connection.info.transaction_status != TransactionStatus.IDLE:
@@ -274,15 +254,10 @@ class InDoubt(psycopg.OperationalError):
 
 
 @cache
-def _sent(sql: str) -> tuple[bytes, tuple[str, ...]]:
-    text, names = numbered(sql)
-    return text.encode(), names
-
-
-def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
     """Return SQL with `$1`, `$2` … for its named parameters, and their names in that order.
 
-    >>> numbered("select :a::text, ':b', :c + :a")
+    >>> number_parameters("select :a::text, ':b', :c + :a")
     ("select $1::text, ':b', $2 + $1", ('a', 'c'))
     """
     names: list[str] = []
@@ -296,17 +271,6 @@ def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
         return f"${names.index(name) + 1}"
 
     return _PARTS.sub(place, sql), tuple(names)
-
-
-def _named(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Any]:
-    columns = cursor.description
-    return _row_of(tuple(column.name for column in columns)) if columns else Row
-
-
-@cache
-def _row_of(names: tuple[str, ...]) -> type[Row]:
-    at = {name: index for index, name in enumerate(names)}
-    return type("Row", (Row,), {"__slots__": (), "_at": at})
 
 
 # Connections of one process: two services and three workers stay below a server's usual 100.
@@ -327,7 +291,6 @@ DEFAULTS = {
     "keepalives_idle": "30",
     "tcp_user_timeout": "20000",
 }
-_ALLOWED = "postgresql://user@host:5432/database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,39 +305,36 @@ class Address:
         return f"Address({self.shown!r})"
 
 
-def addressed(url: str) -> Address:
+def parse_url(url: str) -> Address:
     """Parse a URL; `pool_size` (1..500) is a parameter of heedful. Raises InvalidInput."""
     place, _, query = url.partition("?")
-    parts = [one.partition("=") for one in query.split("&") if one]
-    sizes = [value for name, _, value in parts if name == "pool_size"]
-    # As in `options=-c statement_timeout=60s`; libpq wants the second one escaped.
-    kept = [f"{n}{is_}{value.replace('=', '%3D')}" for n, is_, value in parts if n != "pool_size"]
-    rest = "&".join(kept)
-    parameters = _parse(f"{place}?{rest}" if rest else place)
+    size, kept = str(POOL_SIZE), []
+    for name, is_, value in (part.partition("=") for part in query.split("&") if part):
+        if name == "pool_size":
+            size = value
+        else:  # as in `options=-c statement_timeout=60s`; libpq wants the second = escaped
+            kept.append(f"{name}{is_}{value.replace('=', '%3D')}")
+    if not (size.isascii() and size.isdigit() and 1 <= int(size) <= 500):
+        raise InvalidInput("pool_size", size, "a whole number from 1 to 500")
+    rest, parameters, wrong = "&".join(kept), dict[str, Any](), ""
+    try:
+        parameters = dict(conninfo_to_dict(f"{place}?{rest}" if rest else place))
+    except psycopg.Error as error:  # what follows the first quote may be a part of the password
+        wrong = re.split('[:"]', str(error))[0].strip()
+    if wrong:
+        raise InvalidInput("store", shown(url), f"like postgresql://user@host:5432/db ({wrong})")
     options = " ".join(filter(None, (OPTIONS, str(parameters.get("options") or ""))))
     conninfo = make_conninfo("", **{**DEFAULTS, **parameters, "options": options})
-    return Address(conninfo, shown(url), _size(sizes[-1]) if sizes else POOL_SIZE)
-
-
-def _parse(url: str) -> dict[str, Any]:
-    try:
-        return dict(conninfo_to_dict(url))
-    except psycopg.Error as error:
-        what = re.split('[:"]', str(error))[0]  # what follows may be a part of the password
-    raise InvalidInput("store", shown(url), f"like {_ALLOWED} ({what.strip()})")
-
-
-def _size(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 500):
-        raise InvalidInput("pool_size", text, "a whole number from 1 to 500")
-    return int(text)
+    return Address(conninfo, shown(url), int(size))
 
 
 # The errors that `mishap` translates; errors of the work itself pass unchanged.
 MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
-# What a user can do about an error, by its class or the first letters of its SQLSTATE
+# What a user can do about an error, by its class
 # (postgresql.org/docs/current/errcodes-appendix.html).
 _WAITS: dict[type[psycopg.Error], str] = {
+    errors.SerializationFailure: "other transactions keep changing the same rows; try again later",
+    errors.DeadlockDetected: "other transactions keep changing the same rows; try again later",
     errors.LockNotAvailable: "another transaction holds what this one needs; try again",
     errors.QueryCanceled: "it took longer than statement_timeout; try again, or raise it in the "
     "URL: ?options=-c%20statement_timeout=60s",
@@ -391,49 +351,43 @@ _AWAY = (
 class Mishap(NamedTuple):
     """A database error as one of heedful, and whether the same work may run again at once."""
 
-    told: HeedfulError
+    error: HeedfulError
     again: bool
 
 
 def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool = False) -> Mishap:
     """Translate a database error; `lost` is True if the connection is gone."""
-    match error:
-        case UnicodeEncodeError():
-            allowed = "text that UTF-8 can hold, without a lone surrogate"
-            told = Mishap(InvalidInput("text", error.object, allowed), again=False)
-        case OverflowError():
-            told = Mishap(InvalidInput("number", *TOO_LARGE), again=False)
-        case InDoubt():
-            told = Mishap(StoreInDoubt(_line(error)), again=False)
-        case errors.SerializationFailure() | errors.DeadlockDetected():
-            why = "other transactions keep changing the same rows; try again later"
-            told = Mishap(StoreUnavailable(f"{_line(error)}: {why}"), again=True)
-        case _:
-            told = Mishap(_translate(error, lost), again=lost)
-    told.told.__cause__ = error
-    return told
+    clash = isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+    ours = _translate(error, lost)
+    ours.__cause__ = error
+    return Mishap(ours, clash or (lost and not isinstance(error, InDoubt)))
 
 
-def _translate(error: psycopg.Error, lost: bool) -> HeedfulError:
-    line = _line(error)
+def _translate(error: Exception, lost: bool) -> HeedfulError:
+    line = (str(error) or type(error).__name__).splitlines()[0]  # the others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
             return StoreUnavailable(f"{line}: {remedy}")
+    if isinstance(error, UnicodeEncodeError):
+        allowed = "text that UTF-8 can hold, without a lone surrogate"
+        return InvalidInput("text", error.object, allowed)
+    if isinstance(error, OverflowError):
+        return InvalidInput("number", *TOO_LARGE)
+    if isinstance(error, psycopg.DataError) and "NUL" in line:
+        return InvalidInput("text", "\0", "text without NUL, which PostgreSQL cannot hold")
+    if isinstance(error, InDoubt):
+        return StoreInDoubt(line)
+    return _refused(error, line, lost)
+
+
+def _refused(error: Exception, line: str, lost: bool) -> StoreError:
     if isinstance(error, errors.InsufficientPrivilege):
         return RoleRefused(f"{line}: run heedful migrate --role with the name of this role")
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
         return StoreOlder(f"{line}: run heedful migrate as the role that owns the tables")
-    if isinstance(error, psycopg.DataError) and "NUL" in line:
-        allowed = "text without the character NUL, which PostgreSQL cannot hold"
-        return InvalidInput("text", "\0", allowed)
     if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return StoreUnavailable(f"{line}: {_GONE if lost else _AWAY}")
     return StoreError(line)
-
-
-def _line(error: Exception) -> str:
-    """Return the first line of a message; the lines after it quote the statement."""
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 SERVER = 160_000
@@ -511,11 +465,11 @@ _guard = threading.Lock()
 
 def in_database(url: str) -> Store:
     """Return a store in the database at this URL, with its own connections. Raises InvalidInput."""
-    address = addressed(url)
+    address = parse_url(url)
     return Store(address.shown, Database(address))
 
 
-def shared(url: str) -> Store:
+def shared_store(url: str) -> Store:
     """Return the store that this process shares for this URL. Raises InvalidInput."""
     with _guard:
         store = _open.get(url) or in_database(url)
@@ -557,7 +511,7 @@ class Database:
 
 
 class _Pool:
-    """At most `size` threads and as many connections; the one used last is used first.
+    """At most `size` threads, each with a connection of its own.
 
     psycopg_pool connects on threads of its own and retries until a time-out. There a refused role
     or an older schema would appear as a time-out, not as an error that says what to do.
@@ -571,7 +525,8 @@ class _Pool:
     def forked(self) -> None:
         """Reset a child process: it has no threads, and the connections belong to its parent."""
         self._lock = threading.Lock()
-        self._idle: list[Session] = []
+        self._own = threading.local()
+        self._sessions: list[Session] = []
         self._threads: ThreadPoolExecutor | None = None
         self._turns = Turns()
 
@@ -580,38 +535,30 @@ class _Pool:
         turns = self._turns
         await turns.take(locks)
         try:
-            answer = self._submit(job)
+            with self._lock:
+                if self._threads is None:
+                    self._threads = ThreadPoolExecutor(self._address.size, NAME)
+                answer = self._threads.submit(job)
         except RuntimeError:  # the interpreter ends
             turns.give(locks)
             raise
         answer.add_done_callback(lambda _: turns.give(locks))
         return await asyncio.wrap_future(answer)
 
-    def _submit(self, job: Callable[[], T]) -> Future[T]:
-        with self._lock:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(self._address.size, NAME)
-            return self._threads.submit(job)
-
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
         """Run `work` in a transaction and return its result; retry as the database asks."""
-        lost = 0
+        losses = 0
         for pause in (*PAUSES, None):
             session: Session | None = None
             try:
-                session = self._take()
-                value = session.within(begin, work, end)
+                session = self._session()
+                return session.within(begin, work, end)
             except MISHAPS as error:
-                gone = session is not None and session.lost
-                what = mishap(error, gone)
-                lost += gone
-                if pause is None or lost > RECONNECTIONS or not what.again:
-                    raise what.told from error
-            else:
-                return value
-            finally:
-                if session is not None:
-                    self._give(session)
+                lost = session is not None and session.lost
+                losses += lost
+                what = mishap(error, lost)
+                if pause is None or losses > RECONNECTIONS or not what.again:
+                    raise what.error from error
             time.sleep(random.uniform(0, pause))
         raise AssertionError  # the last round returns or raises
 
@@ -621,21 +568,27 @@ class _Pool:
             with closing(self._connect()) as session:
                 return session.within(begin, work, "rollback")
         except MISHAPS as error:
-            raise mishap(error).told from error
+            raise mishap(error).error from error
 
     def close(self) -> None:
         """Finish the queued jobs and close the connections; closing twice does no harm."""
         with self._lock:
             threads, self._threads = self._threads, None
         if threads is not None:  # a store may be forgotten on a thread of its own
-            threads.shutdown(wait=threading.current_thread().name.rpartition("_")[0] != NAME)
-        self._drop()
-
-    def _take(self) -> Session:
+            threads.shutdown(wait=not threading.current_thread().name.startswith(NAME))
         with self._lock:
-            if self._idle:
-                return self._idle.pop()
-        return self._connect()
+            sessions, self._sessions = self._sessions, []
+        for session in sessions:
+            session.close()
+
+    def _session(self) -> Session:
+        """Return the connection of this thread, opening it if there is none."""
+        session: Session | None = getattr(self._own, "session", None)
+        if session is None or session.lost:
+            session = self._own.session = self._connect()
+            with self._lock:
+                self._sessions = [*(one for one in self._sessions if not one.lost), session]
+        return session
 
     def _connect(self) -> Session:
         session = Session(self._address.conninfo, self._address.shown)
@@ -644,22 +597,6 @@ class _Pool:
             admit(session)
             refused.pop_all()
         return session
-
-    def _give(self, session: Session) -> None:
-        """Return a connection to the pool; if it was lost, close all idle connections too."""
-        if session.lost:
-            self._drop()
-        with self._lock:
-            if self._threads is not None and not session.lost:
-                self._idle.append(session)
-                return
-        session.close()
-
-    def _drop(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for session in idle:
-            session.close()
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
@@ -688,3 +625,171 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
+
+
+Part = Literal["pre", "post", "all"]
+# The lock that allows one migration of a database at a time: "heedful" as a number.
+LOCK: Final = 0x6865656466756C
+_MAY = (
+    "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
+    "database (grant create on database … to …); with --role for one that may create roles, too"
+)
+_BOOKS = """
+create table if not exists schema_version (
+  number integer not null,
+  part text not null check (part in ('pre', 'post')),
+  at double precision not null,
+  primary key (number, part)
+);
+create table if not exists queue_version (name text primary key, at double precision not null)
+"""
+
+
+class Step(NamedTuple):
+    """One part of one migration, `pre` or `post`."""
+
+    number: int
+    part: str
+
+
+@cache
+def known() -> tuple[Step, ...]:
+    """Return all steps, in order."""
+    names = (re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name) for name in os.listdir(FOLDER))
+    steps = [Step(int(name[1]), name[2]) for name in names if name]
+    return tuple(sorted(steps, key=lambda one: (one.number, one.part == "post")))
+
+
+def newest() -> int:
+    """Return the schema that this version needs: the number of its newest `pre` part."""
+    return max((one.number for one in known() if one.part == "pre"), default=0)
+
+
+class Migrated(NamedTuple):
+    """A migration's result: the steps applied, the steps that wait, and the schema's number."""
+
+    applied: tuple[Step, ...]
+    waiting: tuple[Step, ...]
+    schema: int
+
+
+def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
+    """Migrate a database to this version's schema, in one transaction; again, it does nothing.
+
+    The role in the URL creates and owns the tables. `role` is the role of the service: it is
+    created without a password if it does not exist, and may read and write rows. Raises StoreError,
+    InvalidInput.
+    """
+    try:
+        with closing(Session(parse_url(url).conninfo)) as session:
+            return session.within("begin", lambda _: _migrate(session, part, role), "commit")
+    except errors.InsufficientPrivilege as error:
+        raise RoleRefused(f"{error.diag.message_primary}; {_MAY}") from error
+    except MISHAPS as error:
+        raise mishap(error).error from error
+
+
+def _migrate(db: Session, part: Part, role: str) -> Migrated:
+    db.script(f"""
+        {PATIENT};
+        set local lock_timeout = 0;
+        select pg_advisory_xact_lock({LOCK});
+        set local lock_timeout = '10s'
+    """)
+    vectors(db)
+    if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
+        db.script(f"create schema {SCHEMA}")  # `if not exists` would need the right to create it
+    db.script(_BOOKS)
+    done = {Step(*row) for row in db.execute("select number, part from schema_version")}
+    if strange := sorted(done - set(known())):
+        raise StoreNewer(
+            f"the database has migration {strange[-1].number}, this heedful knows {newest()}; "
+            "upgrade heedful"
+        )
+    waiting = [one for one in known() if one not in done]
+    applied = []
+    for one in waiting:
+        if part not in ("all", one.part):
+            break  # the steps come in order
+        db.script(read_sql(f"postgres_{one.number:04}_{one.part}.sql"))
+        values = {"number": one.number, "part": one.part, "at": time.time()}
+        db.execute("insert into schema_version values (:number::int, :part, :at)", values)
+        applied.append(one)
+    _migrate_jobs(db, part)
+    # The roles that have access already get it to new tables, too.
+    served = db.execute("""
+        select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
+        join pg_roles r on r.oid = a.grantee
+        where c.oid = 'schema_version'::regclass and a.grantee <> c.relowner
+    """)
+    for name in sorted({*(row[0] for row in served), *filter(None, [role])}):
+        _grant(db, name)
+    there = done | set(applied)
+    schema = max((one.number for one in there if one.part == "pre"), default=0)
+    return Migrated(tuple(applied), tuple(one for one in waiting if one not in there), schema)
+
+
+def _migrate_jobs(db: Session, part: str) -> None:
+    """Migrate the job queue to the installed procrastinate's schema, unless someone else owns it.
+
+    Its migrations have the same two parts; those without a part in their name count as pre.
+    """
+    try:
+        from procrastinate.schema import SchemaManager
+    except ImportError as error:
+        raise PackageMissing("the queue in PostgreSQL", "procrastinate", "postgres") from error
+    folder = SchemaManager.get_migrations_path()
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
+    there = db.execute("select to_regclass('procrastinate_jobs') is not null").fetchone()[0]
+    done = {row[0] for row in db.execute("select name from queue_version")}
+    if not there:
+        db.script(SchemaManager.get_schema())
+        applied = names
+    else:
+        ours = [name for name in names if done and name not in done]
+        parts = {name: "post" if "_post_" in name else "pre" for name in ours}
+        applied = [name for name in ours if part in ("all", parts[name])]
+        for name in applied:
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                db.script(file.read())
+    for name in applied:
+        values = {"name": name, "at": time.time()}
+        db.execute("insert into queue_version values (:name, :at)", values)
+
+
+def vectors(db: Session) -> str:
+    """Return the version of pgvector. Raises StoreError if it is missing or too old."""
+    found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
+    if found is None:
+        available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
+        how = "" if available else "install pgvector on the server, then "
+        raise StoreError(
+            f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
+        )
+    version = tuple(int(number) for number in re.findall(r"\d+", found[0])[:2])
+    if version < (0, 8):
+        raise StoreError(
+            f"pgvector is {found[0]}; heedful needs 0.8: install it on the server, then let a "
+            "superuser run in the database: alter extension vector update"
+        )
+    return str(found[0])
+
+
+def _grant(db: Session, role: str) -> None:
+    """Let a role read and write the rows that row-level security shows it.
+
+    A role may add audit rows, but not change them.
+    """
+    if not role.isprintable() or len(role) > 63:
+        raise InvalidInput("role", role, "1 to 63 printable characters")
+    name = sql.Identifier(role).as_string()
+    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}):
+        db.script(f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls")
+    db.script(f"""
+        grant usage on schema {SCHEMA} to {name};
+        grant select, insert, update, delete on all tables in schema {SCHEMA} to {name};
+        revoke insert, update, delete on schema_version, queue_version from {name};
+        revoke update, delete on audit from {name};
+        grant usage, select on all sequences in schema {SCHEMA} to {name};
+        grant execute on all functions in schema {SCHEMA} to {name}
+    """)

@@ -105,19 +105,10 @@ class StageAttempt:
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data, times as ISO 8601 in UTC."""
-        return {
-            "stage_name": self.stage_name,
-            "run": self.run,
-            "attempt": self.attempt,
-            "overall_status": self.overall_status,
-            "checks": [asdict(one) for one in self.checks],
-            "execution_time_ms": self.execution_time_ms,
-            "timestamp": iso(self.timestamp),
-            "requires_retry": self.requires_retry,
-            "feedback_for_agent": self.feedback_for_agent,
-            "failed_checks_summary": self.failed_checks_summary,
-            "usage": to_document(self.usage),
-        }
+        plain = {**asdict(self), "failed_checks_summary": self.failed_checks_summary}
+        plain |= {"timestamp": iso(self.timestamp), "usage": to_document(self.usage)}
+        plain["checks"] = list(plain["checks"])
+        return {name: value for name, value in plain.items() if name != "output"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +137,9 @@ class StageReport:
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data."""
-        return {
-            "name": self.name,
-            "status": self.status,
-            "action": self.action,
-            "kept": self.kept,
-            "attempts": [{**one.plain(), "output": one.output} for one in self.attempts],
-        }
+        attempts = [{**one.plain(), "output": one.output} for one in self.attempts]
+        plain = {name: getattr(self, name) for name in ("name", "status", "action", "kept")}
+        return {**plain, "attempts": attempts}
 
 
 @dataclass(frozen=True, slots=True)

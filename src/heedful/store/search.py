@@ -43,16 +43,12 @@ def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
     """
     wanted = list(dict.fromkeys(words))[:COUNTED]
     values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
-    rows = db.named("count_terms", values).fetchall() if wanted else []
+    rows = db.run("count_terms", values).fetchall() if wanted else []
     return {row["term"]: row["n"] for row in sorted(rows, key=lambda row: int(row["n"]))}
 
 
 def matching(
-    db: Db,
-    corpus: Row,
-    counts: Mapping[str, int],
-    many: int,
-    among: set[int] | None = None,
+    db: Db, corpus: Row, counts: Mapping[str, int], many: int, among: set[int] | None = None
 ) -> list[int]:
     """Return the ids of the `many` texts with the highest weight of rare words, within `among`.
 
@@ -64,7 +60,7 @@ def matching(
     upto = sum(total <= most for total in accumulate(counts[term] for term in rare))
     terms = json.dumps(rare[: max(1, upto)])
     scores: dict[int, float] = {}
-    for row in db.named("match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}):
+    for row in db.run("match_terms", {"mark": corpus["mark"], "terms": terms, "limit": most}):
         weight, ids = rarity(counts[row["term"]], corpus["texts"]), json.loads(row["ids"])
         for id in ids if among is None else filter(among.__contains__, ids):
             scores[id] = scores.get(id, 0.0) + weight
@@ -155,7 +151,7 @@ class Codes:
         if changed == self._followed:
             return
         values = {**key, "since": self._followed}
-        rows = db.named("new_vectors", values)
+        rows = db.run("new_vectors", values)
         size = 4 * self._codes.shape[1]
         for part in _parts(rows, size):
             data = np.frombuffer(b"".join(data for _, data in part), "<f4")
@@ -273,7 +269,7 @@ def search(
 
     Each has every distance that is known.
     """
-    corpus = db.named("read_corpus", {"scope": token(scope)}).fetchone()
+    corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
         return []
     one = Sought(db, {**key_of(scope), "space": space}, corpus, limit, only or ANY)
@@ -328,14 +324,14 @@ class Sought:
         """Return the ids that exist, may be recalled and pass the filter."""
         ids = list(ids)
         values = {**self.values, "ids": json.dumps([id for id in ids if id not in self.rows])}
-        rows = self.db.named("read_examples", values)
+        rows = self.db.run("read_examples", values)
         self.rows.update((row["id"], row) for row in rows)
         return [id for id in ids if id in self.rows and self.rows[id]["passes"]]
 
     @cached_property
     def filtered(self) -> set[int]:
         """Return the ids of all examples that may be recalled and pass the filter."""
-        rows = self.db.named("filtered", self.values)
+        rows = self.db.run("filtered", self.values)
         return {id for (id,) in rows}
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
@@ -379,7 +375,7 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
     """Return the nearest examples and some more, by the codes in memory."""
     import numpy as np
 
-    codes = one.db.kept(Vectors).codes(one.db, one.key, one.corpus, len(query))
+    codes = one.db.local(Vectors).codes(one.db, one.key, one.corpus, len(query))
     many = one.limit + SPARE
     ids = codes.nearest(query, many).tolist()
     found = one.read(ids)
@@ -399,7 +395,7 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     if values["near"] is None:
         return []
     name = "nearest" if one.all else "nearest_of"
-    return one.read(id for (id,) in one.db.named(name, {**one.values, **values}))
+    return one.read(id for (id,) in one.db.run(name, {**one.values, **values}))
 
 
 def _filter(only: Filter) -> dict[str, Any]:
@@ -420,14 +416,14 @@ BLANK = " \t\n\r\v\f\xa0\u3000"
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
     """Count the examples in each space that may be recalled; "" counts those without a vector."""
-    rows = db.named("count_spaces", {**key_of(scope), "blank": BLANK}).fetchall()
+    rows = db.run("count_spaces", {**key_of(scope), "blank": BLANK}).fetchall()
     return {row["space"]: row["n"] for row in rows}
 
 
 def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
     """Return id and task of examples without a vector in the space, with ids above `after`."""
     values = {**key_of(scope), "blank": BLANK, "space": space, "after": after, "limit": limit}
-    rows = db.named("unplaced", values).fetchall()
+    rows = db.run("unplaced", values).fetchall()
     return [(row["id"], row["task"]) for row in rows]
 
 
@@ -438,5 +434,5 @@ def place(
     written = 0
     for id, task, vector in places:
         values = {**key_of(scope), "id": id, "task": task, **placed(db, space, blob(vector))}
-        written += db.named("place", values).rowcount
+        written += db.run("place", values).rowcount
     return written

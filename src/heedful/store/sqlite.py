@@ -27,7 +27,7 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Dialect, Kept, Store, Work, read_sql, statements
+from heedful.store.store import MEMORY, Dialect, Store, Work, read_sql, statements
 
 T = TypeVar("T")
 # The most waiting writes in one commit.
@@ -50,10 +50,14 @@ class Thread:
     def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
         self._connect = connect
         self._writes = writes
+        self.forked()
+        _threads.add(self)
+
+    def forked(self) -> None:
+        """Reset a child process: it has no thread, and the queued work belongs to its parent."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        _threads.add(self)
 
     async def run(self, work: Work[T]) -> T:
         """Run `work` and return its result. Raises StoreError, and whatever `work` raises."""
@@ -77,40 +81,31 @@ class Thread:
                 if thread is not threading.current_thread():
                     thread.join()
 
-    def forked(self) -> None:
-        """Reset a child process: it has no thread, and the queued work belongs to its parent."""
-        self._jobs, self._lock, self._thread = queue.SimpleQueue(), threading.Lock(), None
-
     def _main(self) -> None:
         db: Connection | None = None
         while (group := self._group()) is not None:
-            db = self._done(db, group)
+            try:
+                db = db or self._connect()
+                (_commit if self._writes else _each)(db, group)
+            except Exception as error:
+                ours = translate_error(error)
+                for job in group:
+                    if not job.answer.done():
+                        job.answer.set_exception(ours)
+                db = _roll_back(db)
+                del ours
             group.clear()  # while it waits, it keeps no object of a caller alive
         if db is not None:
             db.close()
 
-    def _done(self, db: Connection | None, group: list[_Job]) -> Connection | None:
-        """Run every job and set its answer; return the connection, or None if it was closed."""
-        try:
-            db = db or self._connect()
-            (_commit if self._writes else _each)(db, group)
-        except Exception as error:
-            told = typed(error)
-            for job in group:
-                if not job.answer.done():
-                    job.answer.set_exception(told)
-            return _roll_back(db)
-        return db
-
     def _group(self) -> list[_Job] | None:
         """Return the next jobs, without cancelled ones; None when the thread has to end."""
-        job = self._jobs.get()
-        if job is None:
-            return None
-        jobs = [job]
-        while self._writes and len(jobs) < GROUP and not self._jobs.empty():
+        jobs: list[_Job] = []
+        while not jobs or (self._writes and len(jobs) < GROUP and not self._jobs.empty()):
             job = self._jobs.get()
             if job is None:
+                if not jobs:
+                    return None
                 self._jobs.put(None)
                 break
             jobs.append(job)
@@ -137,9 +132,8 @@ def _in_savepoint(db: Connection, job: _Job) -> Any:
         if not db.in_transaction:  # SQLite gave up the whole transaction, as on a full disk
             raise
         db.execute("rollback to work")
-        db.execute("release work")
-        job.answer.set_exception(typed(error))
-        return None
+        job.answer.set_exception(translate_error(error))
+        value = None
     db.execute("release work")
     return value
 
@@ -165,6 +159,18 @@ def _roll_back(db: Connection | None) -> Connection | None:
     return db
 
 
+_threads: WeakSet[Thread] = WeakSet()
+
+
+def _forked() -> None:
+    for thread in list(_threads):
+        thread.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
 _CAUSES = {
     sqlite3.SQLITE_BUSY: "another process holds the database for too long; try again",
@@ -181,7 +187,7 @@ TOO_LARGE = ("too large", "a whole number that 64 bits can hold")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def typed(error: BaseException) -> BaseException:
+def translate_error(error: BaseException) -> BaseException:
     """Return an SQLite error as one of heedful, and any other error unchanged."""
     if isinstance(error, UnicodeEncodeError):
         return InvalidInput(
@@ -204,18 +210,6 @@ def typed(error: BaseException) -> BaseException:
     return ours
 
 
-_threads: WeakSet[Thread] = WeakSet()
-
-
-def _forked() -> None:
-    for thread in list(_threads):
-        thread.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
 K = TypeVar("K")
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
 BEFORE = 0x65727261  # the id of files from before the first release, with another schema
@@ -230,7 +224,7 @@ def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
     return Store(path, File(path, busy_seconds))
 
 
-def shared(path: str) -> Store:
+def shared_store(path: str) -> Store:
     """Return the store that this process shares for this file; one in memory is never shared."""
     if path == ":memory:":
         return in_file(path)
@@ -249,15 +243,18 @@ class Connection(sqlite3.Connection):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._kept = Kept()
+        self._local: dict[Any, Any] = {}
 
-    def named(self, name: str, values: Mapping[str, Any] = {}) -> sqlite3.Cursor:
+    def run(self, name: str, values: Mapping[str, Any] = {}) -> sqlite3.Cursor:
         """Run a named statement."""
         return self.execute(statements("sqlite")[name], values)
 
-    def kept(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class that the connection keeps."""
-        return self._kept.one(kind)
+    def local(self, kind: Callable[[], K]) -> K:
+        """Return the object of this class that belongs to the connection."""
+        if kind not in self._local:
+            self._local[kind] = kind()
+        found: K = self._local[kind]
+        return found
 
 
 class File:
@@ -266,9 +263,9 @@ class File:
     def __init__(self, path: str, busy_seconds: float) -> None:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
-        connect = partial(connected, path if alone else os.path.abspath(path), busy_seconds, path)
-        self._another = partial(_reading, connect)
-        self.writer: Thread = Thread(connect, writes=True)
+        opens = partial(connect, path if alone else os.path.abspath(path), busy_seconds, path)
+        self._another = partial(_reading, opens)
+        self.writer: Thread = Thread(opens, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         finalize(self, _close, self.writer, self.reader)
@@ -301,7 +298,7 @@ def _close(*threads: Thread) -> None:
         thread.close()
 
 
-def connected(path: str, busy_seconds: float, url: str = "") -> Connection:
+def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
     """Open a file and bring its schema up to date.
 
     Raises StoreUnavailable if the file cannot be opened, and any other sqlite3.Error unchanged.

@@ -5,8 +5,8 @@ module has its own SQL file there; another file holds what differs between the d
 `Store.read` and `Store.write` run such a function in a transaction. Decorate a function that
 changes rows with `holds` if it needs other locks than the memory lock of its scope.
 
-Within `beside`, each write of a call also writes its audit entry and a record of its effect, in one
-transaction. A call repeated with its idempotency key has no second effect.
+Within `Effects`, each write of a call also writes its audit entry and a record of its effect, in
+one transaction. A call repeated with its idempotency key has no second effect.
 """
 
 from __future__ import annotations
@@ -18,12 +18,22 @@ import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
@@ -43,15 +53,7 @@ _locks: dict[Callable[..., Any], Locks] = {}
 ALL = 2**31 - 1
 
 
-class Row(Protocol):
-    """A row; its columns are reached by position and by name."""
-
-    def __getitem__(self, key: int | str, /) -> Any: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def __len__(self) -> int: ...
-    def keys(self) -> Any:
-        """Return the names of the columns."""
-        ...
+Row = Any  # a row; its columns are reached by position and by name
 
 
 class Rows(Protocol):
@@ -71,10 +73,6 @@ class Rows(Protocol):
         """Return all remaining rows."""
         ...
 
-    def fetchmany(self, size: int = ..., /) -> list[Any]:
-        """Return at most `size` of the remaining rows."""
-        ...
-
 
 class Db(Protocol):
     """A connection within a transaction; it belongs to one thread at a time."""
@@ -89,7 +87,7 @@ class Db(Protocol):
         """Return the URL with which a user opened the store, without the password."""
         ...
 
-    def named(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
+    def run(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
         """Run a named statement."""
         ...
 
@@ -97,22 +95,22 @@ class Db(Protocol):
         """Run SQL that has no name, such as `savepoint x`."""
         ...
 
-    def kept(self, kind: Callable[[], K], /) -> K:
-        """Return the object of this class that the connection keeps between transactions."""
+    def local(self, kind: Callable[[], K], /) -> K:
+        """Return the object of this class that belongs to the connection, as a cache."""
         ...
 
 
 Work = Callable[[Db], T]
 
 
-def holds(*names: str, given: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Declare the locks that a function holds until its transaction ends, instead of `MEMORY`.
 
-    `given` returns their names within the scope, from the arguments that follow `db` and `scope`.
+    `by` returns their names within the scope, from the arguments that follow `db` and `scope`.
     """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
-        _locks[work] = given or (lambda *_, **__: names)
+        _locks[work] = by or (lambda *_, **__: names)
         return work
 
     return decorate
@@ -147,20 +145,6 @@ class Access(Protocol):
         ...
 
 
-class Kept:
-    """Objects that a connection keeps, at most one of each class, created at the first request."""
-
-    def __init__(self) -> None:
-        self._kept: dict[Any, Any] = {}
-
-    def one(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class, creating it if needed."""
-        if kind not in self._kept:
-            self._kept[kind] = kind()
-        found: K = self._kept[kind]
-        return found
-
-
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 ROOMS = (
     "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
@@ -172,8 +156,7 @@ ROOMS = (
 def statements(dialect: Dialect) -> dict[str, str]:
     """Return the SQL of each named statement; the files are read once."""
     text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
-    if dialect == "postgres":
-        text = re.sub(r"/\*postgres (.*?) \*/", r"\1", text)
+    text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)  # said in one dialect alone
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 
@@ -192,6 +175,7 @@ def read_sql(name: str) -> str:
 
 TENANT = "tenant text collate \"C\" not null default current_setting('heedful.tenant')"
 TYPES = {
+    "integer primary key autoincrement": "bigint generated by default as identity primary key",
     "integer primary key": "bigint generated by default as identity primary key",
     "integer": "bigint",
     "real": "double precision",
@@ -212,6 +196,29 @@ def in_postgres(tables: str) -> str:
 
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
+
+
+def from_row(kind: type[T], row: Row, **values: Any) -> T:
+    """Return the record whose fields are columns of the row, except those in `values`.
+
+    JSON texts become tuples and mappings, and numbers become flags, as the fields say.
+    """
+    for name, read in _readers(cast("Any", kind)):
+        if name not in values:
+            values[name] = read(row[name]) if read is not None else row[name]
+    return kind(**values)
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+    hints = get_type_hints(kind)
+    return tuple((name, _reader(get_origin(hint) or hint)) for name, hint in hints.items())
+
+
+def _reader(hint: Any) -> Callable[[Any], Any] | None:
+    if hint is tuple:
+        return lambda text: tuple(json.loads(text))
+    return json.loads if hint is Mapping else bool if hint is bool else None
 
 
 def token(scope: Scope) -> str:
@@ -257,30 +264,39 @@ def short(data: bytes) -> str | None:
 
 
 Extra = Callable[[Db], None]
-Record = Callable[[Db, int, Mapping[str, Any]], None]
+RecordEffect = Callable[[Db, int, Mapping[str, Any]], None]
 Commit = Callable[[Work[T]], Awaitable[T]]
 
 
-class Beside:
-    """The records that accompany the effects of one call, in order.
+class Effects:
+    """The writes of one call, in order, each with its records; `with Effects():` begins the call.
 
-    Create it in the task that makes the call. Every write is an effect, except claiming a loop,
-    which may be repeated. `record` stores the number of an effect and its value as plain data.
-    `known` holds the effects of an earlier run of the same call: they are not repeated, and the
-    call continues with their values.
+    Every write is an effect, except claiming a loop, which may be repeated. `record` stores the
+    number of an effect and its value as plain data. `known` holds the effects of an earlier run of
+    the same call: they are not repeated, and the call continues with their values.
     """
 
     def __init__(
-        self, record: Record | None = None, known: Sequence[Mapping[str, Any]] = (), first: int = 0
+        self,
+        record: RecordEffect | None = None,
+        known: Sequence[Mapping[str, Any]] = (),
+        first: int = 0,
     ) -> None:
         self._record = record
         self._known = list(known)
         self._next = first
         self._extras: list[Extra] = []
+
+    def __enter__(self) -> Effects:
         self._task = asyncio.current_task()
+        self._token = _effects.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _effects.reset(self._token)
 
     @property
-    def made_now(self) -> bool:
+    def in_call(self) -> bool:
         """Return True in the call itself, False in its heartbeat or in work that it handed over."""
         return asyncio.current_task() is self._task
 
@@ -312,31 +328,15 @@ class Beside:
         return value
 
 
-_now: ContextVar[Beside | None] = ContextVar("heedful_beside", default=None)
-
-
-@contextmanager
-def beside(one: Beside) -> Iterator[Beside]:
-    """Write the records of `one` with every effect inside the block."""
-    token = _now.set(one)
-    try:
-        yield one
-    finally:
-        _now.reset(token)
+_effects: ContextVar[Effects | None] = ContextVar("heedful_effects", default=None)
 
 
 def also(extra: Extra) -> None:
     """Run `extra` in the transaction of the next effect of this call; there must be a call."""
-    current = _now.get()
+    current = _effects.get()
     if current is None:
-        raise LookupError("no call runs here: this is used outside of `beside`")
+        raise LookupError("no call runs here: this is used outside of `with Effects()`")
     current.also(extra)
-
-
-def current_call() -> Beside | None:
-    """Return the records of the current call, or None outside of a call."""
-    current = _now.get()
-    return current if current is not None and current.made_now else None
 
 
 def _plain(value: Any) -> Any:
@@ -414,7 +414,7 @@ class Before:
 
 def read_call(db: Db, scope: Scope, call: Call) -> Before:
     """Return what an earlier run of the call left."""
-    rows = db.named("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
+    rows = db.run("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
     if not rows:
         return Before()
     plain = {int(row["n"]): json.loads(row["record"]) for row in rows}
@@ -425,7 +425,7 @@ def read_call(db: Db, scope: Scope, call: Call) -> Before:
 @holds("answers")
 def keep_answer(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> None:
     """Store the answer of the call, and delete answers older than a day."""
-    db.named("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
+    db.run("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
     write_effect(db, call, ANSWER, answer)
 
 
@@ -435,7 +435,7 @@ def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
     Raises LeaseLost if another process answers the same call and stored this effect first.
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
-    if not db.named("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
+    if not db.run("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
         raise LeaseLost("the same call is being answered right now; try again")
 
 
@@ -470,11 +470,11 @@ class Store:
         """
         locks = locks_of(work, *args, **kwargs)
         commit = partial(self._access.write, scope, holds=locks)
-        call = current_call()
-        if call is None:
+        effects = _effects.get()
+        if effects is None or not effects.in_call:
             return await commit(lambda db: work(db, scope, *args, **kwargs))
         name = f"{work.__module__.rpartition('.')[2]}.{work.__qualname__}"
-        return await call.write(name, lambda db: work(db, scope, *args, **kwargs), commit)
+        return await effects.write(name, lambda db: work(db, scope, *args, **kwargs), commit)
 
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs

@@ -1,527 +1,801 @@
-"""The records of an export, read from the rows of one scope and written into another.
+"""Data that leaves a store and enters another: the lessons of one scope, or a whole database.
 
-`heedful.lessons.export` declares fields and order. In an export an example is named by kind,
-signature and digest, because its id means nothing in another database. Writing a record twice
-changes nothing.
+An export is a stream of the records below, the rows of one scope without numbers that mean nothing
+elsewhere. A lesson is named by kind and signature. What an example or a sighting derives from is
+given by its sources, so that a source can be revoked after a move. Writing a record twice changes
+nothing. A copy is every row of every scope, all or nothing, read again and compared.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import struct
 import time
 from base64 import b64decode, b64encode
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from itertools import zip_longest
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
-from heedful.errors import StoreError
-from heedful.lessons.export import (
-    FORMAT,
-    IMPORT,
-    LESSON_FLAGS,
-    LESSON_TEXTS,
-    VERSION,
-    Effect,
-    Plain,
-    credit,
-    encode_line,
-    lost_parent,
-    sort_key,
-    split_name,
-)
-from heedful.lessons.lesson import Example, Scope
-from heedful.lessons.trust import RAISING, raises_trust
+from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
+from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
+from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
+from heedful.store import POSTGRES, needs_psycopg, shown
 from heedful.store import lessons as lesson_store
 from heedful.store.lessons import LESSON, mark
-from heedful.store.store import Db, Row, Store, key_of, placed, storable, token
+from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
+from heedful.store.store import Db, Row, from_row, key_of, placed, short, storable, token
 
-Origin = tuple[frozenset[str], frozenset[str]]  # sources and names of parents
-UNKNOWN: Origin = (frozenset(), frozenset())
-WORDS = f"{LESSON}:"  # the prefix of the digest of a row that holds the words of its lesson
+# The ruling that vouches for an import: it concerns one database and is never exported.
+IMPORT = "import"
+# Characters of the metadata of a lesson that nobody vouches for.
+LONGEST_META = 20_000
 # Separates an imported loop's id from its time if another loop with that id ran here.
 MOVED = "\x1e"
-BLANK = asdict(Example("", ""))
 STAYS = ("retired", "superseded")
-# The columns of a lesson that a record has unchanged.
-KEPT = ("kind", "signature", "state", "trust", "importance", "useful")
-TIMES = ("first_seen", "last_seen", "last_shown")
 
 
-def _finite(value: Any) -> Any:
-    """Return JSON data with null for the numbers that JSON cannot express."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
+class Must:
+    """Constraints on a field, as pydantic's core schema names them, without importing pydantic."""
+
+    def __init__(self, **constraints: Any) -> None:
+        self._constraints = constraints
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        return {**handler(source), **self._constraints}
 
 
-def _digest(row: Row) -> str:
-    """Return the digest of an example; the row of a lesson itself has the digest of its words."""
-    alone = row["digest"] == LESSON
-    return WORDS + mark(LESSON, storable(row["lesson"])) if alone else str(row["digest"])
+Count = Annotated[int, Must(ge=0, le=2**53)]
+Share = Annotated[float, Must(ge=0, le=1)]
+Time = Annotated[float, Must(ge=0, le=253_402_300_800)]  # before the year 10000
+Mark = Annotated[str, Must(pattern="^[0-9a-f]{16}$")]
+Name = Annotated[str, Must(pattern="^[^/]{1,200}/[0-9a-f]{16}$")]  # kind/signature of a lesson
 
 
-class _Scope:
-    """The rows of one scope, and the names of its examples: `kind/signature/digest`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line of an export."""
 
-    A removed example is named by its origin, which is all that is known about it: its sources, and
-    the examples that it derives from.
+    type: Literal["heedful memory"] = "heedful memory"
+    version: Literal[2]
+    tenant: str
+    project: str
+    lessons: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LessonRecord:
+    """A lesson; `seen` counts its sightings."""
+
+    type: Literal["lesson"] = "lesson"
+    kind: Annotated[str, Must(pattern="^[^/]{1,200}$")]
+    signature: Mark
+    error_type: str
+    pattern: str
+    text: str
+    tags: tuple[str, ...]
+    state: State
+    trust: Trust
+    importance: Share
+    source: str
+    pinned: bool
+    apart: bool
+    useful: Annotated[float, Must(ge=0, le=2)]
+    seen: Count
+    first_seen: Time
+    last_seen: Time
+    last_shown: Time
+    meta: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the lesson."""
+        return f"{self.kind}/{self.signature}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector:
+    """An embedding: base64 of 32-bit floats, the least byte first."""
+
+    space: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleRecord:
+    """An example of a lesson, or with the digest "lesson" words of the lesson itself.
+
+    `text` is what the lesson said as it came with this example, `author` is True if these are the
+    words of the lesson. A search compares `words`. `sources` are all that it derives from.
     """
 
-    def __init__(self, db: Db, scope: Scope) -> None:
-        self.db, self.scope = db, scope
-        self._key = {**key_of(scope), "scope": token(scope)}
-        self._origins: dict[int, Origin] = {}
-        self._removed: dict[bytes, int] = {}
-
-    def rows(self, name: str, **values: Any) -> list[Row]:
-        return self.db.named(name, {**self._key, **values}).fetchall()
-
-    def each(self, name: str, **values: Any) -> Iterator[Row]:
-        return iter(self.db.named(name, {**self._key, **values}))
-
-    def changes(self, name: str, **values: Any) -> bool:
-        return self.db.named(name, {**self._key, **values}).rowcount > 0
-
-    def name(self, id: int) -> str:
-        """Return the name of an example, or "" if there is none."""
-        for row in self.rows("example_name", example=id):
-            return f"{row['kind']}/{row['signature']}/{_digest(row)}"
-        return ""
-
-    def names(self, ids: Iterable[int]) -> list[Any]:
-        """Return the names of examples, each once, without removed ones of unknown origin."""
-        named = {id: self.name(id) for id in ids}
-        origins = {self._origin(id) for id, name in named.items() if not name} - {UNKNOWN}
-        there = sorted({name for name in named.values() if name})
-        return [*there, *sorted((lost_parent(*origin) for origin in origins), key=encode_line)]
-
-    def parents(self, id: int) -> list[Any]:
-        """Return the names of the examples that this one derives from."""
-        return self.names(row["parent"] for row in self.rows("parents_of", example=id))
-
-    def id(self, name: str) -> int | None:
-        """Return the id of the example of that name, if there is one."""
-        kind, signature, digest = split_name(name)
-        bare = digest.removeprefix(WORDS)
-        rows = self.rows("find_examples", kind=kind, signature=signature, digest=bare)
-        ids = {_digest(row): int(row["id"]) for row in rows}
-        return ids.get(digest, ids.get(WORDS + bare if digest == bare else bare))
-
-    def ids(self, names: Iterable[Any]) -> list[int]:
-        """Return the ids for names; an example that was removed there is removed here too."""
-        ids = (self.id(one) if isinstance(one, str) else self._removed_id(one) for one in names)
-        return sorted({id for id in ids if id is not None})
-
-    def ruling(self, record: str) -> Plain:
-        """Return the record of a ruling with the name of its example; null if it was removed."""
-        plain: dict[str, Any] = _finite(json.loads(record))
-        if isinstance(id := plain.get("example"), int):
-            plain["example"] = self.name(id) or None
-        return plain
-
-    def _origin(self, id: int) -> Origin:
-        if id not in self._origins:
-            rows = self.rows("rested_on", example=id)
-            sources = {storable(row["source"]) for row in rows if row["source"]}
-            there = {self.name(row["there"]) for row in rows if row["there"] is not None}
-            self._origins[id] = frozenset(sources), frozenset(there - {""})
-        return self._origins[id]
-
-    def _removed_id(self, removed: Plain) -> int:
-        """Return the id of a removed example with this origin, creating it if there is none."""
-        key = encode_line(removed)
-        if key not in self._removed:
-            sources = [storable(source) for source in removed["sources"] if source]
-            parents = [id for id in map(self.id, removed["parents"]) if id is not None]
-            wanted = frozenset(sources), frozenset(map(self.name, parents))
-            near = {"source": next(iter(sources), None), "parent": next(iter(parents), None)}
-            known = (int(row["id"]) for row in self.rows("find_gone", **near))
-            id = next((id for id in known if self._origin(id) == wanted), None)
-            if id is None:
-                ((id,),) = self.rows("next_gone")
-                for source in sources or [""]:
-                    self.rows("insert_origin", example=id, source=source)
-                for parent in parents:
-                    self.rows("derive", example=id, parent=parent)
-            self._removed[key] = int(id)
-        return self._removed[key]
+    type: Literal["example"] = "example"
+    lesson: Name
+    digest: Annotated[str, Must(pattern="^(lesson|[0-9a-f]{16})$")]
+    author: bool
+    text: str
+    state: State
+    trust: Trust
+    at: Time
+    example: Example
+    words: str | None
+    sources: tuple[str, ...]
+    vector: Vector | None
 
 
-async def read_records(
-    store: Store, scope: Scope, write: Callable[[Plain], None], vectors: bool
-) -> None:
-    """Call `write` with each record of an export except the last, in order, from one moment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SightingRecord:
+    """Sightings of a lesson that are alike: `times` of them."""
 
-    `write` runs in another thread, and is not called after the caller is cancelled.
-    """
-    going = True
+    type: Literal["sighting"] = "sighting"
+    lesson: Name
+    at: Time
+    loop: str
+    text: str
+    source: str
+    trust: Trust
+    sources: tuple[str, ...]
+    times: Annotated[int, Must(ge=1, le=1_000_000)]
 
-    def work(db: Db, scope: Scope) -> None:
-        for record in _Reader(db, scope, vectors).records():
-            if not going:
-                raise StoreError("the export was cancelled")
-            write(record)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExposureRecord:
+    """A lesson ranked into the prompt of a loop, `among` so many."""
+
+    type: Literal["exposure"] = "exposure"
+    loop: str
+    at: Time
+    lesson: Name
+    shown: bool
+    share: Annotated[float, Must(ge=0, lt=1)]
+    together: bool
+    among: Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRecord:
+    """How a loop ended that had exposures; `began` is the time of these."""
+
+    type: Literal["outcome"] = "outcome"
+    loop: str
+    began: Time
+    at: Time
+    right_at_once: bool
+    calls: Count
+    signatures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulingRecord:
+    """What a person or a proof decided."""
+
+    type: Literal["ruling"] = "ruling"
+    at: Time
+    action: str
+    subject: str
+    by: str
+    why: str
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRecord:
+    """A strategy and the reflection that it came with, or a lesson and what it became."""
+
+    type: Literal["link"] = "link"
+    child: Name
+    relation: Literal["became", "strategy"]
+    parent: Name
+    at: Time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The last line of an export: how many lines are above it, and their SHA-256."""
+
+    type: Literal["end"] = "end"
+    lines: Count
+    sha256: str
+
+
+Record = (
+    Header
+    | LessonRecord
+    | ExampleRecord
+    | SightingRecord
+    | ExposureRecord
+    | OutcomeRecord
+    | RulingRecord
+    | LinkRecord
+    | End
+)
+OTHERS: Mapping[str, Any] = {
+    "exposure": ExposureRecord,
+    "outcome": OutcomeRecord,
+    "ruling": RulingRecord,
+    "link": LinkRecord,
+}
+
+
+def encode(record: Record) -> bytes:
+    """Return the line of a record: ASCII, the same bytes for the same record."""
+    line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False)
+    return line.encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Record:
+    """Return the record of a line. Raises InvalidInput if a field is missing, unknown or wrong."""
+    from pydantic import ValidationError
 
     try:
-        await store.apart(scope, work)
-    finally:
-        going = False
+        record = cast("Record", _adapter().validate_json(line))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        place = ".".join(map(str, wrong["loc"])) or "line"
+        raise InvalidInput(place, wrong["input"], f"valid: {wrong['msg']}") from None
+    match record:
+        case LessonRecord():
+            kind, pattern, right = record.error_type, record.pattern, record.signature
+            # Storing it may have redacted or cut the pattern.
+            if not (
+                "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST
+            ):
+                right = digest_of(kind, pattern)
+            if record.signature != right:
+                raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
+        case ExampleRecord(vector=Vector() as vector) if not _is_vector(vector.data):
+            raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
+        case ExposureRecord(shown=False, share=0):
+            raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
+        case RulingRecord(action="import"):
+            raise InvalidInput("action", record.action, "another than import")
+        case _:
+            pass
+    return record
 
 
-class _Reader(_Scope):
-    """Reads the records of one scope within one transaction."""
+def _is_vector(text: str) -> bool:
+    try:
+        data = b64decode(text, validate=True)
+        return isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
+    except (ValueError, struct.error):
+        return False
 
-    def __init__(self, db: Db, scope: Scope, vectors: bool) -> None:
-        super().__init__(db, scope)
-        self._vectors = vectors
 
-    def records(self) -> Iterator[Plain]:
-        spaces = {row["space"]: row["n"] for row in self.each("export_spaces")}
-        yield {
-            "is": FORMAT,
-            "version": VERSION,
-            **key_of(self.scope),
-            "lessons": lesson_store.count(self.db, self.scope),
-            "spaces": spaces if self._vectors else {},
-        }
-        credits: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for loop in self._loops():
-            for exposure in loop["exposures"]:
-                helped, hurt = credit(exposure, loop["outcome"])
-                credits[exposure["lesson"]].update(helped=helped, hurt=hurt)
-        for row in self.each("export_lessons"):
-            name = f"{row['kind']}/{row['signature']}"
-            yield _lesson(row, credits[name])
-            for example in self.each("export_examples", reflection=row["id"]):
-                yield self._example(name, row["author"], example)
-        for row in self.each("export_lessons"):
-            yield from self._sightings(row)
-        for row in self.each("export_lineage"):
-            if parents := self.parents(int(row["id"])):
-                child = f"{row['kind']}/{row['signature']}/{_digest(row)}"
-                yield {"is": "lineage", "child": child, "parents": parents}
-        yield from self._loops()
-        about = ("at", "action", "subject", "by", "why")
-        rulings = (
-            {
-                "is": "ruling",
-                **{name: row[name] for name in about},
-                "record": self.ruling(row["record"]),
-            }
-            for row in self.each("export_rulings")
+@cache
+def _adapter() -> Any:
+    from pydantic import ConfigDict, Field, TypeAdapter
+
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    for kind in (*Record.__args__, Vector):
+        setattr(kind, "__pydantic_config__", config)  # noqa: B010 - not a field of the record
+    return TypeAdapter(Annotated[Record, Field(discriminator="type")])
+
+
+def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
+    """Yield the records of a scope, in the order of an export, without the last.
+
+    Each lesson is followed by its examples and its sightings. The other records are sorted by their
+    lines.
+    """
+    key = key_of(scope)
+    sources = cache(lambda id: _sources(db, id))
+    yield Header(version=2, **key, lessons=lesson_store.count(db, scope))
+    for row in db.run("export_lessons", key):
+        lesson = from_row(LessonRecord, row, type="lesson", meta=_clean(json.loads(row["meta"])))
+        yield lesson
+        rows = db.run("export_examples", {"reflection": row["id"]})
+        examples = [_example(lesson.name, row["author"], one, sources, vectors) for one in rows]
+        yield from sorted(examples, key=lambda one: (one.digest, one.text))
+        yield from _sightings(db, lesson.name, row["id"], sources)
+    for name in OTHERS:
+        by_line = {encode(record): record for record in _others(db, key, name)}
+        yield from (by_line[line] for line in sorted(by_line))
+
+
+def _example(
+    lesson: str, author: int, row: Row, sources: Callable[[int], set[str]], vectors: bool
+) -> ExampleRecord:
+    alone = row["digest"] in (LESSON, mark(LESSON, row["text"]))
+    vector = None
+    if vectors and row["space"] is not None:
+        vector = Vector(space=row["space"], data=b64encode(row["data"]).decode("ascii"))
+    return ExampleRecord(
+        lesson=lesson,
+        digest=LESSON if alone else row["digest"],
+        author=row["id"] == author,
+        **{name: row[name] for name in ("text", "state", "trust", "at", "words")},
+        example=Example(**_clean(json.loads(row["record"]))),
+        sources=tuple(sorted(sources(row["id"]))),
+        vector=vector,
+    )
+
+
+def _sightings(
+    db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
+) -> Iterator[SightingRecord]:
+    alike: defaultdict[tuple[float, str, str], list[Row]] = defaultdict(list)
+    for row in db.run("export_sightings", {"reflection": id}):
+        alike[row["at"], row["loop"], row["text"]].append(row)
+    for (at, loop, text), rows in sorted(alike.items()):
+        parents = {parent for row in rows for parent in json.loads(row["parents"])}
+        own = {row["source"] for row in rows}
+        yield SightingRecord(
+            lesson=lesson,
+            at=at,
+            loop=loop,
+            text=text,
+            source=min(own),
+            trust=lowest_trust(row["trust"] for row in rows),
+            sources=tuple(sorted(own.union(*map(sources, parents)) - {""})),
+            times=len(rows),
         )
-        by_place = {
-            sort_key(record): record for record in rulings
-        }  # those on removed examples agree
-        yield from (by_place[key] for key in sorted(by_place))
-        links = ({"is": "link", **dict(row)} for row in self.each("export_links"))
-        yield from sorted(links, key=sort_key)
-
-    def _example(self, lesson: str, author: Any, row: Row) -> Plain:
-        origins = [origin["source"] for origin in self.each("export_origins", example=row["id"])]
-        vector = None
-        if self._vectors and row["space"] is not None:
-            vector = {"space": row["space"], "data": b64encode(row["data"]).decode("ascii")}
-        example: dict[str, Any] = redact_data(BLANK | json.loads(row["record"]))
-        for name in ("before", "after"):
-            scores = _finite(example[name]).items()
-            example[name] = {key: score for key, score in scores if score is not None}
-        return {
-            "is": "example",
-            "lesson": lesson,
-            "digest": _digest(row),
-            "author": row["id"] == author,
-            "says": storable(row["lesson"]),
-            **{name: row[name] for name in ("state", "trust", "at")},
-            "example": example,
-            "words": row["words"],
-            "origins": sorted(map(storable, origins)),
-            "vector": vector,
-        }
-
-    def _sightings(self, lesson: Row) -> Iterator[Plain]:
-        """Yield sightings ordered by time, then by loop and text."""
-        name = f"{lesson['kind']}/{lesson['signature']}"
-        rows = self.each("export_sightings", reflection=lesson["id"])
-        for at, same_time in groupby(rows, key=lambda row: float(row["at"])):
-            sightings: defaultdict[tuple[str, str], list[Plain]] = defaultdict(list)
-            for row in same_time:
-                parents = self.names(json.loads(row["parents"]))
-                sighting = {"source": storable(row["source"]), "trust": row["trust"]}
-                sightings[row["loop"], storable(row["text"])].append(
-                    {**sighting, "parents": parents}
-                )
-            for (loop, text), made in sorted(sightings.items()):
-                same = {"lesson": name, "at": at, "loop": loop, "text": text}
-                yield {"is": "sighting", **same, "told": sorted(made, key=encode_line)}
-
-    def _loops(self) -> Iterator[Plain]:
-        """Yield loops by the name that each had in its first database, and by time."""
-        rows = self.each("export_loops")
-        named = sorted((row["loop"].partition(MOVED)[0], row["at"], row["loop"]) for row in rows)
-        for name, at, loop in named:
-            outcomes = [
-                {
-                    "right_at_once": bool(row["right_at_once"]),
-                    "calls": row["calls"],
-                    "signatures": json.loads(row["signatures"]),
-                    "at": row["at"],
-                }
-                for row in self.each("export_outcome", loop=loop)
-            ]
-            exposures = [self._exposure(row) for row in self.each("export_exposures", loop=loop)]
-            outcome = next(iter(outcomes), None)
-            yield {"is": "loop", "loop": name, "at": at, "exposures": exposures, "outcome": outcome}
-
-    def _exposure(self, row: Row) -> Plain:
-        examples = [self.name(id) for id in json.loads(row["examples"])]
-        return {
-            "lesson": f"{row['kind']}/{row['signature']}",
-            "shown": bool(row["shown"]),
-            "share": row["share"],
-            "together": bool(row["together"]),
-            "examples": [name.rpartition("/")[2] for name in examples if name],
-        }
 
 
-def _lesson(row: Row, credits: Counter[str]) -> Plain:
-    meta = _finite(redact_data(json.loads(row["meta"])))
-    return {
-        "is": "lesson",
-        **{name: row[name] for name in (*KEPT, "seen", "helped", "hurt", *TIMES)},
-        **{name: storable(row[name]) for name in LESSON_TEXTS},
-        **{name: bool(row[name]) for name in LESSON_FLAGS},
-        "tags": [storable(tag) for tag in json.loads(row["tags"])],
-        "listed": {
-            "seen": row["listed"],
-            "helped": credits["helped"],
-            "hurt": credits["hurt"],
-        },
-        **({"meta": meta} if meta else {}),
-    }
+def _others(db: Db, key: Mapping[str, Any], name: str) -> Iterator[Record]:
+    for row in db.run(f"export_{name}s", key):
+        values: dict[str, Any] = {"type": name}
+        if name in ("exposure", "outcome"):
+            values["loop"] = row["loop"].partition(MOVED)[0]
+        elif name == "ruling":
+            values["record"] = _without_id(row["record"])
+        yield from_row(OTHERS[name], row, **values)
 
 
-def write_records(
-    db: Db, scope: Scope, records: Sequence[Plain], source: str, by: str, why: str
-) -> list[Effect]:
-    """Write records in the order of an export; return what each changed.
+def _sources(db: Db, example: int) -> set[str]:
+    """Return all sources that an example derives from."""
+    return {row["source"] for row in db.run("rests_on", {"example": example})}
+
+
+def _without_id(record: str) -> dict[str, Any]:
+    """Return the record of a ruling without the number of the example that it was about."""
+    plain: dict[str, Any] = _clean(json.loads(record))
+    return {name: value for name, value in plain.items() if name != "example"}
+
+
+def _clean(value: Any) -> Any:
+    """Return JSON data without what an export cannot hold: lone surrogates, NaN and infinity."""
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            plain = {_clean(name): _clean(inner) for name, inner in value.items()}
+            return {k: v for k, v in plain.items() if v is not None or value.get(k) is None}
+        case list():
+            return [_clean(inner) for inner in value]
+        case float() if not isfinite(value):
+            return None
+    return value
+
+
+def unvouched(record: Record, source: str, now: float) -> Record | None:
+    """Return what an import keeps of a record that nobody vouches for, or None for nothing.
+
+    Texts become external, get the import as a source, are cut to what quarantine keeps, and wait
+    there. Left out is what others decided, measured or proved; search words and vectors, which the
+    person who releases a text does not see; times in the future; and which lesson replaced which.
+    """
+    match record:
+        case LessonRecord():
+            short = len(json.dumps(record.meta)) <= LONGEST_META
+            return replace(
+                record,
+                text=clip(record.text),
+                tags=tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS]),
+                meta=record.meta if short else {},
+                state=record.state if record.state in STAYS else "quarantined",
+                trust="external",
+                source=source,
+                pinned=False,
+                apart=False,
+                useful=1.0,
+                seen=1,
+                first_seen=min(record.first_seen, now),
+                last_seen=min(record.last_seen, now),
+                last_shown=0.0,
+            )
+        case ExampleRecord():
+            parts: dict[str, Any] = asdict(record.example)
+            parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
+            return replace(
+                record,
+                text=clip(record.text),
+                example=Example(**parts),
+                state=record.state if record.state in STAYS else "quarantined",
+                trust="external",
+                at=min(record.at, now),
+                sources=(*record.sources, source),
+                words=None,
+                vector=None,
+            )
+        case SightingRecord():
+            sources = (*record.sources, source)
+            return replace(record, text=clip(record.text), trust="external", sources=sources)
+        case LinkRecord() if record.relation == "strategy":
+            return replace(record, at=min(record.at, now))
+    return None
+
+
+def import_records(
+    db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
+) -> list[bool]:
+    """Write records in the order of an export; return for each whether it is new.
 
     A known record stays as it is, but its sightings are counted. Text from an operator or a
     measured outcome raises the trust of the same text here, as `remember` does, and that is
     recorded. `by` vouches for the import; "" if nobody does. `source` is the name of the import.
     """
-    writer = _Writer(db, scope, source, by, why)
-    kinds: dict[str, Callable[[Plain], Effect]] = {
-        "lesson": writer.lesson,
-        "example": writer.example,
-        "sighting": writer.sighting,
-        "lineage": writer.lineage,
-        "loop": writer.loop,
-        "ruling": writer.ruling_record,
-        "link": writer.link,
-    }
-    return [kinds[record["is"]](record) for record in records]
+    writer = _Import(db, scope, source, by, why)
+    return [writer.write(record) for record in records]
 
 
-class _Writer(_Scope):
+class _Import:
     """Writes records into one scope within one transaction."""
 
     def __init__(self, db: Db, scope: Scope, source: str, by: str, why: str) -> None:
-        super().__init__(db, scope)
+        self._db, self._scope = db, scope
+        self._key = {**key_of(scope), "scope": token(scope)}
         self._source, self._by, self._why, self._now = source, by, why, time.time()
+        self._origins: dict[frozenset[str], int] = {}
         if by:
-            ruling = {"action": IMPORT, "subject": source, "by": by, "why": why}
-            self._rule(ruling, {}, {}, self._now)
+            self._ruling(IMPORT, source, by, why, {}, self._now)
+
+    def write(self, record: Record) -> bool:
+        match record:
+            case LessonRecord():
+                return self._lesson(record)
+            case ExampleRecord():
+                return self._example(record)
+            case SightingRecord():
+                return self._sighting(record)
+            case ExposureRecord(loop=loop, at=at):
+                named = self._named(record.lesson)
+                values = {**asdict(record), **named, "loop": self._loop(loop, at), "now": at}
+                return bool(self._rows("insert_exposure", {**values, "examples": "[]"}))
+            case OutcomeRecord(loop=loop, began=began):
+                signatures = json.dumps([storable(one) for one in record.signatures])
+                values = {**asdict(record), "loop": self._loop(loop, began), "now": record.at}
+                values["signatures"] = signatures
+                new = bool(self._rows("insert_outcome", values))
+                if new:
+                    self._rows("count_outcome", values)
+                return new
+            case RulingRecord(action=action, subject=subject, by=by, why=why):
+                return self._ruling(action, subject, by, why, record.record, record.at)
+            case LinkRecord():
+                # Unless somebody vouches, only between imported lessons.
+                source = "" if self._by else self._source
+                values = {**asdict(record), "source": source, "now": record.at}
+                return bool(self._rows("import_link", values))
+            case _:
+                raise TypeError(f"a {record.type} line is not stored")
+
+    def _rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
+        """Run a statement; return its rows, or for one without rows as many as it wrote."""
+        rows = self._db.run(name, {**self._key, **values})
+        return rows.fetchall() or [None] * rows.rowcount
 
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
-        kind, signature = split_name(lesson)
-        return next(iter(self.rows("find_lesson", kind=kind, signature=signature)), None)
+        return next(iter(self._rows("find_lesson", self._named(lesson))), None)
 
-    def lesson(self, record: Plain) -> Effect:
-        name = f"{record['kind']}/{record['signature']}"
-        values = {column: record[column] for column in (*KEPT, *LESSON_FLAGS, *TIMES)}
-        values |= {column: storable(record[column]) for column in LESSON_TEXTS}
-        values["tags"] = json.dumps([storable(tag) for tag in record["tags"]])
-        values["meta"] = json.dumps(redact_data(_finite(record.get("meta", {}))))
-        row = self._find(name)
-        # What later records list is counted with them.
-        unlisted = {
-            column: record[column] - record["listed"][column]
-            for column in ("seen", "helped", "hurt")
-        }
-        if row is None:
-            self.rows("import_lesson", **values, **unlisted)
-            return "new"
-        values["reflection"] = row["id"]
-        raised = raises_trust(record["trust"], row["trust"]) and row["state"] not in STAYS
+    def _named(self, lesson: str) -> dict[str, str]:
+        kind, _, signature = lesson.partition("/")
+        return {"kind": kind, "signature": signature}
+
+    def _lesson(self, record: LessonRecord) -> bool:
+        row = self._find(record.name)
+        raised = self._raises(record.trust, row)
+        values = {**self._key, **asdict(record), "now": self._now, "mark": "", "new": row is None}
+        values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
+        values["tags"] = json.dumps([storable(tag) for tag in record.tags])
+        values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
         if raised:
-            self.rows("begin_anew", **{**values, "source": self._by, "mark": "", "now": self._now})
-            self.rows("raise_lesson", **values)
-            lesson_store.step_aside(self.db, {**self._key, **values})
-            self._record_raise(name, mark(LESSON, values["text"]))
-        both = {values["trust"], row["trust"]} <= RAISING
-        verified = both and (values["state"], row["state"]) == ("verified", "candidate")
-        merged = {
-            "state": values["state"] if raised or verified else row["state"],
-            "seen": row["listed"] + max(row["seen"] - row["listed"], unlisted["seen"]),
-            "first_seen": min(row["first_seen"], record["first_seen"]),
-            **{
-                column: max(row[column], record[column])
-                for column in ("last_seen", "last_shown", *LESSON_FLAGS)
-            },
-        }
-        if any(row[column] != value for column, value in merged.items()):
-            self.rows("merge_lesson", **merged, reflection=row["id"])
-            return "changed"
-        return "changed" if raised else "known"
+            self._db.run("begin_anew", {**values, "source": self._by})
+        if row is None or raised:
+            row = self._rows("upsert_reflection", {**values, "now": record.last_seen})[0]
+        both = {record.trust, row["trust"]} <= RAISING
+        values |= {"verify": both and record.state == "verified", "raised": int(raised)}
+        values["reflection"] = row["id"]
+        if raised:
+            lesson_store.step_aside(self._db, values)
+            self._record_raise(record.name, mark(LESSON, values["text"]))
+        self._db.run("merge_lesson", values)
+        return bool(values["new"])
 
-    def example(self, record: Plain) -> Effect:
-        lesson, says = self._find(record["lesson"]), storable(record["says"])
+    def _raises(self, trust: Trust, row: Row | None) -> bool:
+        return row is not None and row["state"] not in STAYS and raises_trust(trust, row["trust"])
+
+    def _example(self, record: ExampleRecord) -> bool:
+        lesson, text = self._find(record.lesson), storable(record.text)
         if lesson is None:
-            return "known"
-        alone = record["digest"].startswith(WORDS)
-        digest = mark(LESSON, says) if alone else record["digest"]
-        if alone and says == lesson["text"]:
-            self.rows("take_voice", reflection=lesson["id"], mark=digest)
-            digest = LESSON
-        kind, signature = split_name(record["lesson"])
-        rows = self.rows("find_examples", kind=kind, signature=signature, digest=digest)
-        known = next((row for row in rows if row["digest"] == digest), None)
-        plain = redact_data(record["example"])
-        task, given = storable(plain["task"]), record["words"]
-        values = {
+            return False
+        digest, voice = record.digest, mark(LESSON, text)
+        if digest == LESSON and text == lesson["text"]:
+            self._rows("take_voice", {"reflection": lesson["id"], "mark": voice})
+        elif digest == LESSON:
+            digest = voice
+        values = {"reflection": lesson["id"], "digest": digest, "now": record.at}
+        known = next(iter(self._rows("find_example", values)), None)
+        example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
+        task, given = storable(example["task"]), record.words
+        values |= {
             "task": task,
-            "record": json.dumps(plain),
-            "lesson": says,
+            "record": json.dumps(example),
+            "lesson": text,
             "words": " ".join(words(task) if given is None else storable(given).split()[:MOST]),
-            **{column: record[column] for column in ("state", "trust")},
-            "now": record["at"],
-            "reflection": lesson["id"],
-            "digest": digest,
+            "state": record.state,
+            "trust": record.trust,
         }
-        effect, id = self._put(record["lesson"], values, known)
-        if (known is None or self._by) and self._add_origins(id, record) and effect == "known":
-            effect = "changed"
-        if record["author"] and says == lesson["text"]:
-            self.rows("make_author", example=id, reflection=lesson["id"])
-        return effect
+        held = known is None and record.state == "quarantined"
+        if held and lesson_store.was_rejected(self._db, self._key, record.lesson, said):
+            values["state"] = "retired"
+        raised = self._raises(record.trust, known)
+        if known is None or raised:
+            id = self._rows("insert_example", values)[0]["id"]
+        else:
+            id = known["id"]
+            self._rows("verify_example", values)
+        if raised:
+            self._record_raise(record.lesson, said)
+        if known is None or self._by:
+            self._derive(id, record, known is None)
+        if record.author and text == lesson["text"]:
+            self._rows("make_author", {"example": id, "reflection": lesson["id"]})
+        return known is None
 
-    def _put(self, lesson: str, values: dict[str, Any], known: Row | None) -> tuple[Effect, int]:
-        """Write an example that is new or raised; return its id."""
-        digest = mark(values["digest"], values["lesson"])
-        if known is None:
-            held = values["state"] == "quarantined"
-            rejected = held and lesson_store.was_rejected(self.db, self._key, lesson, digest)
-            values["state"] = "retired" if rejected else values["state"]
-            id = int(self.rows("insert_example", **values)[0]["id"])
-            return "rejected" if rejected else "new", id
-        if known["state"] not in STAYS and raises_trust(values["trust"], known["trust"]):
-            self._record_raise(lesson, digest)
-            return "changed", int(self.rows("insert_example", **values)[0]["id"])
-        verified = self.changes("verify_example", **values)
-        return "changed" if verified else "known", int(known["id"])
+    def _derive(self, id: int, record: ExampleRecord, new: bool) -> None:
+        """Write the sources and the vector of an example."""
+        sources = {storable(source) for source in record.sources} - _sources(self._db, id)
+        for source in sources or ([""] if new else []):
+            self._rows("insert_origin", {"example": id, "source": source})
+        if record.vector is not None:
+            vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
+            self._rows("import_vector", {"example": id, **vector})
 
-    def _add_origins(self, id: int, record: Plain) -> bool:
-        """Write the sources and the vector of an example; return True if any of it is new."""
-        origins = [storable(source) for source in record["origins"] or [""]]
-        new = [self.changes("insert_origin", example=id, source=source) for source in origins]
-        if vector := record["vector"]:
-            values = placed(self.db, vector["space"], b64decode(vector["data"]))
-            new.append(self.changes("import_vector", example=id, **values))
-        return any(new)
-
-    def sighting(self, record: Plain) -> Effect:
-        if (lesson := self._find(record["lesson"])) is None:
-            return "known"
-        loop, text = storable(record["loop"]), storable(record["text"])
-        same = {"reflection": lesson["id"], "at": record["at"], "loop": loop, "text": text}
-        known = self.rows("count_same_sightings", **same)[0]["n"]
-        new = record["told"][known:]
-        for sighting in new:
-            parents = json.dumps(self.ids(sighting["parents"]))
-            origin = {"source": storable(sighting["source"]), "trust": sighting["trust"]}
-            self.rows("insert_occurrence", **same, **origin, parents=parents, now=record["at"])
-        if not new:
-            return "known"
-        self.rows("count_imported", reflection=lesson["id"], n=len(new))
-        return "changed" if known else "new"
-
-    def lineage(self, record: Plain) -> Effect:
-        """Write which example derives from which; unless somebody vouches, only for imported ones.
-
-        Otherwise a file could claim that a text of this scope derives from a source that will be
-        revoked.
-        """
-        child = self.id(record["child"])
-        if not self._by and not self.rows("is_of", example=child, source=self._source):
-            return "known"
-        known = self.parents(child) if child is not None else record["parents"]
-        parents = self.ids(name for name in record["parents"] if name not in known)
-        new = [self.changes("derive", example=child, parent=parent) for parent in parents]
-        return "new" if any(new) else "known"
-
-    def loop(self, record: Plain) -> Effect:
-        """Write what a loop was shown, and its outcome; id and time identify the loop."""
-        loop, at = storable(record["loop"]), float(record["at"])
-        there = self.rows("find_told", loop=loop)
-        if not there or there[0]["at"] != at:
-            loop = f"{loop}{MOVED}{at!r}"
-            there = self.rows("find_told", loop=loop)
-        exposures = record["exposures"]
-        for exposure in () if there else exposures:
-            kind, signature = split_name(exposure["lesson"])
-            named = (self.id(f"{exposure['lesson']}/{digest}") for digest in exposure["examples"])
-            values = {name: exposure[name] for name in ("shown", "share", "together")}
-            values["examples"] = json.dumps([id for id in named if id is not None])
-            values |= {"among": len(exposures), "now": at, "loop": loop}
-            self.rows("insert_exposure", kind=kind, signature=signature, **values)
-        ended = record["outcome"] is not None and self._end(loop, record["outcome"])
-        return "new" if not there else "changed" if ended else "known"
-
-    def _end(self, loop: str, outcome: Plain) -> bool:
-        """Write an outcome and count it on the lessons shown; return False if it was known."""
-        values = {name: outcome[name] for name in ("right_at_once", "calls")}
-        signatures = json.dumps([storable(signature) for signature in outcome["signatures"]])
-        values |= {"loop": loop, "signatures": signatures, "now": outcome["at"]}
-        if not self.rows("insert_outcome", **values):
+    def _sighting(self, record: SightingRecord) -> bool:
+        if (lesson := self._find(record.lesson)) is None:
             return False
-        self.rows("count_outcome", **values)
-        return True
+        loop, text, source = map(storable, (record.loop, record.text, record.source))
+        values = {"reflection": lesson["id"], "loop": loop, "text": text, "source": source}
+        values |= {"at": record.at, "now": record.at, "trust": record.trust}
+        known = self._rows("count_same_sightings", values)[0]["n"]
+        if known < record.times:
+            others = frozenset(map(storable, record.sources)) - {source}
+            values["parents"] = json.dumps([self._origin(others)] if others else [])
+            for _ in range(record.times - known):
+                self._rows("insert_occurrence", values)
+            self._rows("count_imported", values)
+        return bool(known == 0)
 
-    def ruling_record(self, record: Plain) -> Effect:
-        plain = dict(record["record"])
-        if isinstance(plain.get("example"), str):
-            plain["example"] = self.id(plain["example"])
-        ruling = {name: record[name] for name in ("action", "subject", "by", "why")}
-        return "new" if self._rule(ruling, plain, record["record"], record["at"]) else "known"
+    def _origin(self, sources: frozenset[str]) -> int:
+        """Return the number of an example that is gone and that had these sources."""
+        if sources not in self._origins:
+            id = self._rows("next_gone", {})[0]["id"]
+            for source in sources:
+                self._rows("insert_origin", {"example": id, "source": source})
+            self._origins[sources] = id
+        return self._origins[sources]
 
-    def link(self, record: Plain) -> Effect:
-        """Write links between lessons; unless somebody vouches, only between imported ones."""
-        values = {name: record[name] for name in ("child", "relation", "parent")}
-        values |= {"source": "" if self._by else self._source, "now": record["at"]}
-        return "new" if self.changes("import_link", **values) else "known"
+    def _loop(self, name: str, began: float) -> str:
+        """Return the name that a loop has here: name and time identify it."""
+        name = storable(name)
+        at = self._rows("loop_began", {"loop": name})[0]["at"]
+        return name if at in (None, began) else f"{name}{MOVED}{began!r}"
 
-    def _rule(self, ruling: Plain, record: Plain, named: Plain, at: float) -> bool:
-        """Record a ruling; return False if it was known. `named` is its record with names."""
+    def _ruling(
+        self, action: str, subject: str, by: str, why: str, record: Mapping[str, Any], at: float
+    ) -> bool:
+        """Record a ruling; return False if it was known."""
+        ruling = {"action": action, "subject": subject, "by": by, "why": why}
+        plain = redact_data(_clean(dict(record)))
         values = {name: storable(text) for name, text in ruling.items()} | {"now": at}
-        if redact_data(named) in map(
-            self.ruling, (row["record"] for row in self.rows("find_ruling", **values))
-        ):
-            return False
-        self.rows("insert_ruling", **values, record=json.dumps(redact_data(record)))
-        return True
+        known = [_without_id(row["record"]) for row in self._rows("find_rulings", values)]
+        if plain not in known:
+            self._rows("insert_ruling", {**values, "record": json.dumps(plain)})
+        return plain not in known
 
     def _record_raise(self, lesson: str, digest: str) -> None:
         """Record that the import raised the trust of a known text."""
         record = {"digest": digest, "source": self._source}
-        lesson_store.rule(
-            self.db, self.scope, "release", lesson, self._by, self._why, self._now, record
-        )
+        args = ("release", lesson, self._by, self._why, self._now, record)
+        lesson_store.rule(self._db, self._scope, *args)
+
+
+CopyProgress = Callable[[str, int], None]  # called with a table and the number of its rows
+# Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
+FIRST = ("exposure", "loop", "reflection", "example", "dream")
+# Triggers keep the counts of a corpus.
+LEFT_OUT = ("corpus", "sqlite_sequence")
+# The tenant of a row in a file whose table has no such column.
+_TENANTS = {
+    **dict.fromkeys(
+        ("attempt", "decision", "override", "step"), "(select tenant from loop where n = t.loop)"
+    ),
+    **dict.fromkeys(
+        ("occurrence", "example"), "(select tenant from reflection where id = t.reflection)"
+    ),
+    "supersession": "(select tenant from dream where id = t.dream)",
+    "origin": "tenant_of(t.scope)",
+    "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
+}
+# What PostgreSQL's triggers would have written row by row.
+_AFTER = """
+insert into corpus (scope, tenant, texts, length)
+select scope, tenant, count(*) filter (where indexed),
+  coalesce(sum(length(words)) filter (where indexed), 0)
+from example group by scope, tenant;
+update vector set indexed = e.indexed from example e where e.id = vector.example
+"""
+
+
+class Table(NamedTuple):
+    """A table as both engines have it: `key` orders its rows, the last of `columns` is the tenant.
+
+    `numbered` is True if the database assigns the numbers in its key.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    numbered: bool
+
+
+@cache
+def tables() -> tuple[Table, ...]:
+    """Return the tables that both engines have, ordered so that foreign keys hold while writing."""
+    db = connect(":memory:", BUSY_SECONDS)
+    sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
+    found = {}
+    for (name,) in db.execute(f"{sql} and name not in {LEFT_OUT} order by name"):
+        info = db.execute(f"select name, type, pk from pragma_table_info('{name}')").fetchall()
+        columns = [row["name"] for row in info if row["name"] not in ("tenant", "changed")]
+        keys = sorted((row["pk"], row["name"], row["type"].lower()) for row in info if row["pk"])
+        key = tuple(name for _, name, _ in keys)
+        numbered = key in {("n",), ("id",)} and keys[0][2] == "integer"
+        found[name] = Table(name, (*columns, "tenant"), key, numbered)
+    db.close()
+    return tuple(found[name] for name in dict.fromkeys((*FIRST, *found)))
+
+
+def copy(
+    source: str, target: str, progress: CopyProgress = lambda table, rows: None
+) -> dict[str, int]:
+    """Copy everything in one database into an empty one; return the number of rows by table.
+
+    It is one transaction. What was written is read again and compared before the commit. For
+    PostgreSQL, connect as the role that owns the tables, because that role sees all rows. Queued
+    jobs are not copied, because workers find their work again. Raises NotFound, Conflict,
+    InvalidInput, StoreError.
+    """
+    if source == target or os.path.realpath(source) == os.path.realpath(target):
+        raise InvalidInput("target", shown(target), "another database than the source")
+    counts = dict.fromkeys((table.name for table in tables()), 0)
+    with _open(source, writes=False) as origin, _open(target, writes=True) as copied:
+        for table in tables():
+            if any(_read_rows(copied, table)):
+                raise Conflict(
+                    f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
+                    "database, or bring lessons together by heedful export and heedful import"
+                )
+        for table in tables():
+            _write_rows(copied, table, _read_rows(origin, table))
+            progress(table.name, 0)
+        _number(copied, _highest(origin))
+        for table in tables():
+            rows = zip_longest(_read_rows(origin, table), _read_rows(copied, table))
+            for row, written in rows:
+                if row != written:
+                    raise StoreError(
+                        f"{shown(target)} does not hold what {shown(source)} does, they differ in "
+                        f"{table.name}; nothing was written"
+                    )
+                counts[table.name] += 1
+            progress(table.name, counts[table.name])
+    return counts
+
+
+def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
+    """Yield all rows of a table, of every tenant, in the order of its key."""
+    key = ", ".join(f"t.{name}" for name in table.key)
+    cells = ", ".join(f"t.{name}" for name in table.columns[:-1])
+    tenant = "t.tenant"
+    if db.dialect == "sqlite":
+        tenant = _TENANTS.get(table.name, tenant)
+        scopes = db.execute("select tenant, project from tally") if "tenant_of" in tenant else ()
+        tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
+        db.create_function("tenant_of", 1, tenants.get)
+    sql = f"select {cells}, {tenant} from {table.name} t order by {key}"
+    for row in db.execute(sql) if db.dialect == "sqlite" else db.stream(sql):
+        # PostgreSQL cannot hold the character NUL.
+        yield tuple(cell.replace("\0", "?") if isinstance(cell, str) else cell for cell in row)
+
+
+def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
+    if db.dialect == "sqlite":
+        # Triggers update the search index, and the counts that the source's replace.
+        columns = table.columns[:-1] if table.name in _TENANTS else table.columns
+        marks = ", ".join("?" * len(columns))
+        sql = f"insert or replace into {table.name} ({', '.join(columns)}) values ({marks})"
+        db.executemany(sql, (row[: len(columns)] for row in rows))
+        return
+    columns, written = table.columns, iter(rows)
+    if table.name == "vector":
+        data = columns.index("data")
+        columns, written = (*columns, "near"), ((*row, short(row[data])) for row in rows)
+    db.script(f"alter table {table.name} disable trigger user")
+    db.load(table.name, columns, written)
+    db.script(f"alter table {table.name} enable trigger user")
+
+
+def _highest(db: Any) -> int:
+    """Return the highest number that an example ever had."""
+    sql = "select seq from sqlite_sequence where name = 'example'"
+    if db.dialect == "postgres":
+        # After a restart of the server this is above any number in use.
+        sql = "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('example', 'id')), 0)"
+    return int(db.execute(sql).fetchone()[0])
+
+
+def _number(db: Any, highest: int) -> None:
+    """Write what triggers would have written, and let no number be assigned twice."""
+    if db.dialect == "sqlite":
+        sql = "update sqlite_sequence set seq = max(seq, ?) where name = 'example'"
+        db.execute(sql, (highest,))
+        return
+    db.script(_AFTER)
+    for name, _, (key, *_), numbered in tables():
+        if numbered:
+            last = f"greatest(max({key}), {highest if name == 'example' else 0})"
+            sequence = f"pg_get_serial_sequence('{name}', '{key}')"
+            db.script(
+                f"select setval({sequence}, n) from (select {last} as n from {name}) as last "
+                "where n > 0"
+            )
+
+
+@contextmanager
+def _open(url: str, *, writes: bool) -> Iterator[Any]:
+    """Yield a database in a transaction, and commit it at the end."""
+    if url.startswith(POSTGRES):
+        with _server(url, "" if writes else " read only") as session:
+            yield session
+        return
+    if not writes and not os.path.exists(url):
+        raise NotFound("database", url, "this folder; check the path")
+    try:
+        with closing(connect(url, BUSY_SECONDS)) as db:
+            db.execute("begin immediate" if writes else "begin")
+            yield db
+            db.execute("commit")
+    except sqlite3.Error as error:
+        raise translate_error(error) from error
+
+
+@contextmanager
+def _server(url: str, kind: str) -> Iterator[Any]:
+    needs_psycopg()
+    from heedful.store import postgres
+
+    try:
+        with closing(postgres.Session(postgres.parse_url(url).conninfo)) as session:
+            role = postgres.who(session)
+            postgres.of_schema(session, role)
+            if not role["owner"]:
+                raise RoleRefused(
+                    f"role {role['role']} sees one tenant at a time; a copy is of all of them: "
+                    "name the role that owns heedful's tables in the URL"
+                )
+            session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")
+            yield session
+            session.end("commit")
+    except postgres.MISHAPS as error:
+        raise postgres.mishap(error).error from error

@@ -112,7 +112,6 @@ async def dream(
         setup.memory(scope),
         mode=body.mode,
         dry_run=body.dry_run,
-        model=setup.model,
         by=caller.by,
     )
 

@@ -114,11 +114,6 @@ returning exists (
     and kind = substr(:child, 1, instr(:child, '/') - 1) and signature = substr(:child, instr(:child, '/') + 1)
 ) as back;
 
--- name: delete_made
--- What a dream itself wrote, unless it was met since.
-delete from reflection
-where tenant = :tenant and project = :project and id = :made and source = 'dream' and seen = 1 and not pinned;
-
 -- name: set_undone
 update dream set undone = :now where id = :dream;
 

@@ -40,13 +40,9 @@ update episode set state = :state, error = :error, taken = case when :state = 'w
 where tenant = :tenant and project = :project and digest = :digest and state <> 'reflected'
 returning id;
 
--- name: newest_episodes
-select digest, name, session, outcome, state, tries, error, record, at from episode
-where tenant = :tenant and project = :project and (:state = '' or state = :state)
-order by at desc, id desc limit :limit;
-
--- name: episodes_before
-select digest, name, session, outcome, state, tries, error, '{}' as record, at from episode
+-- name: list_episodes
+select digest, name, session, outcome, state, tries, error, case when :whole then record else '{}' end as record, at
+from episode
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
   and (at < :before or (at = :before and digest < :digest))
 order by at desc, digest desc limit :limit;

@@ -1,9 +1,10 @@
 -- name: insert_exposure
 insert into exposure (tenant, project, loop, kind, signature, shown, share, together, among, examples, at)
-values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now);
+values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now)
+on conflict do nothing;
 
 -- name: read_exposures
-select kind, signature, shown, share, together, examples
+select kind || '/' || signature as lesson, loop, shown, signature, share, together, examples
 from exposure where tenant = :tenant and project = :project and loop = :loop;
 
 -- name: insert_outcome

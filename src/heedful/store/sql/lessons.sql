@@ -115,9 +115,6 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
--- name: has_origin
-select 1 from origin where example = :example;
-
 -- name: drop_origin
 delete from origin where example = :example;
 
@@ -354,3 +351,24 @@ delete from reflection where tenant = :tenant and project = :project and id in (
 -- name: set_pinned
 update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id
 returning kind, signature;
+
+-- name: copy_example
+insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)
+select :successor, scope, task, record, digest, state, trust, lesson, at, words from example where id = :example
+returning id;
+
+-- name: insert_example
+insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)
+values (:reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
+on conflict (reflection, digest) do update
+set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
+    task = excluded.task, record = excluded.record, words = excluded.words
+where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
+returning id;
+
+-- name: delete_lineage
+-- Each half asks an index of its own, which both together with `or` would not.
+delete from lineage where (child, parent) in (
+  select child, parent from lineage where child in (select atom from json_each(:ids))
+  union select child, parent from lineage where parent in (select atom from json_each(:ids))
+);

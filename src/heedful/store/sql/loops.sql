@@ -1,6 +1,3 @@
--- name: find_loop
-select n, owner, epoch, lease from loop where tenant = :tenant and project = :project and id = :id;
-
 -- name: insert_loop
 insert into loop (
   tenant, project, id, kind, run, stage, settings, task, goals, policy, context, owner, lease, created, updated
@@ -36,13 +33,7 @@ from loop where tenant = :tenant and project = :project and id = :id;
 select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
 from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
-order by created desc, n desc limit :limit;
-
--- name: loops_before
-select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
-from loop
-where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
-  and (created, n) < (select created, n from loop where tenant = :tenant and project = :project and id = :id)
+  and (created, n) < (:created, :n)
 order by created desc, n desc limit :limit;
 
 -- name: read_attempts
@@ -100,11 +91,6 @@ on conflict (loop, key) do nothing;
 
 -- name: clear_steps
 delete from step where loop = :n;
-
--- name: echoing
-select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, epoch, created, updated
-from loop where tenant = :tenant and project = :project and id <> :id
-order by created desc, n desc limit :window;
 
 -- name: last_attempt
 select coalesce(max(number), 0) as number from attempt where loop = :n;

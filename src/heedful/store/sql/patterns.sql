@@ -35,3 +35,15 @@ returning id;
 select by, why, at from ruling
 where tenant = :tenant and project = :project and action = :action and subject = :subject
 order by at desc, id desc limit 1;
+
+-- name: learnt_state
+select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
+  select signature, apart from reflection /*sqlite indexed by reflection_type */
+  where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
+  order by id limit :most
+) as learnt;
+
+-- name: learnt_patterns
+select signature, pattern, apart from reflection /*sqlite indexed by reflection_type */
+where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
+order by id limit :most;

@@ -1,42 +1,16 @@
 -- Statements that PostgreSQL says its own way.
 
--- name: copy_example
-insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)
-select :successor, scope, task, record, digest, state, trust, lesson, at, words from example where id = :example
-returning id;
-
 -- name: scopes
 select tenant, project from scopes_there(false);
 
 -- name: scopes_waiting
 select tenant, project from scopes_there(true);
 
--- name: learnt_state
-select string_agg(signature || case when apart then '1' else '0' end, '' order by id) as state from (
-  select id, signature, apart from reflection
-  where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
-  order by id limit :most
-) as learnt;
-
--- name: learnt_patterns
-select signature, pattern, apart from reflection
-where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
-order by id limit :most;
-
 -- name: find_key
 select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key_of(:id);
 
 -- name: any_key
 select keys_there() as n;
-
--- name: insert_example
-insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)
-values (:reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
-on conflict (reflection, digest) do update
-set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
-    task = excluded.task, record = excluded.record, words = excluded.words
-where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
-returning id;
 
 -- name: read_corpus
 select scope as mark, scope, texts, length from corpus where scope = :scope;
@@ -72,10 +46,3 @@ select example from among where far is not null order by far, example limit :lim
 
 -- name: next_gone
 select nextval(pg_get_serial_sequence('example', 'id')) as id;
-
--- name: delete_lineage
--- Each half asks an index of its own, which both together with `or` would not.
-delete from lineage where (child, parent) in (
-  select child, parent from lineage where child in (select atom from json_each(:ids))
-  union select child, parent from lineage where parent in (select atom from json_each(:ids))
-);

@@ -9,6 +9,8 @@ create function max(one double precision, other double precision) returns double
 language sql immutable parallel safe return greatest(one, other);
 create function max(one bigint, other bigint) returns bigint
 language sql immutable parallel safe return greatest(one, other);
+create function min(one double precision, other double precision) returns double precision
+language sql immutable parallel safe return least(one, other);
 create function min(one bigint, other bigint) returns bigint
 language sql immutable parallel safe return least(one, other);
 create function instr(text, text) returns integer

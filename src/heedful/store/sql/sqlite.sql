@@ -1,12 +1,5 @@
 -- Statements that SQLite says its own way.
 
--- name: copy_example
-insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
-select 1 + max((select example from gone), (select coalesce(max(id), 0) from example)),
-       :successor, scope, task, record, digest, state, trust, lesson, at, words
-from example where id = :example
-returning id;
-
 -- name: scopes
 select distinct tenant, project from reflection;
 
@@ -14,33 +7,11 @@ select distinct tenant, project from reflection;
 select distinct tenant, project from episode where state = 'waiting'
 union select distinct tenant, project from trace where state = 'open';
 
--- name: learnt_state
-select group_concat(signature || apart, '') as state from (
-  select signature, apart from reflection indexed by reflection_type
-  where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
-  order by id limit :most
-);
-
--- name: learnt_patterns
-select signature, pattern, apart from reflection indexed by reflection_type
-where tenant = :tenant and project = :project and error_type = :error_type and trust not in ('tool', 'external')
-order by id limit :most;
-
 -- name: find_key
 select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key where id = :id;
 
 -- name: any_key
 select exists (select 1 from key) as n;
-
--- name: insert_example
-insert into example (id, reflection, scope, task, record, digest, state, trust, lesson, at, words)
-values (1 + max((select example from gone), (select coalesce(max(id), 0) from example)),
-        :reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
-on conflict (reflection, digest) do update
-set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
-    task = excluded.task, record = excluded.record, words = excluded.words
-where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
-returning id;
 
 -- name: read_corpus
 -- `mark` is what the words of the scope begin with in the index.
@@ -66,9 +37,4 @@ where tenant = :tenant and project = :project and space = :space and changed > :
 order by changed;
 
 -- name: next_gone
-update gone set example = 1 + max(example, (select coalesce(max(id), 0) from example)) returning example as id;
-
--- name: delete_lineage
-delete from lineage
-where child in (select atom from json_each(:ids))
-   or parent in (select atom from json_each(:ids));
+update sqlite_sequence set seq = seq + 1 where name = 'example' returning seq as id;

@@ -36,12 +36,7 @@ create table vector (
 );
 create index vector_changed on vector (tenant, project, space, changed);
 
--- The largest id of an example that is gone: none is given twice, or a loop that was shown one would learn from another.
-create table gone (example integer not null);
-insert into gone (example) values (0);
-create trigger example_not_again after delete on example when old.id > (select example from gone) begin
-  update gone set example = old.id;
-end;
+insert into sqlite_sequence (name, seq) values ('example', 0);
 -- Of what nobody was shown and nothing derives from, no trace stays.
 create trigger held_gone after delete on example
 when old.state = 'quarantined' and not exists (select 1 from lineage where parent = old.id) begin

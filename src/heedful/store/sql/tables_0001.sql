@@ -124,11 +124,12 @@ create table occurrence (
 );
 create index occurrence_at on occurrence (reflection, at);
 
+-- No id is given twice, or a loop that was shown an example that is gone would learn from another.
 -- An example of a lesson, or the lesson itself where it has none. Its state is its own: what a tool says about a verified
 -- lesson is not verified by it. `lesson` is what the lesson said as it came with this example; `words` are those that a
 -- search compares. `indexed`: it is one of the texts of its scope, to be recalled.
 create table example (
-  id integer primary key,
+  id integer primary key autoincrement,
   reflection integer not null references reflection (id) on delete cascade,
   scope text not null,
   task text not null,

@@ -1,93 +1,59 @@
--- name: export_spaces
-select space, count(*) as n from vector where tenant = :tenant and project = :project group by space order by space;
-
 -- name: export_lessons
 select id, kind, signature, error_type, pattern, text, tags, state, trust, importance, source, pinned, apart, useful,
-       seen, helped, hurt, first_seen, last_seen, last_shown, author, meta,
-       (select count(*) from occurrence where reflection = l.id) as listed
-from reflection l where tenant = :tenant and project = :project
+       seen, first_seen, last_seen, last_shown, author, meta
+from reflection where tenant = :tenant and project = :project
 order by kind, signature;
 
 -- name: export_examples
-select e.id, e.digest, e.lesson, e.state, e.trust, e.at, e.task, e.record, e.words, v.space, v.data
+select e.id, e.digest, e.lesson as text, e.state, e.trust, e.at, e.record, e.words, v.space, v.data
 from example e left join vector v on v.example = e.id
-where e.reflection = :reflection
-order by e.digest;
-
--- name: export_origins
-select source from origin where example = :example order by source;
+where e.reflection = :reflection;
 
 -- name: export_sightings
-select at, loop, text, source, trust, parents from occurrence where reflection = :reflection order by at;
-
--- name: export_lineage
-select e.id, l.kind, l.signature, e.digest, e.lesson
-from example e join reflection l on l.id = e.reflection
-where l.tenant = :tenant and l.project = :project and e.id in (select child from lineage)
-order by l.kind, l.signature, e.digest;
-
--- name: rested_on
--- What an example that is gone came from, through others that are gone.
-with recursive before (id) as (
-  select cast(:example as bigint)
-  union select x.parent from lineage x join before b on x.child = b.id
-  where not exists (select 1 from example where id = b.id)
-)
-select b.id, e.id as there, o.source
-from before b left join example e on e.id = b.id left join origin o on o.example = b.id and e.id is null;
-
--- name: example_name
-select l.kind, l.signature, e.digest, e.lesson
-from example e join reflection l on l.id = e.reflection
-where e.id = :example and l.tenant = :tenant and l.project = :project;
-
--- name: export_loops
-select loop, min(at) as at from exposure where tenant = :tenant and project = :project
-group by loop;
+select at, loop, text, source, trust, parents from occurrence where reflection = :reflection;
 
 -- name: export_exposures
-select kind, signature, shown, share, together, examples, at from exposure
-where tenant = :tenant and project = :project and loop = :loop
-order by kind, signature;
+select loop, at, kind || '/' || signature as lesson, shown, share, together, among from exposure
+where tenant = :tenant and project = :project;
 
--- name: export_outcome
-select right_at_once, calls, signatures, at from outcome
-where tenant = :tenant and project = :project and loop = :loop;
+-- name: export_outcomes
+select loop, right_at_once, calls, signatures, at,
+       (select min(at) from exposure x
+        where x.tenant = :tenant and x.project = :project and x.loop = outcome.loop) as began
+from outcome where tenant = :tenant and project = :project;
 
 -- name: export_rulings
-select distinct at, action, subject, by, why, record from ruling
+select at, action, subject, by, why, record from ruling
 where tenant = :tenant and project = :project and action <> 'import';
 
+-- name: export_links
+-- What took the place of a lesson is known of lessons that are gone, too.
+with there (name) as (
+  select kind || '/' || signature from reflection where tenant = :tenant and project = :project
+)
+select child, relation, parent, at from link
+where tenant = :tenant and project = :project and relation in ('became', 'strategy')
+  and (relation = 'became' or child in (select name from there) and parent in (select name from there));
+
 -- name: find_lesson
-select id, text, state, trust, seen, first_seen, last_seen, last_shown, pinned, apart,
-       (select count(*) from occurrence where reflection = l.id) as listed
-from reflection l
+select id, text, state, trust from reflection
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
--- name: import_lesson
-insert into reflection (tenant, project, kind, signature, error_type, pattern, text, tags, state, trust, importance,
-                        source, pinned, apart, useful, seen, helped, hurt, first_seen, last_seen, last_shown, author, meta)
-values (:tenant, :project, :kind, :signature, :error_type, :pattern, :text, :tags, :state, :trust, :importance,
-        :source, :pinned, :apart, :useful, :seen, :helped, :hurt, :first_seen, :last_seen, :last_shown, 0, :meta);
-
 -- name: merge_lesson
+-- A lesson has no author if its words are new; the upsert that raised it counted a sighting.
 update reflection
-set seen = :seen, first_seen = :first_seen, last_seen = :last_seen, last_shown = :last_shown,
-    pinned = :pinned, apart = :apart, state = :state
-where id = :reflection;
+set seen = max(seen - :raised, :seen), first_seen = min(first_seen, :first_seen), last_seen = max(last_seen, :last_seen),
+    last_shown = max(last_shown, :last_shown), pinned = pinned or :pinned, apart = apart or :apart,
+    useful = case when :new then :useful else useful end,
+    state = case when :verify and state = 'candidate' then 'verified' else state end,
+    author = coalesce(author, 0)
+where id = :reflection and (
+  seen < :seen or first_seen > :first_seen or last_seen < :last_seen or last_shown < :last_shown
+  or not pinned and :pinned or not apart and :apart or :new or :verify and state = 'candidate' or author is null
+);
 
--- name: raise_lesson
-update reflection
-set text = :text, trust = :trust, state = :state, source = :source, tags = :tags, importance = :importance, author = 0,
-    meta = :meta,
-    useful = case when text <> :text then 1 else useful end
-where id = :reflection;
-
--- name: find_examples
-select e.id, e.digest, e.lesson, e.state, e.trust
-from example e join reflection l on l.id = e.reflection
-where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
-  and e.digest in ('lesson', :digest);
+-- name: find_example
+select id, state, trust from example where reflection = :reflection and digest = :digest;
 
 -- name: make_author
 update reflection set author = :example where id = :reflection and coalesce(author, 0) = 0;
@@ -97,39 +63,16 @@ select count(*) as n from occurrence
 where reflection = :reflection and at = :at and loop = :loop and text = :text;
 
 -- name: count_imported
-update reflection set seen = seen + :n where id = :reflection;
+update reflection set seen = max(seen, (select count(*) from occurrence where reflection = :reflection))
+where id = :reflection;
 
--- name: is_of
-select 1 from origin where example = :example and source = :source;
+-- name: loop_began
+select min(at) as at from exposure where tenant = :tenant and project = :project and loop = :loop;
 
--- name: derive
-insert into lineage (child, parent) select :example, :parent where cast(:example as bigint) <> :parent
-on conflict do nothing;
-
--- name: find_gone
--- The examples that are gone, and rest on that source or derive from that example.
-select distinct o.example as id from origin o
-where o.scope = :scope and (o.source = :source or o.example in (select child from lineage where parent = :parent))
-  and not exists (select 1 from example where id = o.example);
-
--- name: find_told
-select min(at) as at from exposure
-where tenant = :tenant and project = :project and loop = :loop
-group by loop;
-
--- name: find_ruling
+-- name: find_rulings
 select record from ruling
 where tenant = :tenant and project = :project and subject = :subject and action = :action and by = :by and why = :why
   and (at = :now or action = 'import');
-
--- name: export_links
--- What took the place of a lesson is told of lessons that are gone, too.
-with there (name) as (
-  select kind || '/' || signature from reflection where tenant = :tenant and project = :project
-)
-select child, relation, parent, at from link
-where tenant = :tenant and project = :project and relation in ('became', 'strategy')
-  and (relation = 'became' or child in (select name from there) and parent in (select name from there));
 
 -- name: import_link
 -- Nothing takes the place of what is not superseded here, nor of what another lesson took.
