@@ -131,21 +131,17 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     if override.rule not in names:
         known = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
-    by, decisions, until = override.by, override.decisions, override.until
-    if not isinstance(by, str) or not by.strip():
-        raise OverrideRefused(f"by is {by!r}; it must name the actor: say who lifts the rule")
-    if not isinstance(override.why, str):
-        raise OverrideRefused(f"why is {override.why!r}; it must be text")
+    by, why, decisions, until = override.by, override.why, override.decisions, override.until
     whole = isinstance(decisions, int) and not isinstance(decisions, bool)
-    if not whole or not 1 <= decisions <= LARGEST:
-        allowed = "an integer of at least 1, up to 1e12"
-        raise OverrideRefused(f"decisions is {decisions!r}; it must be {allowed}")
-    if until is not None and (not isinstance(until, int | float) or until > LARGEST):
-        allowed = "in seconds since 1970, up to 1e12, or None"
-        raise OverrideRefused(f"until is {until!r}; it must be {allowed}")
-    if until is not None and not at < until:
-        passed = f"{at - until:.0f} seconds before now"
-        raise OverrideRefused(f"until is {until:.0f}, {passed}; it must lie in the future")
+    timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
+    for name, value, right, allowed in (
+        ("by", by, isinstance(by, str) and by.strip(), "the name of the actor who lifts the rule"),
+        ("why", why, isinstance(why, str), "text"),
+        ("decisions", decisions, whole and 1 <= decisions <= LARGEST, "an integer of at least 1"),
+        ("until", until, timed, "a time in the future, in seconds since 1970, or None"),
+    ):
+        if not right:
+            raise OverrideRefused(f"{name} is {value!r}; it must be {allowed}")
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to lift")
 
@@ -322,22 +318,6 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     before = tired.level(replace(loop, attempts=loop.attempts[:-1]))
     change = (thousandths(level) - thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
-
-
-def count_echoes(loop: Loop) -> dict[str, int]:
-    """Count the attempts in which each finding key echoes.
-
-    Attempts count since the last improvement, for persistent findings since the start. Notes do not
-    count.
-    """
-    since = max((n for n, better in enumerate(loop.improved) if better), default=0)
-    counts: dict[str, int] = {}
-    for index, attempt in enumerate(loop.attempts):
-        findings = attempt.evaluation.findings if attempt.evaluation else ()
-        counted = [f for f in findings if f.level != "note" and (f.persistent or index >= since)]
-        for key in {finding.key for finding in counted}:
-            counts[key] = counts.get(key, 0) + 1
-    return counts
 
 
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:

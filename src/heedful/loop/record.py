@@ -11,11 +11,11 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from functools import cached_property
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 
-T = TypeVar("T")
 # The largest score or threshold: up to here floats that differ by a thousandth are different.
 LARGEST = 1e12
 LARGEST_INTEGER = 2**63 - 1  # that a database holds
@@ -23,20 +23,6 @@ LARGEST_INTEGER = 2**63 - 1  # that a database holds
 MOST = 1_500
 EACH = 400
 HEAD = "The last answer was not accepted:"
-
-
-class lazy(Generic[T]):  # noqa: N801 - used as a decorator
-    """An attribute computed when it is first read; functools' own takes a lock before 3.12."""
-
-    def __init__(self, function: Callable[[Any], T]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __get__(self, record: Any, owner: Any = None) -> T:
-        if record is None:
-            return self  # type: ignore[return-value]  # help() and the like ask the class
-        value = record.__dict__[self._function.__name__] = self._function(record)
-        return value
 
 
 def thousandths(value: float) -> int:
@@ -225,24 +211,22 @@ class Evaluation:
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
-            if not isinstance(
-                value, int | float
-            ):  # numpy's, for example: records hold plain numbers
+            if not isinstance(value, int | float):  # numpy's: records hold plain numbers
                 plain = {key: float(score) for key, score in self.scores.items()}
                 object.__setattr__(self, "scores", plain)
                 break
 
-    @lazy
+    @cached_property
     def errors(self) -> tuple[Finding, ...]:
         """The findings of level error."""
         return tuple(f for f in self.findings if f.level == "error")
 
-    @lazy
+    @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of all errors and warnings."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
-    @property
+    @cached_property
     def worst(self) -> float:
         """The highest severity of the errors and warnings; 0.0 without any."""
         return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
@@ -412,19 +396,12 @@ class Loop:
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 
-    @lazy
+    @cached_property
     def usage(self) -> Usage:
         """What all attempts cost together, plus what was spent outside them."""
-        calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
-        for part in (self.extra, *(attempt.usage for attempt in self.attempts)):
-            calls += part.calls
-            prompt += part.prompt_tokens
-            completion += part.completion_tokens
-            cost += part.cost
-            seconds += part.seconds
-        return Usage(calls, prompt, completion, cost, seconds)
+        return sum((attempt.usage for attempt in self.attempts), self.extra)
 
-    @lazy
+    @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt a key that sorts the best first, None if it was not evaluated.
 
@@ -446,7 +423,7 @@ class Loop:
             worst = margin if place == 0 or margin < worst else worst
         return errors, missed, -worst, number
 
-    @lazy
+    @cached_property
     def _limits(self) -> tuple[tuple[str, int, int], ...]:
         """Each goal as its score, its threshold in thousandths, and the sign of the good side."""
         return tuple(
@@ -454,7 +431,27 @@ class Loop:
             for g in self.goals
         )
 
-    @lazy
+    @property
+    def last_improvement(self) -> int:
+        """The place of the last attempt that improved, from 0; 0 if none did."""
+        improved = self.improved
+        return next((n for n in reversed(range(len(improved))) if improved[n]), 0)
+
+    def count_findings(self) -> dict[str, int]:
+        """Count the attempts that have each finding, by its key, without notes.
+
+        Attempts count since the last improvement, for persistent findings since the start.
+        """
+        since = self.last_improvement
+        counts: dict[str, int] = {}
+        for index, attempt in enumerate(self.attempts):
+            findings = attempt.evaluation.findings if attempt.evaluation else ()
+            counted = (f for f in findings if f.level != "note")
+            for key in {f.key for f in counted if f.persistent or index >= since}:
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    @cached_property
     def repeats(self) -> int:
         """How many attempts had a candidate that the loop had before, exactly or nearly."""
         seen: set[str] = set()
@@ -464,12 +461,12 @@ class Loop:
             seen.add(attempt.candidate.digest)
         return count
 
-    @lazy
+    @cached_property
     def best(self) -> int | None:
         """The number of the best evaluated attempt; None if nothing was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
-    @lazy
+    @cached_property
     def improved(self) -> tuple[bool, ...]:
         """For each attempt, True if it improved on those before it, as the first does."""
         answers: list[bool] = []

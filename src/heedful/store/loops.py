@@ -27,7 +27,6 @@ from heedful.loop.decide import (
     Policy,
     State,
     Verdict,
-    count_echoes,
     echoes_before,
     latest_verdict,
     state_after,
@@ -253,7 +252,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     for row in rows:
         loop = _stored(db, row).loop
         improvement = codec.improvement_from(json.loads(row["policy"]))
-        counts.update(count_echoes(replace(loop, improves=improvement)))
+        counts.update(replace(loop, improves=improvement).count_findings())
     return dict(counts)
 
 

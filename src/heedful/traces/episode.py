@@ -11,7 +11,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import accumulate, islice
 from operator import attrgetter
@@ -106,18 +106,15 @@ class Episode:
 
         A time or a cost counts the same as an integer and as a float.
         """
-        fault = self.fault and (self.fault.category, self.fault.message, self.fault.context)
-        head = (float(part) if isinstance(part, int) else part for part in _HEAD(self))
+        head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
+        fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
         times = (None if event.at is None else float(event.at) for event in self.events)
-        events = list(zip(map(_EVENT, self.events), times, strict=True))
-        parts = [*head, fault, events]
+        parts = [*head, fault, usage, *zip(map(_EVENT, self.events), times, strict=True)]
         text = json.dumps(parts, sort_keys=True, default=json_default, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 _EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at"))
-_USAGE = tuple(f"usage.{name}" for name in Usage.__dataclass_fields__)
-_HEAD = attrgetter("outcome", "task", "goal", "id", "session", "tools", "omitted", *_USAGE)
 
 
 def json_default(value: Any) -> Any:
@@ -193,10 +190,9 @@ def _attempt_events(attempt: Attempt) -> Iterator[Event]:
 class Limits:
     """How much of a file is kept; each at least 1, `content` at least 400.
 
-    `events`: of one episode; half of them are the first, a quarter the last, and a quarter errors
-    between these with the calls that they answer. `content`: characters of every text, cut in the
-    middle with a mark that says how many are missing. `bytes`: of one line, or of a file that is
-    one document; a longer one is an error.
+    `events`: of one episode, the first and the last of a longer one. `content`: characters of every
+    text, cut in the middle with a mark that says how many are missing. `bytes`: of one line, or of
+    a file that is one document; a longer one is an error.
     """
 
     events: int = 10_000
@@ -217,26 +213,14 @@ class Gathering:
         self._limits, self._source = limits, source
         self.count: int = 0  # of all events, including those that are left out
         self._first: list[tuple[int, Event]] = []
-        self._failed: list[tuple[int, Event]] = []
-        self._last: deque[tuple[int, Event]] = deque()
-        self._failing: set[str] = set()  # calls that were answered with an error
+        self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
     def add(self, event: Event) -> None:
         """Add the next event."""
-        most = self._limits.events
         self.count += 1
-        entry = self.count, bounded_event(event, self._limits.content)
-        if len(self._first) < (most + 1) // 2:
-            self._first.append(entry)
-            return
-        self._last.append(entry)
-        if event.call and event.error:
-            self._failing.add(entry[1].call)
-        while len(self._first) + len(self._failed) + len(self._last) > most:
-            oldest = self._last.popleft()
-            failed = failure(oldest[1]) or oldest[1].call in self._failing
-            if failed and len(self._failed) < most // 4:
-                self._failed.append(oldest)
+        entry = self.count, clean_event(event, self._limits.content)
+        last = len(self._first) == self._limits.events - self._limits.events // 2
+        (self._last if last else self._first).append(entry)
 
     def episode(
         self,
@@ -258,9 +242,9 @@ class Gathering:
         an `outcome` it is error if there is a `fault` or the last event is an error, timeout if
         the code of that error says so, else partial: silence is never success.
         """
-        kept = [*self._first, *self._failed, *self._last]
         content = self._limits.content
-        events = tuple(_with_unique_ids((at, clean_event(event, content)) for at, event in kept))
+        kept = [*self._first, *self._last]
+        events = tuple(_with_unique_ids(kept))
         if by_time:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
@@ -268,8 +252,7 @@ class Gathering:
         if task is None:
             task = next((event.content for event in events if event.type == "user_message"), "")
         if fault is not None:
-            texts = (fault.category, fault.message, fault.context)
-            fault = Fault(*(shorten(text, content) for text in texts))
+            fault = Fault(*(shorten(text, content) for text in astuple(fault)))
         if outcome is None and (fault or (events and failure(events[-1]))):
             code = fault.category if fault else events[-1].code
             outcome = "timeout" if LATE.search(code) else "error"
@@ -289,24 +272,20 @@ class Gathering:
 
 
 def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
-    """Give each event an id of its own; after a gap `meta` counts the events left out there."""
+    """Give each event an id of its own."""
     taken: set[str] = set()
     copies: Counter[str] = Counter()
-    before = 0
     for place, event in kept:
         id = own = event.id or f"e{place}"
         while id in taken:
             copies[own] += 1
             id = f"{own}~{copies[own] + 1}"
         taken.add(id)
-        gap = place - before - 1
-        meta = {**event.meta, "left_out": gap} if gap else event.meta
-        yield event if id == event.id and not gap else replace(event, id=id, meta=meta)
-        before = place
+        yield event if id == event.id else replace(event, id=id)
 
 
 def bounded_event(event: Event, most: int) -> Event:
-    """Clean a large event at once; most events of a long trace are dropped before that is due."""
+    """Clean an event now if it is large; most events of a trace repeat others."""
     texts = (event.type, event.content, event.agent, event.tool, event.call, event.error)
     size, nested = sum(map(len, texts)) + len(event.id) + len(event.code), False
     if event.arguments or event.meta:
