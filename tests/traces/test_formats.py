@@ -395,8 +395,8 @@ def test_retrievers_agents_and_the_old_of_openinference():
         f"{message}.contents.0.message_content.type": "reasoning",
         f"{message}.contents.0.message_content.text": "Hm.",
         f"{message}.contents.1.message_content.type": "tool_use",
-        f"{message}.function_call_name": "look",
-        f"{message}.function_call_arguments_json": '{"at": 1}',
+        f"{message}.tool_calls.0.tool_call.function.name": "look",
+        f"{message}.tool_calls.0.tool_call.function.arguments": '{"at": 1}',
     }
     called = {"tool.name": "look", "tool_call.id": "k9", "output.value": "{}"}
     json_input = {"input.value": "{}", "input.mime_type": "application/json"}

@@ -20,38 +20,19 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
     return episode
 
 
-def said(count: int, failing: dict[int, str] | None = None) -> list[Data]:
-    failing = failing or {}
-    return [
-        {"type": "tool_response", "id": f"e{place}", "content": str(place)}
-        | ({"error": failing[place]} if place in failing else {})
-        for place in range(1, count + 1)
-    ]
+def test_of_a_long_episode_the_head_and_the_tail_are_kept():
+    def read_events(count: int, most: int, **more: Any) -> Episode:
+        events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
+        return read(events, Limits(events=most), **more)
 
-
-def test_of_a_long_episode_the_head_the_tail_and_the_errors_are_kept():
     for count in (0, 1, 99, 100):
-        episode = read(said(count), Limits(events=100))
+        episode = read_events(count, 100)
         assert (len(episode.events), episode.omitted) == (count, 0)
-        assert all(event.meta == {} for event in episode.events)
-    assert read(said(9), Limits(events=1)).omitted == 8
-    episode = read(said(1_000, {300: "no", 301: "no"}), Limits(events=20), omitted=5)
+    assert read_events(9, 1).omitted == 8
+    episode = read_events(1_000, 21, omitted=5)
     kept = [int(event.content) for event in episode.events]
-    assert kept == [*range(1, 11), 300, 301, *range(993, 1_001)]
-    assert episode.omitted == 5 + 980
-    gaps = {event.content: event.meta["left_out"] for event in episode.events if event.meta}
-    assert gaps == {"300": 289, "993": 691}
-    episode = read(said(1_000, dict.fromkeys(range(1, 1_001), "no")), Limits(events=20))
-    kept = [int(event.content) for event in episode.events]
-    assert kept == [*range(1, 16), *range(996, 1_001)]
-
-
-def test_an_error_is_kept_with_the_call_that_it_answers():
-    kinds = ("tool_call", "tool_response")
-    events: list[Data] = [{"type": type, "call": f"c{n}"} for n in range(100) for type in kinds]
-    events[81]["error"] = "no"
-    kept = read(events, Limits(events=20)).events[10:12]
-    assert [(event.call, event.type) for event in kept] == [("c40", type) for type in kinds]
+    assert kept == [*range(1, 12), *range(991, 1_001)]
+    assert episode.omitted == 5 + 979
 
 
 @pytest.mark.parametrize(

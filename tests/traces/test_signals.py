@@ -100,18 +100,6 @@ TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Ev
         (*ROUND, ASKED, *ROUND, ASKED, *ROUND),
     ),
     (
-        "unused",
-        (call(), STOCK, said("I do not know.")),
-        (0, (1,)),
-        (call(), STOCK, said("There are eleven.")),
-    ),
-    (
-        "unused",
-        (call(), result("1,200.0"), said("Many.")),
-        (0, (1,)),
-        (call(), result("1,200.0"), said("It is 1200.")),
-    ),
-    (
         "answer",
         (call(), result("It is 41.90"), said("It costs 41.90.")),
         (0, (0, 2)),

@@ -135,13 +135,18 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     whole = isinstance(decisions, int) and not isinstance(decisions, bool)
     timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
     for name, value, right, allowed in (
-        ("by", by, isinstance(by, str) and by.strip(), "the name of the actor who lifts the rule"),
-        ("why", why, isinstance(why, str), "text"),
-        ("decisions", decisions, whole and 1 <= decisions <= LARGEST, "an integer of at least 1"),
-        ("until", until, timed, "a time in the future, in seconds since 1970, or None"),
+        ("by", by, isinstance(by, str) and by.strip(), "name the actor who lifts the rule"),
+        ("why", why, isinstance(why, str), "be text"),
+        (
+            "decisions",
+            decisions,
+            whole and 1 <= decisions <= LARGEST,
+            "be an integer of at least 1",
+        ),
+        ("until", until, timed, "lie in the future, in seconds since 1970, or be None"),
     ):
         if not right:
-            raise OverrideRefused(f"{name} is {value!r}; it must be {allowed}")
+            raise OverrideRefused(f"{name} is {value!r}; it must {allowed}")
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to lift")
 

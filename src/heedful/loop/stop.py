@@ -154,8 +154,9 @@ class Echo:
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count, for each finding of the last attempt, the attempts that had it."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
-        here = loop.count_findings() if last is not None else {}
-        counts = {key: here.get(key, 0) for key in last.keys} if last is not None else {}
+        here = loop.count_findings()
+        found = last.findings if last is not None else ()
+        counts = {f.key: here.get(f.key, 0) for f in found if f.level != "note"}
         if self.across == "scope":
             for key in counts:
                 counts[key] += loop.echoes.get(key, 0)

@@ -474,24 +474,22 @@ def _retries(run: Course) -> Iterator[Signal]:
 def _change(run: Course, before: int, at: int) -> str:
     """Say what is different in a second try of a call; "" if it is another call."""
     old, new = (object_arguments(run.events[place]) for place in (before, at))
-    objects = isinstance(old, Mapping) and isinstance(new, Mapping)
-    texts = [" ".join(map(str, each.values())) if objects else str(each) for each in (old, new)]
-    if not _alike(*texts):
+    texts = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in (old, new))
+    first, second = texts
+    if not _alike(first, second):
         return ""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = [key for key in {**old, **new} if old.get(key, _GONE) != new.get(key, _GONE)]
-        changed = (
-            (f"{quote(str(key))}: ", repr(old.get(key, "absent")), repr(new.get(key, "absent")))
+        became = (
+            f"{quote(str(key))}: {quote(repr(old.get(key, 'absent')))} became"
+            f" {quote(repr(new.get(key, 'absent')))}"
             for key in keys[:5]
         )
-    else:
-        first, second = (dict.fromkeys(map(str.strip, text.splitlines())) for text in texts)
-        lost, added = (
-            next((line for line in lines if line and line not in others), "")
-            for lines, others in ((first, second), (second, first))
-        )
-        changed = iter([("", repr(lost), repr(added))] if lost or added else [])
-    return "; ".join(f"{name}{quote(a)} became {quote(b)}" for name, a, b in changed) or "nothing"
+        return "; ".join(became) or "nothing"
+    lines, others = (dict.fromkeys(map(str.strip, text.splitlines())) for text in (first, second))
+    lost = next((line for line in lines if line and line not in others), "")
+    added = next((line for line in others if line and line not in lines), "")
+    return f"{quote(lost)!r} became {quote(added)!r}" if lost or added else "nothing"
 
 
 def object_arguments(call: Event) -> Mapping[str, Any] | str:
