@@ -11,7 +11,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, islice
 from operator import attrgetter
@@ -20,25 +20,20 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Attempt, Loop, Usage
+from heedful.loop.record import NOTHING, Attempt, Loop, Usage, check_integer
 from heedful.redact import redact, redact_data
+from heedful.sanitize import cut_middle
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 # The source of an episode that was a loop of this installation.
 LOOP = "loop"
-# At least so many characters on either side of a cut are redacted first: half a secret would not be
-# recognised. Longer than any secret that is known by its form.
-BEYOND = 8_192
-# Characters of a name or an id, and of the mark in a text that is cut.
+# Characters of a name or an id.
 LONGEST_NAME = 200
-MARK = 40
 # How deep arguments and metadata may be nested before they are kept as text.
 DEEPEST = 30
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
-# Ids in hexadecimal hold no secret.
-_HEX_ID = re.compile(r"[0-9a-f-]{0,64}(?:[/~][0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +195,8 @@ class Limits:
     bytes: int = 64 * 2**20
 
     def __post_init__(self) -> None:
-        for part, least in zip(fields(self), (1, 400, 1), strict=True):
-            value = getattr(self, part.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"limits.{part.name}", value, f"an integer of at least {least}")
+        for name, least in (("events", 1), ("content", 400), ("bytes", 1)):
+            check_integer(f"limits.{name}", getattr(self, name), least)
 
 
 class Gathering:
@@ -286,12 +279,9 @@ def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
 
 def bounded_event(event: Event, most: int) -> Event:
     """Clean an event now if it is large; most events of a trace repeat others."""
-    texts = (event.type, event.content, event.agent, event.tool, event.call, event.error)
-    size, nested = sum(map(len, texts)) + len(event.id) + len(event.code), False
-    if event.arguments or event.meta:
-        data = repr((event.arguments, event.meta))
-        size, nested = size + len(data), data.count("{") + data.count("[") > DEEPEST
-    return clean_event(event, most) if nested or size > most else event
+    texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
+    large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
+    return clean_event(event, most) if large else event
 
 
 def clean_event(event: Event, most: int) -> Event:
@@ -299,8 +289,8 @@ def clean_event(event: Event, most: int) -> Event:
     arguments = event.arguments
     if arguments is not None:
         arguments = _clean_data(arguments, most, most)
-    # A quarter, so that the JSON of the cut text is short enough when it is read again.
-    meta = _clean_data(event.meta, most, most // 4) if event.meta else {}
+    # A half, so that the JSON of the cut text is short enough when it is read again.
+    meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
     return Event(
         _name(event.type),
         shorten(event.content, most),
@@ -321,8 +311,7 @@ def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[s
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)
-    many = text.count("{") + text.count("[") > DEEPEST
-    if len(text) > most or (many and is_deep(data, DEEPEST)):
+    if len(text) > most or is_deep(data, DEEPEST):
         return shorten(text, cut)
     clean: Mapping[str, Any] = redact_data(data)
     return clean
@@ -335,7 +324,7 @@ def _name(text: str) -> str:
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if it is very long or holds a secret."""
-    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redact(id) == id):
+    if len(id) <= LONGEST_NAME and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -349,21 +338,5 @@ def is_deep(value: Any, levels: int) -> bool:
 
 
 def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut it in the middle if it is longer than `most`, at least 100.
-
-    >>> shorten("x" * 1_000, 100)
-    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…[940 characters left out]…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
-    """
-    if len(text) <= most:
-        return redact(text)
-    half = (most - MARK) // 2
-    read = half + 2 * BEYOND
-    if len(text) <= 2 * read:
-        text = redact(text)
-        if len(text) <= most:
-            return text
-        head, tail = text[:half], text[-half:]
-    else:
-        head = redact(text[:read])[:-BEYOND][:half]
-        tail = redact(text[-read:])[BEYOND:][-half:]
-    return f"{head}…[{len(text) - len(head) - len(tail)} characters left out]…{tail}"
+    """Redact a text, and cut it in the middle if it is longer than `most`, at least 200."""
+    return cut_middle(redact(text), most)
