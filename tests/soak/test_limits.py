@@ -147,8 +147,6 @@ MORE = """insert into attempt select loop, number + 1, json_set(record, '$.numbe
 DECIDED = """insert into decision select loop, (select max(seq) + 1 from decision d
     where d.loop = a.loop), number, (select record from decision d where d.loop = a.loop
     order by seq desc), created from attempt a where """
-ECHOES = "(loop, seq) = (select d.loop, seq from decision d join loop l on l.n = d.loop where "
-ECHOES += "project <> 'limits' and json_extract(record, '$.echoes') is not null limit 1)"
 
 TAMPERED = {
     "an attempt too many": (MORE + ENDED.format("stopped"), "has 0 decisions"),
@@ -164,14 +162,8 @@ TAMPERED = {
         f"update override set used = decisions + 1 where {LIFTED}",
         "override .*, used 4 of 3|used 3 of 2|used 2 of 1",
     ),
-    "not used": (f"update override set used = used - 1 where {LIFTED}", "override .*, used"),
     "an override deleted": (f"delete from override where {LIFTED}", "is not recorded"),
     "an override lost": ("delete from override where used = 0", "0 overrides came of"),
-    "an override twice": (
-        """insert into override (loop, seq, rule, by, why, decisions, until, created)
-        select loop, seq + 100, rule, by, why, decisions, until, created from override""",
-        "2 overrides came of",
-    ),
     "an attempt lost": (
         f"delete from attempt where {ENDED.format('stopped')}",
         "attempt .* is not there, after",
@@ -190,11 +182,6 @@ TAMPERED = {
         "lifted": []}}' where {STOPPED.format("attempts")}""",
         "decision .* cannot be",
     ),
-    "a budget lifted": (
-        """update decision set record = json_set(record, '$.lifted[0].rule', 'budget')
-        where json_extract(record, '$.lifted[0].rule') is not null""",
-        "decision .* cannot be",
-    ),
     "a decision missing": (
         f"delete from decision where {STOPPED.format('attempts')}",
         "has 0 decisions",
@@ -204,16 +191,6 @@ TAMPERED = {
         group by loop""",
         "two decisions were made at once",
     ),
-    "a decision again": (
-        """insert into decision select loop, max(seq) + 1, attempt, record, created + 0.001
-        from decision group by loop having json_extract(record, '$.verdict') = 'done'""",
-        "the loop had ended",
-    ),
-    "a decision of nothing": (
-        """insert into decision select loop, max(seq) + 1, attempt, record, created + 0.001
-        from decision group by loop having json_extract(record, '$.verdict') = 'again'""",
-        "belongs to nothing",
-    ),
     "a cancellation that nobody obeys": (
         "update loop set cancelled = 'ada' where state = 'passed'",
         "cancelled by 'ada', and decisions say",
@@ -221,11 +198,6 @@ TAMPERED = {
     "calls beyond the budget": (
         """update loop set extra = '{"calls": 99}' where policy like '%"calls":4%'""",
         "were spent of",
-    ),
-    "another count of an echo": (
-        f"""update decision set record = json_set(record, '$.echoes.' || (select key
-        from json_each(record, '$.echoes')), 99) where {ECHOES}""",
-        "times in other loops, not",
     ),
     "another state": (
         "update loop set state = 'open' where state = 'stopped'",
