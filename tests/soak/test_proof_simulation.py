@@ -12,7 +12,7 @@ import pytest
 
 import heedful
 from heedful.lessons.lesson import Outcome
-from heedful.lessons.proof import BETS, PRIOR, _level, interval, paired_interval, payoffs, stakes
+from heedful.lessons.proof import BETS, PRIOR, interval, paired_interval, payoffs, stakes
 from heedful.lessons.ranking import is_pooled, is_withheld
 from tests.conftest import SOAK
 
@@ -77,28 +77,13 @@ def fixed(with_it: float, without: float) -> Rates:
     return lambda at: (np.full(len(at), with_it), np.full(len(at), without))
 
 
-def easier(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All tasks become easier, the lesson does nothing."""
-    rate = np.clip(at / HORIZON, 0.02, 0.98)
-    return rate, rate
+def same(rate: Callable[[np.ndarray], np.ndarray]) -> Rates:
+    """The lesson does nothing, however the tasks change."""
+    return lambda at: (rate(at), rate(at))
 
 
-def jumping(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Hopeless, then certain, 50 each in turn; the lesson does nothing."""
-    rate = np.where(at // 50 % 2, 1.0, 0.0)
-    return rate, rate
-
-
-def turning(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Help that becomes harm."""
-    gain = 0.4 * np.cos(np.pi * at / HORIZON)
-    return 0.5 + gain / 2, 0.5 - gain / 2
-
-
-def harder(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tasks become harder, and the lesson does ever more harm."""
-    rate = 0.9 - 0.4 * at / HORIZON
-    return rate - 0.3 * at / HORIZON, rate
+def gaining(rate: Callable[[np.ndarray], np.ndarray], gain: Callable[..., np.ndarray]) -> Rates:
+    return lambda at: (rate(at) + gain(at) / 2, rate(at) - gain(at) / 2)
 
 
 CASES: dict[str, Rates] = {
@@ -109,10 +94,12 @@ CASES: dict[str, Rates] = {
     "help, from even": fixed(0.9, 0.5),
     "harm, from even": fixed(0.4, 0.5),
     "harm, from common": fixed(0.7, 0.9),
-    "nothing, easier": easier,
-    "nothing, jumping": jumping,
-    "help, then harm": turning,
-    "harm, growing": harder,
+    "nothing, easier": same(lambda at: np.clip(at / HORIZON, 0.02, 0.98)),
+    "nothing, jumping": same(lambda at: np.where(at // 50 % 2, 1.0, 0.0)),
+    "help, then harm": gaining(
+        lambda at: np.full(len(at), 0.5), lambda at: 0.4 * np.cos(np.pi * at / HORIZON)
+    ),
+    "harm, growing": gaining(lambda at: 0.9 - 0.55 * at / HORIZON, lambda at: -0.3 * at / HORIZON),
 }
 
 
@@ -263,29 +250,15 @@ def retired(rates: list[tuple[float, float]], n: int, seed: int, apart: int = 0)
     return np.asarray(((made >= least) & (count > 0)).any(axis=1))
 
 
-def test_the_rule_for_many_is_that_of_the_product() -> None:
-    made = np.random.default_rng(0).exponential(2.5, (12, 40 * SOAK))
-    asked = np.log(12 / (LEVEL * np.arange(1, 13)))
-    enough = -np.sort(-made, axis=0) >= asked[:, None]
-    count = np.maximum((enough * np.arange(1, 13)[:, None]).max(axis=0), 1)
-    levels = [_level(list(column), LEVEL) for column in made.T]
-    assert levels == pytest.approx(LEVEL * count / 12)
-    assert len(set(levels)) > 2
+@pytest.mark.parametrize(("looks", "apart"), [(500, 0), (1_000, 25)])
+def test_lessons_that_do_nothing_are_not_retired(looks: int, apart: int) -> None:
+    """Of 20 such lessons, at once or one after another, any is ever retired in 2.5 % of the runs.
 
-
-def test_lessons_that_do_nothing_are_not_retired() -> None:
-    """Of 20 such lessons, any is ever retired in at most 2.5 % of the runs."""
+    The more there are the more is asked of each; what was retired before stays retired.
+    """
     rates = [((n + 0.5) / 20,) * 2 for n in range(20)]
-    families = sum(bool(retired(rates, 500, seed).any()) for seed in range(RUNS))
+    families = sum(bool(retired(rates, looks, seed, apart).any()) for seed in range(RUNS))
     print(f"families with a false retirement: {families} of {RUNS}")
-    assert families <= at_most(RUNS, LEVEL)
-
-
-def test_nor_are_they_where_lessons_come_one_after_another() -> None:
-    """The more there are the more is asked of each; what was retired before stays retired."""
-    rates = [((n + 0.5) / 20,) * 2 for n in range(20)]
-    families = sum(bool(retired(rates, 1_000, seed, 25).any()) for seed in range(RUNS))
-    print(f"families with a false retirement in a scope that grows: {families} of {RUNS}")
     assert families <= at_most(RUNS, LEVEL)
 
 
@@ -327,14 +300,9 @@ def test_the_width_is_the_documented_one() -> None:
     sizes = (100, 300, 1_000, 3_000, 10_000)
     said = documented(r"\| ± points" + 5 * r" \| (\d+)" + r" \|")
     for n, points in zip(sizes, said, strict=True):
-        cells = {
-            (0.1, kind, value): n * (9 if kind else 1) // 20
-            for kind in (True, False)
-            for value in (0.0, 1.0)
-        }
-        low, high = interval(cells, LEVEL, LEVEL)
-        print(n, low, high)
-        assert round(100 * high) == points
+        counts = {True: n * 9 // 20, False: n // 20}
+        cells = {(0.1, kind, value): counts[kind] for kind in counts for value in (0.0, 1.0)}
+        assert round(100 * interval(cells, LEVEL, LEVEL)[1]) == points
 
 
 LESSONS = {"good": 0.25, "bad": -0.35, "idle": 0.0, "also idle": 0.0}
