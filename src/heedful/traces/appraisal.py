@@ -490,10 +490,7 @@ def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator
 
 
 def _by_critic(
-    judged: Sequence[Judgement],
-    critic: Critic,
-    scores: Mapping[str, float],
-    places: Sequence[int],
+    judged: Sequence[Judgement], critic: Critic, scores: Mapping[str, float], places: Sequence[int]
 ) -> list[Judgement]:
     """Return the judgements, with open ones replaced by the scores of a critic."""
     by = f"{critic.name} ({', '.join(dict.fromkeys(each.model.name for each in critic.judges))})"
