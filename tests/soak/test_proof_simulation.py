@@ -10,10 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import heedful
-from heedful.lessons.lesson import Outcome
 from heedful.lessons.proof import BETS, PRIOR, interval, paired_interval, payoffs, stakes
-from heedful.lessons.ranking import is_pooled, is_withheld
 from tests.conftest import SOAK
 
 pytestmark = pytest.mark.soak
@@ -303,49 +300,3 @@ def test_the_width_is_the_documented_one() -> None:
         counts = {True: n * 9 // 20, False: n // 20}
         cells = {(0.1, kind, value): counts[kind] for kind in counts for value in (0.0, 1.0)}
         assert round(100 * interval(cells, LEVEL, LEVEL)[1]) == points
-
-
-LESSONS = {"good": 0.25, "bad": -0.35, "idle": 0.0, "also idle": 0.0}
-# Three lessons that say the same: one of them is enough.
-SAME = ("one", "two", "three")
-
-
-def life(
-    seed: int, loops: int, every: int
-) -> tuple[list[heedful.Exposure], list[Outcome], list[heedful.Proof]]:
-    """A scope from its first loop on, proved at every so many loops; what does harm is retired."""
-    chance = np.random.default_rng(seed)
-    exposures: list[heedful.Exposure] = []
-    ends: list[Outcome] = []
-    found: list[heedful.Proof] = []
-    gone: set[object] = set()
-    for n in range(loops):
-        id, of_three = f"{seed} {n}", chance.random() < 0.5
-        ranked = SAME if of_three else chance.permutation(list(LESSONS))[: 1 + n % 3].tolist()
-        ranked = [name for name in ranked if name not in gone]
-        whole = is_pooled(seed, id)
-        shown = {name: not is_withheld(seed, id, name) for name in ranked}
-        exposures += [heedful.Exposure(one, id, shown[one], one, together=whole) for one in ranked]
-        rate = 0.5 + sum(LESSONS[one] for one in ranked if shown[one] and not of_three)
-        rate = 0.9 if of_three and any(shown.values()) else 0.4 if of_three else rate
-        right = bool(chance.random() < rate)
-        errors = frozenset() if right else frozenset(ranked[:1])
-        ends.append(Outcome(id, right, 1 if right else int(chance.integers(2, 5)), errors))
-        if n % every == every - 1:
-            found.append(heedful.proof(exposures, ends))
-            gone |= set(found[-1].retire)
-    return exposures, ends, found
-
-
-def test_a_scope_retires_what_harms_and_keeps_what_helps() -> None:
-    for seed in range(max(1, SOAK // 10)):
-        _, _, found = life(seed, 12_000, 2_000)
-        said = {one.lesson: one for one in found[-1].lessons}
-        assert {name for one in found for name in one.retire} == {"bad"}
-        assert said["good"].conclusion == "helps"
-        assert all(said[name].uplift.low < 0 < said[name].uplift.high for name in ("idle", *SAME))
-        assert said["bad"].shown < said["good"].shown / 2
-        pooled = found[-1].pooled
-        assert pooled.conclusion == "helps"
-        assert pooled.calls.low > 0
-        assert all(one.fair for one in (*found[-1].lessons, pooled))
