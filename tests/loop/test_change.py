@@ -87,7 +87,7 @@ def turns(loop: Loop, policy: Policy, name: str, value: float) -> bool:
     """Whether another score of the last attempt, or another limit, turns the verdict."""
     was, last = kind(decide(loop, policy)), loop.attempts[-1]
     if name == "attempts.limit":
-        rules = (MaxAttempts(int(value)), *policy.rules[1:])
+        rules: tuple[StopRule, ...] = (MaxAttempts(int(value)), *policy.rules[1:])
         return kind(decide(loop, replace(policy, rules=rules))) != was
     assert last.evaluation is not None
     scores = {**last.evaluation.scores, name.removeprefix("score "): value}

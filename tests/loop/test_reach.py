@@ -58,7 +58,9 @@ def letters(policy: Policy) -> list[Letter]:
 def spent(budgets: Sequence[Budget]) -> list[Usage]:
     """Nothing, and each limit of each budget, alone and with each of another."""
     one = [
-        Usage(prompt_tokens=budget.tokens or 0) if name == "tokens" else Usage(cost=budget.cost)
+        Usage(prompt_tokens=budget.tokens or 0)
+        if name == "tokens"
+        else Usage(cost=budget.cost or 0.0)
         for budget in budgets
         for name in ("tokens", "cost")
         if getattr(budget, name) is not None
