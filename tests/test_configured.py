@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput, UnknownName, UsageError
-from heedful.loop import codec
+from heedful.loop import codec, stop
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
 from heedful.loop.record import Goal, Improvement
@@ -175,7 +175,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"goals": [5]}, f"a goal is 5; {WRITTEN}"),
     ({"rules": ["attempts"]}, "rules is ['attempts']; it must be a list of objects such as"),
     ({"rules": [{"rule": "nope"}]}, "rule is 'nope'; it must be one of attempts, budget, echo,"),
-    ({"rules": [{"rule": "attempts", "limit": 0}]}, f"limit is 0; {INTEGER}"),
+    ({"rules": [{"rule": "attempts", "limit": 0}]}, f"attempts.limit is 0; {INTEGER}"),
     ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
@@ -209,7 +209,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(given_, said):
     with pytest.raises(UnknownName) as caught:
         policy(given_)
     assert str(caught.value).startswith(said)
-    assert set(caught.value.known) >= ({*PRESETS} if "no policy" in said else {*codec.RULES})
+    assert set(caught.value.known) >= ({*PRESETS} if "no policy" in said else {*stop.RULES})
 
 
 pieces = st.sampled_from(
@@ -263,7 +263,7 @@ RULES: list[heedful.StopRule] = [
 def test_a_stored_policy_is_read_as_the_same(made):
     plain = json.loads(json.dumps(codec.policy_to(made)))
     assert codec.policy_from(plain) == policy(plain) == made
-    assert {rule_name(rule) for rule in RULES[:-1]} == set(codec.RULES)
+    assert {rule_name(rule) for rule in RULES[:-1]} == set(stop.RULES)
 
 
 # -- goals

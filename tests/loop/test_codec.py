@@ -47,7 +47,7 @@ def test_any_record_survives_json(record):
     assert codec.from_document(type(record), through_json(codec.to_document(record))) == record
 
 
-@pytest.mark.parametrize("rule", codec.RULES.values(), ids=codec.RULES)
+@pytest.mark.parametrize("rule", stop.RULES.values(), ids=stop.RULES)
 def test_a_shipped_rule_is_stored_with_all_its_settings(rule):
     made = Budget(tokens=1, cost=0.5) if rule is Budget else rule()
     plain = through_json(codec.rule_to(made))
@@ -58,7 +58,7 @@ def test_a_shipped_rule_is_stored_with_all_its_settings(rule):
 
 def test_every_shipped_rule_can_be_stored():
     here = (r for r in vars(stop).values() if isinstance(r, type) and hasattr(r, "name"))
-    assert {rule.name for rule in here if rule is not All} == set(codec.RULES)
+    assert {rule.name for rule in here if rule is not All} == set(stop.RULES)
 
 
 @given(support.loops(), support.policies, st.integers(0, 9), st.floats(0, 1e12))

@@ -25,25 +25,10 @@ from heedful.loop.decide import (
     Verdict,
 )
 from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    Stop,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import RULES, All, Stop, StopRule, rule_name
 
 T = TypeVar("T")
 Plain = dict[str, Any]
-RULES: Mapping[str, Callable[..., StopRule]] = {
-    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
-}
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 # Fields that are written even with their default value; of other records those without a default
 # value, and those whose default is made by a factory.
@@ -78,7 +63,8 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
     return kind(**values)
 
 
-def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+@cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return each field with the default value that is left out; MISSING where none is."""
     written = _WRITTEN.get(kind)
     if written is None:
@@ -87,9 +73,6 @@ def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
         (field.name, MISSING if field.name in written else _default(field))
         for field in fields(kind)
     )
-
-
-_defaults: Callable[[type], tuple[tuple[str, Any], ...]] = cache(_find_defaults)
 
 
 def _default(field: Any) -> Any:
@@ -104,14 +87,12 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _find_readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+@cache
+def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
     """Return a function for each field whose value is not stored as it is."""
     hints = get_type_hints(kind)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
     return {name: reader for name, reader in readers.items() if reader is not _same}
-
-
-_readers: Callable[[type], Mapping[str, Callable[[Any], Any]]] = cache(_find_readers)
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
@@ -182,6 +163,10 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
         raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
     try:
         return RULES[name](**settings)
+    except InvalidInput as error:
+        field = error.field.removeprefix(name).strip()
+        whole = f"{name}.{field}" if field else name
+        raise InvalidInput(whole, error.value, error.allowed) from error
     except TypeError as error:
         raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar, Literal
@@ -260,6 +260,11 @@ class NothingMet:
         if not met or any(share is None or share > 0 for share in met):
             return None
         return "nothing that was asked is met so far"
+
+
+RULES: Mapping[str, Callable[..., StopRule]] = {
+    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
+}
 
 
 class All:
