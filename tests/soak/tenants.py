@@ -22,7 +22,7 @@ import httpx
 import pytest
 
 from heedful.errors import InvalidInput, KeyRefused, NotFound
-from heedful.lessons.lesson import Change, Exposure, LessonFilter, Outcome, Scope
+from heedful.lessons.lesson import Change, Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
 from heedful.memory.memory import Memory
@@ -32,13 +32,11 @@ from heedful.store import episodes as episode_store
 from heedful.store import exposures, search, transfer
 from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
-from heedful.store import loops as loop_store
 from heedful.store import patterns as pattern_store
 from heedful.store import quarantine as quarantine_store
-from heedful.store.records import Head, StoredEpisode
+from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.store.support import report
 from tests.traces.runs import document, genai
 
 TENANTS = 20
@@ -254,27 +252,6 @@ async def seen(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     return told
 
 
-async def recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    of = chance.choice((place, crowd.stranger(place, chance)))
-    one = lesson_of(of, chance)
-    found = await crowd.memory(place).recall(one.text if one else "went wrong in a report", 20)
-    crowd.own(place, [each.reflection for each in found])
-    place.examples |= {each.id for each in found}
-    return found
-
-
-async def list_all(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    store, wanted, ids, told = crowd.store, LessonFilter(), list[int](), list[Any]()
-    while page := await store.read(place.scope, pattern_store.list_lessons, wanted, 7):
-        ids += [one["id"] for one in page]
-        told += page
-        wanted = LessonFilter(before=ids[-1])
-    assert ids == sorted(place.lessons, reverse=True)
-    assert await store.read(place.scope, lesson_store.count) == len(ids)
-    crowd.own(place, [one["id"] for one in await store.read(place.scope, lesson_store.top, 100)])
-    return told
-
-
 async def edit_a_strangers(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     if (one := lesson_of(crowd.stranger(place, chance), chance)) is None:
         return
@@ -342,23 +319,6 @@ async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     return found, taken, await store.read(place.scope, episode_store.page, 1_000)
 
 
-async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    store, id = crowd.store, f"loop-{chance.randrange(20)}"
-    if id not in place.loops:
-        await refused(NotFound, store.read(place.scope, loop_store.read, id))
-        stored = await store.write(place.scope, loop_store.claim, id, Head(place.mark), "tests")
-        entry = report(id, 1, place.mark, epoch=stored.epoch, head=Head(place.mark))
-        await store.write(place.scope, loop_store.commit, entry, "tests")
-        place.loops.add(id)
-    found = await store.read(place.scope, loop_store.newest, 100)
-    assert {one.id for one in found} == place.loops
-    return (
-        found,
-        await store.read(place.scope, loop_store.read, id),
-        await store.read(place.scope, loop_store.echoes, "none", 50),
-    )
-
-
 async def outcomes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     store, loop = crowd.store, f"loop-{chance.randrange(1_000)}"
     digest = signature("trouble", place.mark).digest
@@ -421,8 +381,8 @@ async def keys(crowd: Crowd, place: Place, chance: random.Random) -> Any:
 
 
 STORE: tuple[Act, ...] = (
-    *(remember, remember, remember, seen, recall, list_all, edit_a_strangers, quarantine, revoke),
-    *(derive_from_a_strangers, episodes, loops, outcomes, traces, export, keys),
+    *(remember, remember, remember, seen, edit_a_strangers, quarantine, revoke),
+    *(derive_from_a_strangers, episodes, outcomes, traces, export, keys),
 )
 
 

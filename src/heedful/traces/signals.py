@@ -43,7 +43,6 @@ MOST_SHOWN_VALUES = 3
 
 # So many equal steps in a row are a repetition; at 5, where a loop is stopped, it is certain.
 TIMES, CERTAIN = 3, 5
-LONGEST_CYCLE = 4
 # The share of words that a second try has in common with the first. Values that are close letter by
 # letter count too (0.6 is a close match in difflib); longer ones have words.
 SAME = 1 / 4
@@ -289,32 +288,6 @@ def repeated_step(
     return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
 
 
-def _cycle(events: Sequence[Event]) -> tuple[tuple[int, ...], int]:
-    """Return the calls of the first cycle of steps gone round three times, and its length.
-
-    A cycle has 2 to 4 steps, not all equal, counted as `repeated_step` counts. Without one: (), 0.
-    """
-    results = answered(events)
-    calls: list[int] = []
-    keys: list[tuple[str, ...]] = []
-    same = dict.fromkeys(range(2, LONGEST_CYCLE + 1), 0)
-    for at, event in enumerate(events):
-        if event.type in NO_NEWS:
-            continue
-        key = step_key(events, at, results.get(at))
-        if not key:  # news, or a call whose result is unknown
-            calls, keys, same = [], [], dict.fromkeys(same, 0)
-            continue
-        calls.append(at)
-        keys.append(key)
-        for size in same:
-            again = len(keys) > size and keys[-1] == keys[-1 - size]
-            same[size] = same[size] + 1 if again else 0
-            if same[size] == size * (TIMES - 1) and len(set(keys[-size:])) > 1:
-                return tuple(calls[-size * TIMES :]), size
-    return (), 0
-
-
 def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
     """Return the same key for equal steps, () without a known result."""
     if result is None:
@@ -510,16 +483,11 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _repeated(run: Course) -> Iterator[Signal]:
-    """Yield the first repeated step, and the first repeated cycle of steps."""
+    """Yield the first repeated step."""
     step = repeated_step(run.events, TIMES)
     if step is not None:
         strength = min(1.0, step.times / CERTAIN)
         yield _signal(run, "repeated", step.calls[1], step.calls, strength, str(step))
-    calls, size = _cycle(run.events)
-    if calls:
-        tools = ", ".join(quote(run.events[at].tool) for at in calls[:size])
-        words = f"{tools}: the same {size} steps with the same results {TIMES} times in a row"
-        yield _signal(run, "repeated", calls[size], calls, TIMES / CERTAIN, words)
 
 
 def _answer(run: Course) -> Iterator[Signal]:
