@@ -133,10 +133,6 @@ DECIDED = """insert into decision select loop, (select max(seq) + 1 from decisio
 
 TAMPERED = {
     "an attempt too many": (MORE + ENDED.format("stopped"), "has 0 decisions"),
-    "an attempt after the end": (
-        f"{MORE + ENDED.format('stopped')}; {DECIDED + ENDED.format('stopped')}",
-        "attempt .* follows Done",
-    ),
     "an attempt after it passed": (
         f"{MORE + ENDED.format('passed')}; {DECIDED + ENDED.format('passed')}",
         "attempt .* was made though the loop had passed",
@@ -145,46 +141,24 @@ TAMPERED = {
         f"update override set used = decisions + 1 where {LIFTED}",
         "override .*, used 4 of 3|used 3 of 2|used 2 of 1",
     ),
-    "an override deleted": (f"delete from override where {LIFTED}", "is not recorded"),
     "an override lost": ("delete from override where used = 0", "0 overrides came of"),
     "an attempt lost": (
         f"delete from attempt where {ENDED.format('stopped')}",
         "attempt .* is not there, after",
-    ),
-    "an override of nobody": (f"update override set by = ' ' where {LIFTED}", "cannot be given"),
-    "an override of a budget": (
-        f"update override set rule = 'budget' where {LIFTED}",
-        "decision .* cannot be",
-    ),
-    "an override that expired": (
-        f"update override set until = created - 1 where {LIFTED}",
-        "decision .* cannot be",
     ),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
         "lifted": []}}' where {STOPPED.format("attempts")}""",
         "decision .* cannot be",
     ),
-    "a decision missing": (
-        f"delete from decision where {STOPPED.format('attempts')}",
-        "has 0 decisions",
-    ),
     "a decision twice": (
         """insert into decision select loop, max(seq) + 1, attempt, record, created from decision
         group by loop""",
         "two decisions were made at once",
     ),
-    "a cancellation that nobody obeys": (
-        "update loop set cancelled = 'ada' where state = 'passed'",
-        "cancelled by 'ada', and decisions say",
-    ),
     "calls beyond the budget": (
         """update loop set extra = '{"calls": 99}' where policy like '%"calls":4%'""",
         "were spent of",
-    ),
-    "another state": (
-        "update loop set state = 'open' where state = 'stopped'",
-        "its state is 'open', its verdict says 'stopped'",
     ),
     "an answer of nobody": (
         f"""update attempt set record = json_set(record, '$.usage.cost', 7.5e12)
