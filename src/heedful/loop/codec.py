@@ -63,8 +63,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
     return kind(**values)
 
 
-@cache
-def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return each field with the default value that is left out; MISSING where none is."""
     written = _WRITTEN.get(kind)
     if written is None:
@@ -73,6 +72,9 @@ def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
         (field.name, MISSING if field.name in written else _default(field))
         for field in fields(kind)
     )
+
+
+_defaults: Callable[[type], tuple[tuple[str, Any], ...]] = cache(_find_defaults)
 
 
 def _default(field: Any) -> Any:
@@ -87,12 +89,14 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-@cache
-def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+def _find_readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
     """Return a function for each field whose value is not stored as it is."""
     hints = get_type_hints(kind)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
     return {name: reader for name, reader in readers.items() if reader is not _same}
+
+
+_readers: Callable[[type], Mapping[str, Callable[[Any], Any]]] = cache(_find_readers)
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
