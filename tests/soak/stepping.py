@@ -294,20 +294,6 @@ class Thread:
         where: dict[str, Any] = {"store": self.store, "scope": scope(id)}
         return told(await heedful.override(id, why=_step.get(), **given, **where))
 
-    async def illegal(self, session: Session) -> str:
-        wrong: dict[str, Any] = self.chance.choice(
-            [
-                {"rule": "budget"},
-                {"rule": "cancelled"},
-                {"by": " "},
-                {"decisions": 0},
-                {"until": time.time() - 1},
-            ]
-        )
-        given = self._override(session.run.policy) | wrong
-        await self._with(session, session.run.override(why=_step.get(), **given))
-        return "accepted"
-
     async def read(self, session: Session) -> str:
         stored = await self.store.read(scope(session.run.id), loops.read, session.run.id)
         assert len(stored.decisions) >= len(stored.loop.attempts)
@@ -333,8 +319,8 @@ class Thread:
         }
 
 
-ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.outside, Thread.illegal, Thread.read)
-WEIGHTS = (66, 1, 10, 10, 5, 8)
+ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.outside, Thread.read)
+WEIGHTS = (66, 1, 12, 13, 8)
 
 
 def told(verdict: Verdict) -> str:
@@ -346,12 +332,6 @@ def told(verdict: Verdict) -> str:
 async def acting(thread: Thread) -> None:
     while thread.log.steps < thread.life.steps:
         await thread.act()
-
-
-def portal(thread: Thread) -> None:
-    """The same for a caller without an event loop of its own."""
-    while thread.log.steps < thread.life.steps:
-        heedful.run_sync(thread.act())
 
 
 def lease_seconds(life: int) -> tuple[float, float]:
@@ -375,13 +355,13 @@ def leases(life: Life) -> Iterator[None]:
 
 
 def live(life: Life) -> None:
-    """Act in several threads, most with an event loop of their own, until the steps are made."""
+    """Act in several threads, each with an event loop of its own, until the steps are made."""
     log, store = Log(life), Mortal(life)
 
     def target(number: int) -> None:
         thread = Thread(life, number, log, store)
         try:
-            portal(thread) if number % 4 == 3 else asyncio.run(acting(thread))
+            asyncio.run(acting(thread))
         except BaseException:
             traceback.print_exc()
             os._exit(1)
