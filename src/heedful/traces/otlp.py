@@ -263,12 +263,10 @@ def _add_genai(step: Step, span: Span) -> None:
     step.inputs += _part_messages(json_data(held.get("gen_ai.input.messages")), "user")
     step.outputs += _part_messages(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        content = json_data(more.get("gen_ai.event.content"))
-        body = dict(content) if isinstance(content, Mapping) else dict(more)
         if role := EVENTS.fullmatch(name):
-            step.inputs += _chat({"tool_call_id": body.get("id"), **body}, role[1])
+            step.inputs += _chat({"tool_call_id": more.get("id"), **more}, role[1])
         elif name == "gen_ai.choice":
-            message = json_data(body.get("message"))
+            message = json_data(more.get("message"))
             whole = message if isinstance(message, Mapping) else {"content": message}
             step.outputs += _chat(whole, "assistant")
 
