@@ -6,7 +6,7 @@ to its limits (`Standing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -110,15 +110,20 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Done(loop.best, passed=True)
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    spoken = _spoken(loop, policy, evaluation)
-    if not spoken:
-        return _again(evaluation, loop.goals)
-    lifted = tuple(_lifted(loop, spoken))
-    lifted_stops = {id(one.stop) for one in lifted}
-    stops = tuple(stop for stop, _ in spoken if id(stop) not in lifted_stops)
+    stops: list[Stop] = []
+    lifted: list[LiftedStop] = []
+    for stop, names in _spoken(loop, policy, evaluation):
+        fits = (n for n, o in enumerate(loop.overrides) if o.rule in names and o.lifts(loop.at))
+        if (used := next(fits, None)) is None:
+            stops.append(stop)
+        else:
+            lifted.append(LiftedStop(stop, loop.overrides[used].by, used))
     if stops:
-        return Done(loop.best, passed=False, stopped_by=stops, lifted=lifted)
-    return _again(evaluation, loop.goals, lifted)
+        return Done(loop.best, False, tuple(stops), tuple(lifted))
+    if evaluation is None:
+        return Again(lifted=tuple(lifted))
+    said = feedback(evaluation, loop.goals)
+    return Again(triggers(evaluation, loop.goals), said, tuple(lifted))
 
 
 def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
@@ -133,16 +138,12 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
     by, why, decisions, until = override.by, override.why, override.decisions, override.until
     whole = isinstance(decisions, int) and not isinstance(decisions, bool)
+    counted = whole and 1 <= decisions <= LARGEST
     timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
     for name, value, right, allowed in (
         ("by", by, isinstance(by, str) and by.strip(), "name the actor who lifts the rule"),
         ("why", why, isinstance(why, str), "be text"),
-        (
-            "decisions",
-            decisions,
-            whole and 1 <= decisions <= LARGEST,
-            "be an integer of at least 1",
-        ),
+        ("decisions", decisions, counted, "be an integer of at least 1"),
         ("until", until, timed, "lie in the future, in seconds since 1970, or be None"),
     ):
         if not right:
@@ -194,20 +195,11 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
     return tuple(found)
 
 
-def _again(
-    evaluation: Evaluation | None, goals: tuple[Goal, ...], lifted: tuple[LiftedStop, ...] = ()
-) -> Again:
-    if evaluation is None:
-        return Again(lifted=lifted)
-    return Again(triggers(evaluation, goals), feedback(evaluation, goals), lifted)
-
-
-Spoken = tuple[Stop, frozenset[str]]
-
-
-def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[Spoken]:
+def _spoken(
+    loop: Loop, policy: Policy, evaluation: Evaluation | None
+) -> list[tuple[Stop, frozenset[str]]]:
     """List what stops the loop, in order of precedence, with the names that can lift each."""
-    spoken: list[Spoken] = []
+    spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
     if policy.unscored == "stop" and loop.attempts:
@@ -222,9 +214,7 @@ def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[S
             raise InvalidInput(name, detail, "text that says why the loop must end, or None")
         if detail:
             spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
-    if len(spoken) > 1:
-        spoken.sort(key=lambda one: _place(one[0].rule))
-    return spoken
+    return sorted(spoken, key=lambda one: _place(one[0].rule))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
@@ -236,14 +226,6 @@ def _place(rule: str) -> int:
     """Return the place of a rule in the precedence; of a rule made of several, the last place."""
     places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
     return max(places, default=len(PRECEDENCE))
-
-
-def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[LiftedStop]:
-    for stop, names in spoken:
-        for index, override in enumerate(loop.overrides):
-            if override.rule in names and override.lifts(loop.at):
-                yield LiftedStop(stop, override.by, index)
-                break
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,7 @@ from typing import Any
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
 from heedful.loop.record import (
-    Attempt,
     Evaluation,
-    Goal,
     Improvement,
     Loop,
     Usage,
@@ -230,7 +228,15 @@ class Explanation:
         return tuple(clean(one, 200) for one in words if one)
 
     def __str__(self) -> str:
-        return "\n".join(_words(self))
+        said = []
+        for line in self.lines:
+            wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
+            said.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
+        if isinstance(self.verdict, Done) and not self.verdict.passed:
+            best = self.verdict.best
+            kept = f"attempt {best}" if best else "nothing: no attempt was evaluated"
+            said.append(f"kept: {kept}")
+        return "\n".join([*said, *(f"would have changed it: {way}" for way in self.ways)])
 
 
 def explain(
@@ -244,10 +250,18 @@ def explain(
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}
     verdict = verdicts[len(loop.attempts)]
-    lines = tuple(_line(one, loop.goals, verdicts[one.number]) for one in loop.attempts)
-    found = changes(loop, policy, verdict)
-    why = "" if found else _otherwise(verdict, turns=gives(loop, policy, verdict))
-    return Explanation(lines, verdict, found, why)
+    lines = []
+    for attempt in loop.attempts:
+        wrong = triggers(attempt.evaluation, loop.goals) if attempt.evaluation else ()
+        decided = _decided(verdicts[attempt.number])
+        lines.append(Line(attempt.number, tuple(each.detail for each in wrong), decided))
+    found, why = changes(loop, policy, verdict), ""
+    if not found and isinstance(verdict, Done) and not verdict.passed:
+        why = "not known: the policy at hand is not all that stopped it"
+        if gives(loop, policy, verdict):
+            names = " and ".join(stop.rule for stop in verdict.stopped_by)
+            why = f"no single threshold or score: {names} stopped it"
+    return Explanation(tuple(lines), verdict, found, why)
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
@@ -271,21 +285,6 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     return {**verdicts, len(loop.attempts): verdict}
 
 
-def _otherwise(verdict: Verdict, turns: bool) -> str:
-    if isinstance(verdict, Again) or verdict.passed:
-        return ""
-    if not turns:
-        return "not known: the policy at hand is not all that stopped it"
-    names = " and ".join(stop.rule for stop in verdict.stopped_by)
-    return f"no single threshold or score: {names} stopped it"
-
-
-def _line(last: Attempt, goals: tuple[Goal, ...], verdict: Verdict) -> Line:
-    evaluation = last.evaluation
-    wrong = tuple(t.detail for t in triggers(evaluation, goals)) if evaluation else ()
-    return Line(last.number, wrong, _decided(verdict))
-
-
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         lifted = ", ".join(
@@ -297,14 +296,3 @@ def _decided(verdict: Verdict) -> str:
     return "stopped by " + "; ".join(
         f"{s.rule}: {clean(s.detail, 400)}" for s in verdict.stopped_by
     )
-
-
-def _words(explanation: Explanation) -> Iterator[str]:
-    for line in explanation.lines:
-        wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
-        yield f"attempt {line.attempt}{wrong} -> {line.decided}"
-    verdict = explanation.verdict
-    if isinstance(verdict, Done) and not verdict.passed:
-        kept = f"attempt {verdict.best}" if verdict.best else "nothing: no attempt was evaluated"
-        yield f"kept: {kept}"
-    yield from (f"would have changed it: {way}" for way in explanation.ways)
