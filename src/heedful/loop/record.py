@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -77,13 +78,8 @@ class Usage:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (
-            self.calls >= 0
-            and self.prompt_tokens >= 0
-            and self.completion_tokens >= 0
-            and 0 <= self.cost < float("inf")
-            and 0 <= self.seconds < float("inf")
-        ):
+        counts = min(self.calls, self.prompt_tokens, self.completion_tokens)
+        if not (counts >= 0 and 0 <= self.cost < inf and 0 <= self.seconds < inf):
             raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
     @property
@@ -203,9 +199,8 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
-        if type(self.preference) is not float or not abs(self.preference) <= LARGEST:
-            check_number("preference", self.preference, -LARGEST, LARGEST)
-        if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
+        check_number("preference", self.preference, -LARGEST, LARGEST)
+        if self.met is not None:
             check_number("met", self.met, 0, 1)
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
@@ -414,22 +409,10 @@ class Loop:
 
     def rank(self, number: int, evaluation: Evaluation) -> Rank:
         """Return the sort key of an evaluation under this loop's goals; the smallest is best."""
-        errors, scores = len(evaluation.errors), evaluation.scores
-        missed, worst = 0, 0
-        for place, (score, limit, sign) in enumerate(self._limits):
-            value = scores.get(score)
-            margin = UNSCORED if value is None else sign * (round(value * 1000) - limit)
-            missed += margin < 0
-            worst = margin if place == 0 or margin < worst else worst
-        return errors, missed, -worst, number
-
-    @cached_property
-    def _limits(self) -> tuple[tuple[str, int, int], ...]:
-        """Each goal as its score, its threshold in thousandths, and the sign of the good side."""
-        return tuple(
-            (g.score, thousandths(g.threshold), 1 if g.direction == "at_least" else -1)
-            for g in self.goals
-        )
+        scores = evaluation.scores
+        margins = [g.margin(scores[g.score]) if g.score in scores else UNSCORED for g in self.goals]
+        missed = sum(margin < 0 for margin in margins)
+        return len(evaluation.errors), missed, -min(margins, default=0), number
 
     @property
     def last_improvement(self) -> int:
