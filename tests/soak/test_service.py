@@ -109,9 +109,9 @@ class Crowd:
         asked = (f"{path}/attempts/{number}", body)
         twin = self.clients[self.chance.randrange(CLIENTS)] if self.chance.random() < 0.05 else None
         if twin is not None and twin is not client:
-            other = Client(self.fleet.ports, client._key, self.chance)
+            other = Client(self.fleet.ports, client.key, self.chance)
             both = await asyncio.gather(client.ask("PUT", *asked), other.ask("PUT", *asked))
-            other.close()
+            await other.close()
             assert both[0] == both[1]
             status, plain = both[0]
         else:
@@ -178,7 +178,7 @@ async def test_kills_of_services_and_workers_lose_nothing_and_double_nothing(tmp
         await crowd.repeated()
         await reflected(store, crowd.episodes)
         for client in crowd.clients:
-            client.close()
+            await client.close()
         fleet.end()
     finally:
         fleet.gone()
