@@ -137,33 +137,26 @@ def test_a_new_rule_stands_at_the_end():
 # -- refused by name: the field, the value, what is allowed
 
 INTEGER = "it must be an integer of at least 1"
-WRITTEN = "it must be written like"
 REFUSED: list[tuple[Any, str]] = [
     (None, "policy is None; it must be a preset, or an object that changes one"),
     (5, "policy is 5; it must be a preset"),
     ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
     ("default, attempts.limit=", f"attempts.limit is ''; {INTEGER}"),
-    ("default, attempts.limit=true", f"attempts.limit is True; {INTEGER}"),
     (
         "default, attempts=5",
         "attempts is 5; it must be an object with the rule's fields, true or false; as text",
     ),
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
-    ("default, fatigue.limit=0", "fatigue.limit is 0; it must be a number in 0.001..1"),
-    ("default, echo.across=world", "echo.across is 'world'; it must be loop or scope"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
     ("default, plateau.patience=null", "plateau is 'silent'; it must be given patience, novelty"),
     ("default, budget", "budget is 'empty'; it must be given tokens, cost, seconds, calls"),
-    ("default, budget.tokens=-5", "budget.tokens is -5; it must be a number in 1e-09..1e+12"),
     ("default, min_gain=0", "min_gain is 0; it must be a number in 0.001..1e+12"),
     ("default, against=first", "against is 'first'; it must be best or previous"),
-    ("default, unscored=maybe", "unscored is 'maybe'; it must be stop or again"),
     ("default, goals", "goals is True; it must be a list such as"),
     ("default, rules", "rules is True; it must be a list of objects such as"),
     ("default, -name", "name is False; it must be text"),
     ("stage, -attempts", "rules is (); it must be at least one stop rule: a loop must end"),
-    ("default, q >= abc", f"a goal is 'q >= abc'; {WRITTEN}"),
     (
         "orchestrator, alignment <= 0.5",
         "threshold of alignment >= 0.75 is 0.75; it must be at most 0.5: another goal is",
@@ -172,7 +165,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"min_gain": "0.1"}, "min_gain is '0.1'; it must be a number in"),
     ({"unscored": []}, "unscored is []; it must be stop or again"),
     ({"goals": "q >= 1"}, "goals is 'q >= 1'; it must be a list such as"),
-    ({"goals": [5]}, f"a goal is 5; {WRITTEN}"),
     ({"rules": ["attempts"]}, "rules is ['attempts']; it must be a list of objects such as"),
     ({"rules": [{"rule": "nope"}]}, "rule is 'nope'; it must be one of attempts, budget, echo,"),
     ({"rules": [{"rule": "attempts", "limit": 0}]}, f"attempts.limit is 0; {INTEGER}"),
@@ -181,7 +173,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
     ({"rules": [{"rule": "mine", "custom": True}]}, "rule is {'rule': 'mine', 'custom': True}; it"),
     ({"rules": [{"rule": []}]}, "policy is {'rules': [{'rule': []}]}; it must be a policy"),
-    ({"attempts": None}, "attempts is None; it must be an object with the rule's fields"),
     ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
 ]
 
