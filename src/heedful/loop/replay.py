@@ -108,9 +108,8 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """Return what `policy` would have done with the attempts of `loop`, without overrides.
 
     The result is exact if the policy stops no later than the record, because an attempt depends
-    only on earlier ones. It is not exact if it depends on when calls outside the attempts were
-    made, which is not recorded, if a budget of seconds would have cut the last attempt off, or if
-    the feedback would have named goals that the loop did not have.
+    only on earlier ones; unless it depends on when calls outside the attempts were made, a budget
+    of seconds would have cut the last attempt off, or the feedback would have named other goals.
     """
     goals = loop.goals or policy.goals
     bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
@@ -237,10 +236,8 @@ def tune(
     """Choose, on half of the loops, the policy with the fewest attempts that solves enough.
 
     Enough is a share `keep` of the solvable loops. If the record cannot tell, a policy counts with
-    all attempts of its limit. `before` is kept if no policy solves enough with fewer attempts, or
-    if nothing can be solved. A loop's half depends on its id only; a loop without goals gets those
-    of `before`. `watch` is called with the replays done and in all. Raises InvalidInput if a half
-    has fewer than two loops.
+    all attempts of its limit. `before` is kept if no other is better. A loop's half depends on its
+    id only. `watch` is called with the replays done and in all. Raises InvalidInput.
     """
     check_number("keep", keep, 0, 1)
     loops = (replace(one.loop, goals=one.loop.goals or before.goals) for one in recorded)

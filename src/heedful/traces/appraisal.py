@@ -107,12 +107,8 @@ async def appraise(
     Code judges first. `expected` is an `Expected` or just its answer; `checks` judge the answer,
     the last words of an agent. `best` is a run to compare with, or its usage. `destructive` names
     tools whose calls must be expected, `polls` tools that may be called again for news. A critic is
-    asked if it may give a score that is still open, or one of its own; the first critic that gives
-    a score decides it.
-
-    A score that nothing can judge is absent. A note for each score says why it is what it is and
-    who judged; findings name their events in `evidence`. Raises InvalidInput, CheckFailed, and
-    the errors of a critic's model.
+    asked for scores that are still open, or of its own. A note for each score says why it is what
+    it is. Raises InvalidInput, CheckFailed, and the errors of a critic's model.
     """
     run = course(episode)
     wanted = expected if isinstance(expected, Expected | None) else Expected(expected)

@@ -47,10 +47,9 @@ def message_events(
 ) -> list[Event]:
     """Return the events of a message: its texts, the calls it makes, the results it holds.
 
-    Texts in a row are one event of the type of their role, `ROLE_message` for an unknown role.
-    Thoughts are an llm_response whose `meta` says so; an image or the like leaves its kind. `names`
-    maps the ids of calls to tools and gains the calls made here. A result that is an error becomes
-    the `error` of the response, whose `content` is then empty. Raises InvalidInput.
+    Texts in a row are one event of the type of their role. `names` maps the ids of calls to tools
+    and gains the calls made here. A result that is an error becomes the `error` of the response,
+    whose `content` is then empty. Raises InvalidInput.
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
@@ -251,10 +250,9 @@ class _Session:
 class SessionReader:
     """Reads sessions of Claude Code, one entry a line: one episode a session, in file order.
 
-    Entries of type user, assistant, system and summary count; the rest is bookkeeping of the
-    program. An entry that appears twice counts once. Entries are sorted by time, since side chains
-    and the kept part of a longer session may be written later. A side chain belongs to its session;
-    its events carry an agent, by its id. The first user message of the main chain is the task.
+    Entries are sorted by time, since side chains and the kept part of a longer session may be
+    written later; one that appears twice counts once. The first user message of the main chain is
+    the task.
     """
 
     source = "claude-code"

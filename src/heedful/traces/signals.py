@@ -199,10 +199,9 @@ def error_line(failure: str) -> str:
 def answered(events: Sequence[Event]) -> dict[int, int]:
     """Map each call to its result, both by position.
 
-    Calls and results are matched by their shared id, else in order: an answer belongs to the oldest
-    open call, of the same tool if the answer names one. Only calls with nothing else between them
-    can be open together; an older call without a result stays without one. An error is the result
-    until there is a response.
+    Without a shared id, an answer belongs to the oldest open call, of the same tool if the answer
+    names one; only calls with nothing else between them can be open together. An error is the
+    result until there is a response.
     """
     results: dict[int, int] = {}
     responded: set[int] = set()
@@ -254,13 +253,9 @@ def repeated_step(
 ) -> RepeatedStep | None:
     """Return the first step made at least `times` (2 or more) times in a row, or None.
 
-    A step is a tool call with its result. Two steps are equal if agent, tool, arguments and result
-    are: arguments as JSON values if they are JSON, else as text; results exactly. A call without a
-    recorded result equals no other. Agents may talk in between. Anything else is a reason to ask
-    again and restarts the count: another step, a user message, a system event. Tools in `polls`
-    are never reported; their calls count as other steps.
-
-    Ask after each step; the time is linear in the number of events. Raises InvalidInput.
+    A step is a tool call with its result; two are equal if agent, tool, arguments (as JSON) and
+    result are. Agents may talk in between. Anything else restarts the count: another step, a user
+    message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
 
     >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
     >>> str(repeated_step(5 * step))
