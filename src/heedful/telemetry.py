@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from heedful.errors import PackageMissing
@@ -71,14 +71,13 @@ class _Exporter:
         """Open a span; an exception that ends it is exported by its type only."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
-        with started as span, ExitStack() as ends:
-            ends.push(partial(self._ended, span))
-            yield span
-
-    def _ended(self, span: Span, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            span.set_attribute("error.type", kind.__qualname__)
-            span.set_status(self.error)
+        with started as span:
+            try:
+                yield span
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(self.error)
+                raise
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
         """Set an attribute to a text or to messages, if contents are exported."""
