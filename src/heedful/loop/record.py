@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -511,15 +512,10 @@ def clean(text: str, most: int) -> str:
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        text = "".join(" " if c.isspace() else c for c in text if c.isspace() or _visible(c))
+        kept = (c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+        text = "".join(" " if c.isspace() else c for c in kept)
     text = " ".join(text.split())
     if len(text) <= most:
         return text
     half = (most - 3) // 2
     return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
-
-
-def _visible(char: str) -> bool:
-    import unicodedata  # rarely needed, and takes 0.1 MB
-
-    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
