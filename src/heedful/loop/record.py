@@ -12,12 +12,12 @@ import json
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import inf
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from heedful.errors import InvalidInput
 
+T = TypeVar("T")
 # The largest score or threshold: up to here floats that differ by a thousandth are different.
 LARGEST = 1e12
 LARGEST_INTEGER = 2**63 - 1  # that a database holds
@@ -25,6 +25,20 @@ LARGEST_INTEGER = 2**63 - 1  # that a database holds
 MOST = 1_500
 EACH = 400
 HEAD = "The last answer was not accepted:"
+
+
+class lazy(Generic[T]):  # noqa: N801 - used as a decorator
+    """An attribute computed when it is first read; functools' own takes a lock before 3.12."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, record: Any, owner: Any = None) -> T:
+        if record is None:
+            return self  # type: ignore[return-value]  # help() and the like ask the class
+        value = record.__dict__[self._function.__name__] = self._function(record)
+        return value
 
 
 def thousandths(value: float) -> int:
@@ -79,8 +93,13 @@ class Usage:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        counts = min(self.calls, self.prompt_tokens, self.completion_tokens)
-        if not (counts >= 0 and 0 <= self.cost < inf and 0 <= self.seconds < inf):
+        if not (
+            self.calls >= 0
+            and self.prompt_tokens >= 0
+            and self.completion_tokens >= 0
+            and 0 <= self.cost < inf
+            and 0 <= self.seconds < inf
+        ):
             raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
     @property
@@ -200,8 +219,9 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
-        check_number("preference", self.preference, -LARGEST, LARGEST)
-        if self.met is not None:
+        if type(self.preference) is not float or self.preference:
+            check_number("preference", self.preference, -LARGEST, LARGEST)
+        if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
             check_number("met", self.met, 0, 1)
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
@@ -212,17 +232,17 @@ class Evaluation:
                 object.__setattr__(self, "scores", plain)
                 break
 
-    @cached_property
+    @lazy
     def errors(self) -> tuple[Finding, ...]:
         """The findings of level error."""
         return tuple(f for f in self.findings if f.level == "error")
 
-    @cached_property
+    @lazy
     def keys(self) -> frozenset[str]:
         """The keys of all errors and warnings."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
-    @cached_property
+    @lazy
     def worst(self) -> float:
         """The highest severity of the errors and warnings; 0.0 without any."""
         return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
@@ -392,12 +412,19 @@ class Loop:
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 
-    @cached_property
+    @lazy
     def usage(self) -> Usage:
         """What all attempts cost together, plus what was spent outside them."""
-        return sum((attempt.usage for attempt in self.attempts), self.extra)
+        calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
+        for part in (self.extra, *(attempt.usage for attempt in self.attempts)):
+            calls += part.calls
+            prompt += part.prompt_tokens
+            completion += part.completion_tokens
+            cost += part.cost
+            seconds += part.seconds
+        return Usage(calls, prompt, completion, cost, seconds)
 
-    @cached_property
+    @lazy
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt a key that sorts the best first, None if it was not evaluated.
 
@@ -435,7 +462,7 @@ class Loop:
                 counts[key] = counts.get(key, 0) + 1
         return counts
 
-    @cached_property
+    @lazy
     def repeats(self) -> int:
         """How many attempts had a candidate that the loop had before, exactly or nearly."""
         seen: set[str] = set()
@@ -445,12 +472,12 @@ class Loop:
             seen.add(attempt.candidate.digest)
         return count
 
-    @cached_property
+    @lazy
     def best(self) -> int | None:
         """The number of the best evaluated attempt; None if nothing was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
-    @cached_property
+    @lazy
     def improved(self) -> tuple[bool, ...]:
         """For each attempt, True if it improved on those before it, as the first does."""
         answers: list[bool] = []
