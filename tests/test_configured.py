@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput, UnknownName, UsageError
-from heedful.loop import codec
+from heedful.loop import codec, stop
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
 from heedful.loop.record import Goal, Improvement
@@ -50,16 +50,13 @@ TEXTS: list[tuple[str, Policy]] = [
         "thorough, attempts.limit=6, fatigue, -repeat, min_gain=0.1, quality >= 0.8",
         Policy((MaxAttempts(6), Fatigue()), Improvement(0.1), goals=(QUALITY,)),
     ),
-    ("default, attempts.limit = 6", Policy((MaxAttempts(6), Repeat(2), HOPELESS))),
     ("default, -repeat", Policy((MaxAttempts(4), HOPELESS))),
     ("default, -repeat+nothing_met", Policy((MaxAttempts(4), Repeat(2)))),
     ("default, repeat.near=false", Policy((MaxAttempts(4), Repeat(2, near=False), HOPELESS))),
     ("default, -fatigue", Policy(default.rules)),  # there is none
     ("stage, fatigue=true", three(Fatigue())),
     ("stage, fatigue=false, echo", three(Echo())),
-    ("stage, nothing_met", three(NothingMet())),
     ("stage, fatigue.limit=0.5, fatigue.decay=0", three(Fatigue(0.5, decay=0))),
-    ("stage, fatigue.limit=0.5, fatigue", three(Fatigue(0.5))),
     ("stage, fatigue.limit=0.5, -fatigue", three()),
     ("stage, -fatigue, fatigue.limit=0.5", three(Fatigue(0.5))),
     ("stage, -attempts, repeat", Policy((Repeat(),))),
@@ -140,62 +137,42 @@ def test_a_new_rule_stands_at_the_end():
 # -- refused by name: the field, the value, what is allowed
 
 INTEGER = "it must be an integer of at least 1"
-WRITTEN = "it must be written like"
 REFUSED: list[tuple[Any, str]] = [
     (None, "policy is None; it must be a preset, or an object that changes one"),
     (5, "policy is 5; it must be a preset"),
-    (["default"], "policy is ['default']; it must be a preset"),
     ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
-    ("default, attempts.limit=6.0", f"attempts.limit is 6.0; {INTEGER}"),
     ("default, attempts.limit=", f"attempts.limit is ''; {INTEGER}"),
-    ("default, attempts.limit=true", f"attempts.limit is True; {INTEGER}"),
     (
         "default, attempts=5",
         "attempts is 5; it must be an object with the rule's fields, true or false; as text",
     ),
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
-    ("default, fatigue.limit=0", "fatigue.limit is 0; it must be a number in 0.001..1"),
-    ("default, fatigue.decay=Infinity", "fatigue.decay is inf; it must be a number in 0..1"),
-    ("default, echo.across=world", "echo.across is 'world'; it must be loop or scope"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
-    ("default, plateau.novelty=1", "plateau.novelty is 1; it must be true or false"),
     ("default, plateau.patience=null", "plateau is 'silent'; it must be given patience, novelty"),
     ("default, budget", "budget is 'empty'; it must be given tokens, cost, seconds, calls"),
-    ("default, budget.tokens=-5", "budget.tokens is -5; it must be a number in 1e-09..1e+12"),
     ("default, min_gain=0", "min_gain is 0; it must be a number in 0.001..1e+12"),
-    ("default, min_gain", "min_gain is True; it must be a number in 0.001..1e+12"),
-    ("default, min_gain=much", "min_gain is 'much'; it must be a number in 0.001..1e+12"),
     ("default, against=first", "against is 'first'; it must be best or previous"),
-    ("default, unscored=maybe", "unscored is 'maybe'; it must be stop or again"),
     ("default, goals", "goals is True; it must be a list such as"),
-    ("default, goals=5, q >= 1", "goals is 5; it must be a list such as"),
     ("default, rules", "rules is True; it must be a list of objects such as"),
     ("default, -name", "name is False; it must be text"),
     ("stage, -attempts", "rules is (); it must be at least one stop rule: a loop must end"),
-    ("default, q >= abc", f"a goal is 'q >= abc'; {WRITTEN}"),
     (
         "orchestrator, alignment <= 0.5",
         "threshold of alignment >= 0.75 is 0.75; it must be at most 0.5: another goal is",
     ),
     ("default, q >= 2, q <= 1", "threshold of q >= 2 is 2.0; it must be at most 1: another goal"),
-    ({"name": 5}, "name is 5; it must be text"),
     ({"min_gain": "0.1"}, "min_gain is '0.1'; it must be a number in"),
     ({"unscored": []}, "unscored is []; it must be stop or again"),
     ({"goals": "q >= 1"}, "goals is 'q >= 1'; it must be a list such as"),
-    ({"goals": {"q": 1}}, "goals is {'q': 1}; it must be a list such as"),
-    ({"goals": [5]}, f"a goal is 5; {WRITTEN}"),
     ({"rules": ["attempts"]}, "rules is ['attempts']; it must be a list of objects such as"),
-    ({"rules": []}, "rules is (); it must be at least one stop rule"),
     ({"rules": [{"rule": "nope"}]}, "rule is 'nope'; it must be one of attempts, budget, echo,"),
-    ({"rules": [{"rule": "attempts", "limit": 0}]}, f"limit is 0; {INTEGER}"),
+    ({"rules": [{"rule": "attempts", "limit": 0}]}, f"attempts.limit is 0; {INTEGER}"),
     ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
     ({"rules": [{"rule": "mine", "custom": True}]}, "rule is {'rule': 'mine', 'custom': True}; it"),
     ({"rules": [{"rule": []}]}, "policy is {'rules': [{'rule': []}]}; it must be a policy"),
-    ({"attempts": None}, "attempts is None; it must be an object with the rule's fields"),
-    ({"attempts": {"limit": None}}, f"attempts.limit is None; {INTEGER}"),
     ({"attempts": {5: 1}}, "attempts.5 is 1; it must be one of limit"),
 ]
 
@@ -209,13 +186,10 @@ def test_a_wrong_value_is_refused_with_its_field_and_what_is_allowed(given_, sai
 
 UNKNOWN: list[tuple[Any, str]] = [
     ("", "no policy is called ''; there are: default, orchestrator,"),
-    ("nope", "no policy is called 'nope'; there are: default, orchestrator,"),
     ({"preset": None}, "no policy is called 'None'; there are: default,"),
     ("default,", "no rule or field of a policy is called ''; there are: against, attempts,"),
     ("default, nope", "no rule or field of a policy is called 'nope'; there are: against,"),
-    ("default, limit=5", "no rule or field of a policy is called 'limit'; there are: against,"),
     ("default, preset=stage", "no rule or field of a policy is called 'preset'; there are:"),
-    ("default, q = 0.5", "no rule or field of a policy is called 'q'; there are: against,"),
     ({"presett": "stage"}, "no rule or field of a policy is called 'presett'; there are:"),
     ({5: True}, "no rule or field of a policy is called 5; there are: against, attempts,"),
 ]
@@ -226,7 +200,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(given_, said):
     with pytest.raises(UnknownName) as caught:
         policy(given_)
     assert str(caught.value).startswith(said)
-    assert set(caught.value.known) >= ({*PRESETS} if "no policy" in said else {*codec.RULES})
+    assert set(caught.value.known) >= ({*PRESETS} if "no policy" in said else {*stop.RULES})
 
 
 pieces = st.sampled_from(
@@ -251,21 +225,16 @@ json_data = st.recursive(
 )
 
 
-def means_something_or_is_refused(given_: Any) -> None:
+@given(
+    st.lists(parts, max_size=4).map(lambda written: ", ".join(["default", *written]))
+    | st.dictionaries(pieces, json_data, max_size=3)
+    | json_data
+)
+def test_anything_is_a_policy_or_refused(given_):
     made = None
     with suppress(UsageError):
         made = policy(given_)
     assert made is None or codec.policy_from(json.loads(json.dumps(codec.policy_to(made)))) == made
-
-
-@given(st.lists(parts, max_size=4))
-def test_any_text_is_a_policy_or_refused(written):
-    means_something_or_is_refused(", ".join(["default", *written]))
-
-
-@given(st.dictionaries(pieces, json_data, max_size=3) | json_data)
-def test_any_data_is_a_policy_or_refused(given_):
-    means_something_or_is_refused(given_)
 
 
 RULES: list[heedful.StopRule] = [
@@ -285,15 +254,7 @@ RULES: list[heedful.StopRule] = [
 def test_a_stored_policy_is_read_as_the_same(made):
     plain = json.loads(json.dumps(codec.policy_to(made)))
     assert codec.policy_from(plain) == policy(plain) == made
-    assert {rule_name(rule) for rule in RULES[:-1]} == set(codec.RULES)
-
-
-@given(st.sampled_from(sorted(PRESETS)), st.integers(1, 99))
-def test_a_text_changes_what_it_names_and_nothing_else(name, limit):
-    made, before = policy(f"{name}, attempts.limit={limit}"), PRESETS[name]
-    assert made.rules[0] == MaxAttempts(limit)
-    assert made.rules[1:] == before.rules[1:]
-    assert replace(made, rules=before.rules, name=name) == before
+    assert {rule_name(rule) for rule in RULES[:-1]} == set(stop.RULES)
 
 
 # -- goals

@@ -38,16 +38,6 @@ def test_a_standing_has_the_level_of_fatigue_and_its_change(errors, policy, leve
     assert (worn.fatigue, worn.change) == (level, change)
 
 
-@given(support.loops(), support.policies)
-def test_the_changes_add_up_to_the_level(loop, policy):
-    parts = [
-        standing_of(replace(loop, attempts=loop.attempts[:n]), policy)
-        for n in range(len(loop.attempts) + 1)
-    ]
-    assert sum(round(one.change * 1000) for one in parts) == round(parts[-1].fatigue * 1000)
-    assert all(0 <= one.fatigue <= 1 for one in parts)
-
-
 @pytest.mark.parametrize(
     ("loop", "policy", "echoes"),
     [
@@ -82,19 +72,18 @@ BAD = Evaluation((Finding("words", "too many"),), {"quality": 0.5})
 
 
 def test_again_is_told_by_its_triggers():
-    loop = loop_of(BAD, goals=(QUALITY,))
-    told = decided(loop, FOUR)
+    told = decided(loop_of(BAD, goals=(QUALITY,)), FOUR)
     assert (told.loop, told.attempt, told.rerun, told.decided) == ("loop", 1, 0, "again")
-    assert told.reason == "words_failed"
-    assert told.detail == "Triggered by words, quality"
-    assert [trigger.reason for trigger in told.triggers] == [
-        "words_failed",
-        "quality_threshold_not_met",
-    ]
+    assert (told.reason, told.detail) == ("words_failed", "Triggered by words, quality")
     assert (told.spoke, told.lifted, told.at) == ((), (), 7.0)
+    lifted = loop_of(BAD, goals=(QUALITY,), overrides=(Override("attempts", "ada"),))
+    told = decided(lifted, Policy((MaxAttempts(1), Echo(9))))
+    assert (told.decided, told.reason) == ("again", "words_failed")
+    assert told.spoke == (Stop("attempts", "1 of 1 attempts made"),)
+    assert [(one.stop.rule, one.by) for one in told.lifted] == [("attempts", "ada")]
 
 
-def test_a_stop_is_told_by_its_rules():
+def test_an_end_is_told_by_its_rules():
     loop = loop_of(*[BAD] * 4, goals=(QUALITY,))
     told = decided(loop, Policy((Fatigue(0.45), MaxAttempts(4))))
     assert (told.decided, told.reason, told.rerun) == ("stopped", "attempts", 3)
@@ -102,17 +91,6 @@ def test_a_stop_is_told_by_its_rules():
     assert [stop.rule for stop in told.spoke] == ["attempts", "fatigue"]
     assert told.standing == heedful.Standing(0.45, 0.15, {"words: too many": 4})
     assert told.triggers == triggers(BAD, (QUALITY,))
-
-
-def test_a_lifted_rule_is_among_those_that_spoke():
-    loop = loop_of(BAD, goals=(QUALITY,), overrides=(Override("attempts", "ada"),))
-    told = decided(loop, Policy((MaxAttempts(1), Echo(9))))
-    assert (told.decided, told.reason) == ("again", "words_failed")
-    assert told.spoke == (Stop("attempts", "1 of 1 attempts made"),)
-    assert [(one.stop.rule, one.by) for one in told.lifted] == [("attempts", "ada")]
-
-
-def test_a_pass_is_a_pass():
     told = decided(loop_of(evaluated(warnings="w")), FOUR)
     assert (told.decided, told.reason, told.detail, told.triggers) == ("passed", "passed", "", ())
 
@@ -120,7 +98,6 @@ def test_a_pass_is_a_pass():
 def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
     told = decided(Loop("new", cancelled="ada"), FOUR)
     assert (told.attempt, told.rerun, told.decided, told.reason) == (0, 0, "stopped", "cancelled")
-    assert (told.triggers, told.labels) == ((), {})
     told = decided(loop_of(None), replace(FOUR, unscored="again"))
     assert (told.decided, told.reason, told.detail) == ("again", "", "")
     unscored = decided(loop_of(Evaluation(), goals=(QUALITY,)), FOUR)

@@ -12,11 +12,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-import pytest
-
 from heedful import Report
-from heedful.checks.evaluate import Context
-from heedful.errors import PackageMissing
 from heedful.store.runs import report_of
 from heedful.testing import ScriptedModel
 from tests.cli.support import Desk
@@ -67,48 +63,11 @@ def test_what_is_made_up_is_caught_told_and_mended(tmp_path):
     assert "write 0.87 for '0.97'" in said
 
 
-def test_what_it_leaves_is_true(tmp_path):
-    state = ran(tmp_path, "one").state
-    results = EXAMPLE["read"](state["train"]["results"])
-    assert set(results) == {"date", "y", "yhat"}
-    assert len(results["date"]) == 365
-    overall, *months = EXAMPLE["measured"](results)["errors"]
-    assert overall["MAE"] == state["train"]["MAE"]
-    assert [row["name"] for row in months[:2]] == ["January", "February"]
-    assert len(months) == 12
-    off = [abs(p - y) for p, y in zip(results["yhat"], results["y"], strict=True)]
-    assert overall["MAE"] == round(sum(off) / 365, 2)
-    before = [abs(b - a) for a, b in zip(results["y"], results["y"][1:], strict=False)]
-    assert overall["MAE"] < sum(before) / 364  # better than to say that tomorrow is as today
-    assert f"MAE of {overall['MAE']}. R² is {state['train']['R2']}." in state["insights"]
-
-
 def test_the_next_run_is_right_at_once(tmp_path):
     ran(tmp_path, "one")
     again = ran(tmp_path, "two")
     assert again.passed
     assert attempts(again) == [1, 1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("told", "synthetic", "kelvin"),
-    [
-        (None, True, True),
-        ("hallucination_detection", True, False),
-        ("variance_hallucination", False, True),
-        ("constant_predictions", False, True),
-        ("constant_predictions and hallucination_detection", False, False),
-        ("missing_results", True, True),
-    ],
-)
-def test_the_stand_in_mends_what_it_is_told_of_and_no_more(tmp_path, told, synthetic, kelvin):
-    state = EXAMPLE["begun"](tmp_path)
-    for name in STAGES[:3]:
-        state[name] = EXAMPLE[name](state)
-    made = EXAMPLE["train"](state, told)
-    yhat = EXAMPLE["read"](made["results"])["yhat"]
-    assert (max(yhat) - min(yhat) < 5) is synthetic
-    assert (min(yhat) > 200) is kelvin
 
 
 def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
@@ -124,22 +83,6 @@ def test_a_model_writes_the_insights_and_is_corrected(tmp_path):
     assert "write 2.11 for '1.23'" in second
     assert "May has 2.92" in second
     assert "correct 'largest MAE': it is May" in second
-
-
-def test_a_model_that_cannot_be_corrected_leaves_a_degraded_run(tmp_path):
-    model = ScriptedModel("The overall MAE is 1.23. May has the largest MAE.", forever=True)
-    report = ran(tmp_path, "one", model)
-    assert report.degraded == ("insights",)
-    assert attempts(report) == [1, 1, 1, 2, 3]
-
-
-def test_no_day_is_in_both_parts(tmp_path):
-    state = {"folder": str(tmp_path)}
-    table = {"date": ["2014-12-31", "2015-01-01"]}
-    both = {"train": EXAMPLE["write"](state, "a.parquet", table)}
-    both["test"] = EXAMPLE["write"](state, "b.parquet", {"date": ["2015-01-01"]})
-    (found,) = EXAMPLE["apart"](both, Context("x"))
-    assert found.message == "1 days are in both parts, first 2015-01-01"
 
 
 def test_killed_it_goes_on(tmp_path):
@@ -177,10 +120,3 @@ def test_killed_it_goes_on(tmp_path):
     report = asyncio.run(stored())
     assert attempts(report) == [1, 1, 1, 2, 2]
     assert json.loads((tmp_path / "out" / "mine.json").read_text())["status"] == "passed"
-
-
-def test_without_its_packages_it_says_what_to_install(monkeypatch):
-    function = EXAMPLE["weather"]
-    monkeypatch.setitem(function.__globals__, "find_spec", lambda name: None)
-    with pytest.raises(PackageMissing, match=r"vega_datasets, pyarrow.*'heedful\[demo\]'"):
-        function()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import UnknownName
-from heedful.pipeline.questions import AttemptCost, RunAnswer, answer, find_stage, statistics
+from heedful.pipeline.questions import AttemptCost, answer, find_stage, statistics
 from heedful.store.runs import Report, StageReport
 from tests.reported import ACTUAL, FEEDBACK, MEANS, SPREAD, attempt, fails, forecast, passes
 
@@ -45,27 +45,20 @@ def test_why_stage_4_was_retried():
     ("question", "understood"),
     [
         ("Why was the 4th stage run again?", "why stage 4 (train) was retried"),
-        ("why was the fourth stage re-run", "why stage 4 (train) was retried"),
-        ("why was stage four rerun?", "why stage 4 (train) was retried"),
         ("Can you tell me why TRAIN was retried?", "why stage 4 (train) was retried"),
         ("why were stages 4 and 5 retried", "why stage 4 (train), stage 5 (insights) was retried"),
         ("why a second attempt at train?", "why stage 4 (train), attempt 2 was retried"),
         ("which stages were retried?", "why run forecast-7 was retried"),
-        ("was the stage re-run?", "why run forecast-7 was retried"),
         ("what went wrong the first time in train?", "what failed in stage 4 (train), attempt 1"),
         ("why did train not pass at once?", "what failed in stage 4 (train)"),
-        ("what errors were there?", "what failed in run forecast-7"),
         ("which stage misbehaved and failed", "what failed in run forecast-7"),
         ("what did variance_hallucination say", "what happened in check variance_hallucination"),
-        ("did the variance check pass?", "whether check variance_hallucination passed"),
         ("did the last attempt of train pass?", "whether stage 4 (train), attempt 2 passed"),
-        ("is the run ok", "whether run forecast-7 passed"),
         ("why did the pipeline continue despite failures?", "how run forecast-7 ended, and why"),
         ("why did it stop retrying stage 5", "how stage 5 (insights) ended, and why"),
         ("what feedback did stage 5 get after attempt 2",
          "what was fed back in stage 5 (insights), attempt 2"),
         ("how did attempt 2 differ?", "what changed between the attempts of attempt 2"),
-        ("train?", "what happened in stage 4 (train)"),
         ("", "what happened in run forecast-7"),
     ],
 )  # fmt: skip
@@ -78,13 +71,9 @@ def test_what_is_asked(question, understood):
     ("question", "missing"),
     [
         ("why was stage 9 retried?", "stage 9: the run has 5 stages"),
-        ("why was stage 0 retried?", "stage 0: the run has 5 stages"),
-        ("why was stage 12345678 retried?", "stage 12345678: the run has 5 stages"),
         ("why did stage trian fail?", "'trian' (did you mean train?)"),
         ("why did mae_check fail", "'mae_check' (there are: load,"),
-        ("what about 'rmse' there", "'rmse' (there are: load,"),
         ("why attempt 7 of train", "attempt 7: at most 2 attempts made there"),
-        ("why did attempt 4 fail", "attempt 4: at most 3 attempts made there"),
     ],
 )
 def test_what_is_not_in_the_report_is_named_and_not_guessed(question, missing):
@@ -210,17 +199,6 @@ def test_any_text_is_answered_and_no_number_is_made_up(question):
     for fact in found.facts:
         assert numbers(f"{fact.text} {fact.quote}") <= known
         assert fact.file == "" or fact.file in files
-
-
-@given(QUESTIONS, st.text(max_size=12), st.text(max_size=30))
-def test_any_report_is_described(question, name, message):
-    made = attempt(name, 1, fails(name, message, message), output=message, fed=message)
-    after = attempt(name, 2, passes(name), output=name)
-    report = Report(name, name, (StageReport(name, "passed", "passed", (made, after), 2),))
-    assert answer(report, question).facts
-    for found in (answer(report, f"{question} {name} {message}"), answer(Report(name, name, ()))):
-        assert isinstance(found, RunAnswer)
-        str(found)
 
 
 def test_statistics():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import string
 from collections.abc import Iterable
 from typing import Any
 
@@ -140,17 +139,3 @@ def test_what_is_assigned_to_a_telling_name_in_quotes_is_redacted(
     clean = redact(text)
     for found in DETECTORS["KeywordDetector"]().analyze_string(text):
         assert found not in clean.replace("[redacted: assigned]", "")
-
-
-@given(
-    st.text(string.ascii_letters + string.digits + "+/-_=", min_size=24, max_size=200),
-    st.sampled_from("\"'"),
-)
-def test_base64_in_quotes_is_redacted_where_it_is_random(value, quote):
-    detector = DETECTORS["Base64HighEntropyString"]()
-    random = detector.calculate_shannon_entropy(value) > detector.entropy_limit
-    mixed = all(re.search(one, value) for one in ("[a-z]", "[A-Z]", "[0-9]"))
-    assume(random and mixed and not re.search("abcdef|ABCDEF|012345|^sha[0-9]", value))
-    text = f"f({quote}{value}{quote})"
-    assert list(detector.analyze_string(text)) == [value]
-    assert value not in redact(text)

@@ -211,11 +211,7 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told,
 async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
     told.begin()
     pipeline = heedful.Pipeline("p", store=None, progress=False)
-
-    @pipeline.stage(checks=[says_ok])
-    def write(state):
-        return "ok"
-
+    pipeline.stage(name="write", checks=[says_ok])(lambda state: "ok")
     await pipeline.run({})
     (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
     assert attempt.parent.span_id == stage.context.span_id

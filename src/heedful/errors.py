@@ -1,87 +1,18 @@
 """Every error that heedful raises, grouped by who can fix the cause.
 
-::
-
-    HeedfulError
-    ├── UsageError                 the caller: a value, a name or a file is wrong
-    │   ├── InvalidInput           a value outside what is allowed (also a ValueError)
-    │   ├── UnknownName            no model, check, policy or rule of that name
-    │   ├── PackageMissing         an optional package is not installed (also an ImportError)
-    │   ├── LineError              a file that was given cannot be read
-    │   │   ├── TaskFileError      a task file has a bad line
-    │   │   ├── RecordFileError    a file of recorded loops has a bad line
-    │   │   ├── ExportFileError    an export of lessons is damaged
-    │   │   └── TraceFileError     a file of traces is damaged, or of no known format
-    │   ├── OverrideRefused        an override that cannot be given
-    │   ├── NotQuarantined         an entry that does not wait in quarantine
-    │   ├── RollbackRefused        a dream that cannot be rolled back, or not yet
-    │   ├── Changed                what was to be edited has changed
-    │   ├── QuotaExceeded          an untrusted source has said too much
-    │   └── Conflict               something else is already stored under this name
-    │       ├── AttemptTaken       another report is already stored for this attempt
-    │       ├── LoopEnded          a report comes after the loop has ended
-    │       └── OutOfOrder         a report leaves attempts out
-    ├── AccessDenied               the caller of a service: no key, or no right
-    │   ├── KeyRefused             no key, or one that is unknown, revoked or expired
-    │   └── Forbidden              the key is good, but not for this
-    │       └── TenantMismatch     the tenant is not the key's
-    ├── NotFound                   the caller: nothing is stored under this id
-    ├── NotPassed                  nobody: the loop ended without an accepted candidate
-    ├── UserCodeError              the callables that the caller handed over
-    │   ├── GenerateFailed         generate or revise raised
-    │   ├── StageFailed            a stage of a pipeline raised
-    │   ├── CheckFailed            a check or an evaluator raised, twice
-    │   └── NotJournalable         a candidate that cannot be stored
-    ├── StoreError                 the database or the disk
-    │   ├── StoreUnavailable       locked, read-only, full or gone
-    │   ├── StoreCorrupt           the file is not a healthy heedful database
-    │   ├── StoreNewer             the database was written by a newer heedful
-    │   ├── StoreOlder             the database has an older schema
-    │   ├── StoreInDoubt           the server was lost while it committed
-    │   ├── RoleRefused            the database role has too many or too few rights
-    │   └── LeaseLost              another process drives this loop
-    ├── ModelError                 the model or its provider
-    │   ├── ModelUnavailable       not installed, no weights, no connection, no key
-    │   ├── WeightsError           weights cannot be fetched or are damaged
-    │   ├── ModelTimeout           no answer in time
-    │   ├── MalformedAnswer        an answer that is not what was asked for
-    │   └── PromptTooLong          the prompt does not fit the context
-    └── RemoteError                the service of a `heedful.Client`, or the network
-        ├── Unreachable            no connection, or no answer in time
-        └── Refused                an error that is none of these
-
-Every message says what was wrong, with which value, and what to do.
+UsageError, AccessDenied and NotFound: the caller. UserCodeError: the callables that the caller
+handed over. StoreError: the database or the disk. ModelError: the model or its provider.
+RemoteError: the service of a client. NotPassed: nobody. Every message says what was wrong, with
+which value, and what to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from heedful.redact import redact
-
-
-class _Ended(Protocol):
-    """What `NotPassed` reads of a `heedful.Result`."""
-
-    @property
-    def candidate(self) -> Any: ...
-    @property
-    def best(self) -> int | None: ...
-    @property
-    def loop(self) -> Any: ...
-    @property
-    def stopped_by(self) -> Sequence[Any]: ...
-
-
-class _Spent(Protocol):
-    """What `MalformedAnswer` holds: a `heedful.Usage`."""
-
-    @property
-    def calls(self) -> int: ...
-    @property
-    def tokens(self) -> int: ...
 
 
 class HeedfulError(Exception):
@@ -260,8 +191,8 @@ class NotFound(HeedfulError):
 class NotPassed(HeedfulError):
     """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
 
-    def __init__(self, result: _Ended) -> None:
-        self.result = result
+    def __init__(self, result: Any) -> None:
+        self.result: Any = result
         reason = result.stopped_by[0] if result.stopped_by else None
         why = f"{reason.rule}: {reason.detail}" if reason else "no reason recorded"
         super().__init__(
@@ -371,10 +302,10 @@ class ModelTimeout(ModelError):
 class MalformedAnswer(ModelError):
     """The model answered something other than what was asked for; `answer` is its text.
 
-    `usage` is what asking cost, None if unknown.
+    `usage` is the Usage of asking, None if unknown.
     """
 
-    def __init__(self, what: str, answer: str = "", usage: _Spent | None = None) -> None:
+    def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
         self.answer = answer
         self.usage = usage
         super().__init__(f"{what}; it began: {_short(answer)}")

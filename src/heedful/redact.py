@@ -21,75 +21,42 @@ from typing import Any
 # what a digest has to be may be all that a lesson says. Base64 in quotes was found in 88 texts; in
 # the 14 that are left, where it has letters of both cases, digits and no sequence, it is a token.
 
-# Tokens in the form that their issuers give them, as kind and pattern. A pattern begins with a
+# Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
 # letter, by which a text is searched, and then runs over one class of characters, so that a text is
 # read in time linear in its length. At "<" what precedes the pattern is no part of a word.
 _ISSUED = r"""
 aws_key A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}
-google_key AIza[\w-]{35}
-google_key GOCSPX-[\w-]{28}
-google_key ya29\.[\w-]{20,}
-cloud_key do[opr]_v1_[a-f0-9]{64}
-cloud_key dapi[0-9a-f]{32}
-cloud_key LTAI[A-Za-z0-9]{20}
-cloud_key dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44}
-cloud_key hv[sbr]\.[\w-]{20,}
-cloud_key pscale_[a-z]{2,5}_[\w.=-]{32,}
-cloud_key sbp_[a-f0-9]{40}
-cloud_key pul-[a-f0-9]{40}
+google_key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,}
+cloud_key do[opr]_v1_[a-f0-9]{64} dapi[0-9a-f]{32} LTAI[A-Za-z0-9]{20}
+cloud_key dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{2,35}\.)?[A-Za-z0-9]{40,44} hv[sbr]\.[\w-]{20,}
+cloud_key pscale_[a-z]{2,5}_[\w.=-]{32,} sbp_[a-f0-9]{40} pul-[a-f0-9]{40}
 cloud_key api\.softlayer\.com/soap/v3(?:\.1)?/[A-Za-z0-9]{64}
-github_token gh[oprsu]_\w{36,}
-github_token github_pat_\w{22,}
+github_token gh[oprsu]_\w{36,} github_pat_\w{22,}
 gitlab_token gl(?:pat|dt|ft|soat|rt|rtr|cbt|imt|ptt|agent|oas|ffct|wt)-[\w.-]{20,}
 gitlab_token GR1348941[\w-]{20,}
-package_token npm_\w{36}
-package_token pypi-AgE[\w-]{50,}
-package_token rubygems_[a-f0-9]{48}
-package_token dckr_[op]at_[\w-]{27,}
-package_token AKC<[A-Za-z0-9]{10,}+(?![\w+/-])
-package_token AP<[0-9A-F][A-Za-z0-9]{8,}+(?![\w+/-])
-slack_token xox[a-z](?:\.xox[a-z])?-[\w-]{6,}
-slack_token xapp-\d-[\w-]{10,}
+package_token npm_\w{36} pypi-AgE[\w-]{50,} rubygems_[a-f0-9]{48} dckr_[op]at_[\w-]{27,}
+package_token AKC<[A-Za-z0-9]{10,}+(?![\w+/-]) AP<[0-9A-F][A-Za-z0-9]{8,}+(?![\w+/-])
+slack_token xox[a-z](?:\.xox[a-z])?-[\w-]{6,} xapp-\d-[\w-]{10,}
 slack_hook hooks\.slack\.com/(?:services|workflows|triggers)/[\w/]{10,}
-chat_token M<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
-chat_token N<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
+chat_token M<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,} N<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
 chat_token O<[\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}
 chat_token discord(?:app)?\.com/api/webhooks/\d{10,}+/[\w-]{40,}
-stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,}
-stripe_key rk_(?:live|test)_[A-Za-z0-9]{16,}
+stripe_key sk_(?:live|test)_[A-Za-z0-9]{16,} rk_(?:live|test)_[A-Za-z0-9]{16,}
 stripe_key whsec_[A-Za-z0-9+/=]{24,}
 heedful_key heedful_[0-9a-f]{12}_[0-9a-f]{64}
-payment_key sq0[a-z]{3}-[\w\\-]{22,}
-payment_key EAAA[\w-]{60,}
-payment_key shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32}
-phone_key AC[a-z0-9]{32}
-phone_key SK[a-z0-9]{32}
-mail_key SG\.[\w-]{16,}+\.[\w-]{16,}
-mail_key key-[0-9a-f]{32}
-mail_key xkeysib-[a-f0-9]{64}[\w-]*
-model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,})
-model_key gsk_[A-Za-z0-9]{40,}
-model_key xai-[A-Za-z0-9]{60,}
-model_key pplx-[A-Za-z0-9]{40,}
-model_key r8_[A-Za-z0-9]{36,}
-model_key nvapi-[\w-]{60,}
-model_key lsv2_[a-z]{2}_\w{32,}
-model_key pcsk_\w{40,}
-model_key tvly-[\w-]{24,}
-hub_token hf_[A-Za-z0-9]{30,}
-hub_token api_org_[A-Za-z0-9]{30,}
-tool_token lin_(?:api|oauth)_[A-Za-z0-9]{32,}
-tool_token ntn_[A-Za-z0-9]{40,}
-tool_token figd_[\w-]{40}
-tool_token ATATT3[\w=-]{60,}
-tool_token PMAK-[a-f0-9]{24}-[a-f0-9]{34}
-tool_token NRAK-[A-Z0-9]{27}
-tool_token glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8}
-tool_token sntry[su]_[\w+/=-]{40,}
+payment_key sq0[a-z]{3}-[\w\\-]{22,} EAAA[\w-]{60,} shp(?:at|ca|pa|ss|ua)_[a-fA-F0-9]{32}
+phone_key AC[a-z0-9]{32} SK[a-z0-9]{32}
+mail_key SG\.[\w-]{16,}+\.[\w-]{16,} key-[0-9a-f]{32} xkeysib-[a-f0-9]{64}[\w-]*
+model_key sk-<(?:(?=[A-Za-z_-]{0,60}\d)[\w-]{20,}|[A-Za-z0-9]{20,}) gsk_[A-Za-z0-9]{40,}
+model_key xai-[A-Za-z0-9]{60,} pplx-[A-Za-z0-9]{40,} r8_[A-Za-z0-9]{36,} nvapi-[\w-]{60,}
+model_key lsv2_[a-z]{2}_\w{32,} pcsk_\w{40,} tvly-[\w-]{24,}
+hub_token hf_[A-Za-z0-9]{30,} api_org_[A-Za-z0-9]{30,}
+tool_token lin_(?:api|oauth)_[A-Za-z0-9]{32,} ntn_[A-Za-z0-9]{40,} figd_[\w-]{40}
+tool_token ATATT3[\w=-]{60,} PMAK-[a-f0-9]{24}-[a-f0-9]{34} NRAK-[A-Z0-9]{27}
+tool_token glsa_[A-Za-z0-9]{32}_[a-fA-F0-9]{8} sntry[su]_[\w+/=-]{40,}
 private_key AGE-SECRET-KEY-1[0-9A-Z]{58}
 jwt eyJ<[\w-]{5,}+={0,2}\.[\w=-]{2,}+(?:\.[\w.+/=-]*+)?
-signature sig=[\w%+/-]{40,}+={0,2}
-signature X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
+signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
 """
 # No token is shorter, and few ordinary words are as long: only these are searched for tokens.
 _RUN = r"[\w.+/=:\\%-]{16,}+"
@@ -245,7 +212,7 @@ def _mark_after(pattern: str, kind: str, text: str) -> str:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compile a pattern when a text first needs it: all of them take 6 ms."""
-    kinds = {*_ISSUED.split()[::2], *(kind for kind, _, _ in _PLACED)}
+    kinds = {kind for kind, *_ in (*_issued(), *_PLACED)}
     no_mark = "".join(rf"(?<!redacted: {kind}\])" for kind in sorted(kinds))
     pattern = pattern.replace("NO_MARK", no_mark).replace("OWNERS", "|".join(_OWNERS.split()))
     return re.compile(re.sub(r"OWNED(\d)", lambda at: _owned(int(at[1])), pattern), re.ASCII)
@@ -260,12 +227,15 @@ def _owned(past: int) -> str:
     return rf"(?<=[b-y_-].{{{past}}}){assigned}(?:{ended})"
 
 
+def _issued() -> list[tuple[str, str]]:
+    rows = (row.split() for row in _ISSUED.strip().split("\n"))
+    return [(kind, form) for kind, *forms in rows for form in forms]
+
+
 @cache
 def _forms() -> tuple[re.Pattern[str], list[str]]:
     """Return one pattern of all forms, each with an empty group, and their kinds."""
-    rows = sorted(
-        (row.split(" ") for row in _ISSUED.strip().split("\n")), key=lambda row: row[1][0]
-    )
+    rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
         f"{letter}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
         for letter, same in groupby(rows, lambda row: row[1][0])

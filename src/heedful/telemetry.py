@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from heedful.errors import PackageMissing
@@ -29,26 +29,6 @@ Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
 # The instrumentation scope; `heedful.traces.otlp` does not learn from spans in it.
 SCOPE: Final = "heedful"
-OPERATION: Final = "gen_ai.operation.name"
-PROVIDER: Final = "gen_ai.provider.name"
-MODEL: Final = "gen_ai.request.model"
-TEMPERATURE: Final = "gen_ai.request.temperature"
-MAX_TOKENS: Final = "gen_ai.request.max_tokens"
-SEED: Final = "gen_ai.request.seed"
-FINISH: Final = "gen_ai.response.finish_reasons"
-INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
-INPUT: Final = "gen_ai.input.messages"
-OUTPUT: Final = "gen_ai.output.messages"
-STORE: Final = "gen_ai.memory.store.id"
-RECORD: Final = "gen_ai.memory.record.id"
-QUERY: Final = "gen_ai.memory.query.text"
-EVALUATION: Final = "gen_ai.evaluation.result"
-EVALUATED: Final = "gen_ai.evaluation.name"
-SCORE: Final = "gen_ai.evaluation.score.value"
-LABEL: Final = "gen_ai.evaluation.score.label"
-EXPLANATION: Final = "gen_ai.evaluation.explanation"
-ERROR: Final = "error.type"
 LONGEST: Final = 10_000  # characters of a content
 METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
 EVERY: Final = 60.0  # seconds between log lines of one kind
@@ -91,14 +71,13 @@ class _Exporter:
         """Open a span; an exception that ends it is exported by its type only."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
-        with started as span, ExitStack() as ends:
-            ends.push(partial(self._ended, span))
-            yield span
-
-    def _ended(self, span: Span, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            span.set_attribute(ERROR, kind.__qualname__)
-            span.set_status(self.error)
+        with started as span:
+            try:
+                yield span
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(self.error)
+                raise
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
         """Set an attribute to a text or to messages, if contents are exported."""
@@ -205,17 +184,25 @@ def chat(
     exporter = _active[0]
     provider, _, name = model.partition(":")
     name = name or provider
-    attributes = {OPERATION: "chat", PROVIDER: provider, MODEL: name, SEED: settings["seed"]}
-    attributes |= {MAX_TOKENS: settings["max_tokens"], TEMPERATURE: settings["temperature"]}
+    attributes = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": name,
+        "gen_ai.request.seed": settings["seed"],
+    }
+    attributes |= {
+        "gen_ai.request.max_tokens": settings["max_tokens"],
+        "gen_ai.request.temperature": settings["temperature"],
+    }
     with exporter.span(f"chat {name}", attributes) as span:
-        exporter.set_content(span, INPUT, [_message(*each) for each in messages])
+        exporter.set_content(span, "gen_ai.input.messages", [_message(*each) for each in messages])
 
         def finished(text: str, finish: str, prompt_tokens: int, completion_tokens: int) -> None:
-            span.set_attribute(INPUT_TOKENS, prompt_tokens)
-            span.set_attribute(OUTPUT_TOKENS, completion_tokens)
-            span.set_attribute(FINISH, [finish])
+            span.set_attribute("gen_ai.usage.input_tokens", prompt_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", completion_tokens)
+            span.set_attribute("gen_ai.response.finish_reasons", [finish])
             answer = {**_message("assistant", text), "finish_reason": finish}
-            exporter.set_content(span, OUTPUT, [answer])
+            exporter.set_content(span, "gen_ai.output.messages", [answer])
 
         yield finished
 
@@ -238,11 +225,17 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
         why = {}
         if exporter.content and evaluation.findings:
             messages = "; ".join(finding.message for finding in evaluation.findings)
-            why = {EXPLANATION: redact(messages)[:LONGEST]}
-        scores = {name: {SCORE: value} for name, value in evaluation.scores.items()}
+            why = {"gen_ai.evaluation.explanation": redact(messages)[:LONGEST]}
+        scores = {
+            name: {"gen_ai.evaluation.score.value": value}
+            for name, value in evaluation.scores.items()
+        }
         for name, score in (scores or {"heedful": {}}).items():
-            label = {EVALUATED: name, LABEL: "pass" if passed else "fail"}
-            span.add_event(EVALUATION, {**label, **score, **why})
+            label = {
+                "gen_ai.evaluation.name": name,
+                "gen_ai.evaluation.score.label": "pass" if passed else "fail",
+            }
+            span.add_event("gen_ai.evaluation.result", {**label, **score, **why})
     counted = {name: decision[name] for name in ("heedful.decision", "heedful.passed")}
     if decision["heedful.stopped_by"]:
         counted["heedful.stopped_by"] = decision["heedful.stopped_by"][0]
@@ -296,20 +289,6 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
     return decorate
 
 
-def _loop_opened(run: Any) -> tuple[str, Attributes]:
-    return "heedful.loop", {"heedful.loop.id": run.id, "heedful.policy": run.policy.name}
-
-
-def _loop_closed(_: _Exporter, span: Span, result: Any, *__: object) -> None:
-    decision = _decision(result.verdict)
-    span.set_attributes({"heedful.attempts": len(result.loop.attempts), **decision})
-
-
-def _attempt_opened(run: Any, state: Any) -> tuple[str, Attributes]:
-    number = len(state.loop.attempts) + 1
-    return "heedful.attempt", {"heedful.loop.id": run.id, "heedful.attempt": number}
-
-
 def _attempt_closed(
     _: _Exporter, __: Span, state: Any, seconds: float, run: Any, before: Any
 ) -> None:
@@ -328,14 +307,16 @@ def _check_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
         span.set_attribute("heedful.findings", len(findings))
 
 
-def _memory_operation(operation: str, memory: Any) -> dict[str, Any]:
+def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
     scope = memory.scope
-    where = {"heedful.tenant": scope.tenant, "heedful.project": scope.project}
-    return {OPERATION: operation, PROVIDER: SCOPE, STORE: scope.project, **where}
-
-
-def _search_opened(memory: Any, *_: object, **__: object) -> tuple[str, Attributes]:
-    return "search_memory", _memory_operation("search_memory", memory)
+    return operation, {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": SCOPE,
+        "gen_ai.memory.store.id": scope.project,
+        "heedful.tenant": scope.tenant,
+        "heedful.project": scope.project,
+        **more,
+    }
 
 
 def _search_closed(
@@ -343,32 +324,38 @@ def _search_closed(
 ) -> None:
     count = len(answer) if isinstance(answer, list) else len(answer.exposures)
     span.set_attribute("heedful.found", count)
-    exporter.set_content(span, QUERY, task)
+    exporter.set_content(span, "gen_ai.memory.query.text", task)
     exporter.recall.record(seconds)
 
 
-def _upsert_opened(memory: Any, lesson: Any) -> tuple[str, Attributes]:
-    operation = _memory_operation("upsert_memory", memory)
-    return "upsert_memory", {**operation, "heedful.kind": lesson.kind}
-
-
-def _upsert_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
-    span.set_attributes({RECORD: str(answer.id), "heedful.created": answer.created})
-
-
-def _stage_opened(runner: Any, *_: object, **__: object) -> tuple[str, Attributes]:
-    return "heedful.stage", {"heedful.loop.id": runner.loop}
-
-
-def _stage_closed(_: _Exporter, span: Span, report: Any, *__: object) -> None:
-    attempts = len(report.attempts)
-    span.set_attributes({"heedful.stage": report.name, "heedful.attempts": attempts})
-    span.set_attribute("heedful.status", report.status)
-
-
-loop: Traced = _traced(_loop_opened, _loop_closed)
-attempt: Traced = _traced(_attempt_opened, _attempt_closed)
+loop: Traced = _traced(
+    lambda run: ("heedful.loop", {"heedful.loop.id": run.id, "heedful.policy": run.policy.name}),
+    lambda _, span, result, *__: span.set_attributes(
+        {"heedful.attempts": len(result.loop.attempts), **_decision(result.verdict)}
+    ),
+)
+attempt: Traced = _traced(
+    lambda run, state: (
+        "heedful.attempt",
+        {"heedful.loop.id": run.id, "heedful.attempt": len(state.loop.attempts) + 1},
+    ),
+    _attempt_closed,
+)
 check: Traced = _traced(_check_opened, _check_closed)
-search: Traced = _traced(_search_opened, _search_closed)
-upsert: Traced = _traced(_upsert_opened, _upsert_closed)
-stage: Traced = _traced(_stage_opened, _stage_closed)
+search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
+upsert: Traced = _traced(
+    lambda memory, lesson: _memory("upsert_memory", memory, **{"heedful.kind": lesson.kind}),
+    lambda _, span, answer, *__: span.set_attributes(
+        {"gen_ai.memory.record.id": str(answer.id), "heedful.created": answer.created}
+    ),
+)
+stage: Traced = _traced(
+    lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
+    lambda _, span, report, *__: span.set_attributes(
+        {
+            "heedful.stage": report.name,
+            "heedful.attempts": len(report.attempts),
+            "heedful.status": report.status,
+        }
+    ),
+)

@@ -136,8 +136,11 @@ async def test_an_override_may_come_before_any_decision(store):
         ({"by": " \n"}, r"by is ' \\n'; it must name the actor"),
         ({"by": None}, "by is None; it must name the actor"),
         ({"decisions": 1.5}, "decisions is 1.5; it must be an integer of at least 1"),
-        ({"until": float("nan")}, "until is nan, .* it must lie in the future"),
-        ({"until": "tomorrow"}, "until is 'tomorrow'; it must be in seconds since 1970"),
+        ({"until": float("nan")}, "until is nan; it must lie in the future"),
+        (
+            {"until": "tomorrow"},
+            "until is 'tomorrow'; it must lie in the future",
+        ),
     ],
 )
 async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful.errors import InvalidInput
-from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide
 from heedful.loop.explain import Change, changes
 from heedful.loop.record import Evaluation, Goal, Loop, Override, Usage, check_goals
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support
 from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, scored
-
-Path = tuple[str | int, ...]
-WHOLE = ("attempts", "echo", "repeat", "tokens", "calls", "patience")
 
 # What is compared lies on a grid of 25 thousandths, so a verdict turns on it or just beside it.
 STEPS = (*range(1, 8), *(25 * n + beside for n in range(1, 8) for beside in (-1, 0, 1)))
@@ -37,87 +30,6 @@ def kind(verdict: Verdict) -> str:
 def named(loop: Loop, policy: Policy) -> tuple[Change, ...]:
     loop = replace(loop, improves=policy.improvement)
     return changes(loop, policy, decide(loop, policy))
-
-
-# -- a case as plain numbers, of which one is moved
-
-
-def plain(loop: Loop, policy: Policy) -> dict[str, Any]:
-    """All that may be moved: the settings of the policy, the goals, the last scores."""
-    last = loop.attempts[-1].evaluation if loop.attempts else None
-    goals = [codec.to_document(goal) for goal in loop.goals]
-    scores = dict(last.scores) if last else {}
-    return {"policy": codec.policy_to(policy), "goals": goals, "scores": scores}
-
-
-def numbers(node: Any, path: Path = ()) -> Iterator[tuple[Path, float]]:
-    if isinstance(node, dict | list):
-        for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
-            yield from numbers(inner, (*path, key))
-    elif isinstance(node, int | float) and not isinstance(node, bool):
-        yield path, node
-
-
-def put(node: Any, path: Path, value: float) -> Any:
-    if not path:
-        return value
-    key, *rest = path
-    inner = put(node[key], tuple(rest), value)
-    if isinstance(node, dict):
-        return {**node, key: inner}
-    return [inner if place == key else one for place, one in enumerate(node)]
-
-
-def moved(loop: Loop, policy: Policy, path: Path, value: float) -> str:
-    """The kind of the verdict where the number at `path` is another. Raises InvalidInput."""
-    case = put(plain(loop, policy), path, value)
-    goals = tuple(codec.from_document(Goal, one) for one in case["goals"])
-    check_goals(goals)
-    attempts = loop.attempts
-    if path[0] == "scores":
-        last = attempts[-1]
-        assert last.evaluation is not None
-        judged = replace(last.evaluation, scores=case["scores"])
-        attempts = (*attempts[:-1], replace(last, evaluation=judged))
-    other = codec.policy_from(case["policy"])
-    loop = replace(loop, goals=goals, attempts=attempts, improves=other.improvement)
-    return kind(decide(loop, other))
-
-
-def moves(loop: Loop, policy: Policy, path: Path) -> bool:
-    """Whether a change may be named for the number: the last attempt has the score it is about."""
-    used = {goal.score for goal in loop.goals}
-    scores = plain(loop, policy)["scores"]
-    if path[0] == "scores":
-        return path[1] in used
-    return path[0] != "goals" or loop.goals[int(path[1])].score in scores
-
-
-def where(loop: Loop, policy: Policy, change: Change) -> Path:
-    """The one number in which the changed case differs."""
-    before = dict(numbers(plain(loop, policy)))
-    after = dict(numbers(plain(change.loop, change.policy)))
-    assert before.keys() == after.keys()
-    (path,) = (path for path, value in before.items() if after[path] != value)
-    assert (before[path], after[path]) == (change.was, change.to)
-    return path
-
-
-def is_whole(loop: Loop, policy: Policy, path: Path) -> bool:
-    """Whether the number is a count, of which the smallest step is 1, or else a thousandth."""
-    if path[0] != "policy" or path[1] == "min_gain":
-        return False
-    rule: Any = codec.policy_to(policy)
-    for key in path[:-1]:
-        rule = rule[key] if key != "policy" else rule
-    return {rule["rule"], path[-1]} & set(WHOLE) != set()
-
-
-def one_less(change: Change, whole: bool) -> float:
-    """One step nearer to what it was."""
-    sign = 1 if change.to > change.was else -1
-    nearer = change.to - sign if whole else round(change.to - sign * 0.001, 3)
-    return max(nearer, change.was) if sign > 0 else min(nearer, change.was)
 
 
 grid = st.integers(0, 40).map(lambda n: n / 40)
@@ -161,42 +73,46 @@ any_case = st.tuples(close(), close_policies) | st.tuples(
 
 @settings(max_examples=40)
 @given(any_case)
-def test_a_change_moves_one_number_turns_the_verdict_and_one_step_less_does_not(case):
+def test_a_change_turns_the_verdict_and_the_smallest_comes_first(case):
     loop, policy = case
     was, found = kind(decide(loop, policy)), named(loop, policy)
     assert [change.size for change in found] == sorted(change.size for change in found)
     for change in found:
-        path = where(replace(loop, improves=policy.improvement), policy, change)
         assert change.outcome == kind(decide(change.loop, change.policy)) != was
-        assert moved(loop, policy, path, change.to) == change.outcome
-        nearer = one_less(change, is_whole(loop, policy, path))
-        less = moved(loop, policy, path, nearer)
-        assert less == was or (change.outcome == "passed" and less != "passed")
+        same = change.loop == replace(loop, improves=policy.improvement)
+        assert (change.policy == policy) is not same  # one of the two was changed
 
 
-@settings(max_examples=50)
-@given(close(), close_policies)
-def test_no_smaller_change_of_the_same_number_is_passed_over(loop, policy):
-    was = kind(decide(loop, policy))
-    found = {
-        (where(loop, policy, change), change.to > change.was): abs(change.to - change.was)
-        for change in reversed(named(loop, policy))
-    }
-    for path, now in numbers(plain(loop, policy)):
-        trades = path[-1] == "min_gain" and len(loop.goals) > 1  # only a window of values would do
-        if trades or not moves(loop, policy, path):
-            continue
+def turns(loop: Loop, policy: Policy, name: str, value: float) -> bool:
+    """Whether another score of the last attempt, or another limit, turns the verdict."""
+    was, last = kind(decide(loop, policy)), loop.attempts[-1]
+    if name == "attempts.limit":
+        rules: tuple[StopRule, ...] = (MaxAttempts(int(value)), *policy.rules[1:])
+        return kind(decide(loop, replace(policy, rules=rules))) != was
+    assert last.evaluation is not None
+    scores = {**last.evaluation.scores, name.removeprefix("score "): value}
+    judged = replace(last, evaluation=replace(last.evaluation, scores=scores))
+    return kind(decide(replace(loop, attempts=(*loop.attempts[:-1], judged)), policy)) != was
+
+
+@settings(max_examples=60)
+@given(close(), st.integers(1, 5), close_rules, support.improvements)
+def test_no_smaller_change_of_a_score_or_a_limit_is_passed_over(loop, limit, rule, improvement):
+    policy = Policy((MaxAttempts(limit), rule), improvement)
+    loop = replace(loop, improves=improvement)
+    found = named(loop, policy)
+    last = loop.attempts[-1].evaluation
+    assert last is not None
+    values: list[tuple[str, float, float]] = [("attempts.limit", limit, 1)]
+    names = dict.fromkeys(goal.score for goal in loop.goals if goal.score in last.scores)
+    values += [(f"score {name}", last.scores[name], 0.001) for name in names]
+    for name, now, step in values:
         for sign in (1, -1):
-            for steps in (1, 2, 3) if is_whole(loop, policy, path) else STEPS:
-                step = 1 if is_whole(loop, policy, path) else 0.001
-                value = round(now + sign * steps * step, 3)
-                try:
-                    turned = moved(loop, policy, path, value) != was
-                except InvalidInput:
-                    break
-                if turned:
-                    assert found[path, sign > 0] <= abs(value - now) + 1e-9
-                    break
+            far = range(1, limit if sign < 0 else 9) if step == 1 else STEPS
+            near = (n for n in far if turns(loop, policy, name, round(now + sign * n * step, 3)))
+            to = [c.to for c in found if c.what.endswith(name) and (c.to > now) == (sign > 0)]
+            if (steps := next(near, None)) is not None:
+                assert min(abs(value - now) for value in to) <= steps * step + 1e-9
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide
 from heedful.loop.explain import changes, explain
-from heedful.loop.record import Loop, Override, Usage
-from heedful.loop.stop import Budget, Echo, MaxAttempts, Stop
+from heedful.loop.record import Loop, Override
+from heedful.loop.stop import Echo, MaxAttempts, Stop
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of, scored
 
@@ -119,11 +119,6 @@ def test_no_quotation_can_break_a_line_or_colour_it():
             2,
             ["again", BY_ADA, BY_ADA],
         ),
-        (  # it lifted the rule in time and has expired since
-            loop_of(X, X, overrides=(replace(EXPIRED, decisions=9, used=1),), at=3.0),
-            1,
-            [BY_ADA, STOPPED.format(2, 1)],
-        ),
         (loop_of(X, overrides=(EXPIRED,), at=3.0), 1, [STOPPED.format(1, 1)]),
         (
             loop_of(X, evaluated(), overrides=(EXPIRED, replace(ADA, by="bo")), at=3.0),
@@ -140,12 +135,6 @@ def test_no_quotation_can_break_a_line_or_colour_it():
 )
 def test_an_override_is_named_where_it_lifted_a_rule(loop, limit, decided):
     explanation = explain(loop, Policy((MaxAttempts(limit),)))
-    assert [line.decided for line in explanation.lines] == decided
-
-
-def test_a_later_call_does_not_stop_an_earlier_attempt():
-    explanation = explain(loop_of(X, X, extra=Usage(seconds=5)), Policy((Budget(seconds=5),)))
-    decided = ["again", "stopped by budget: 5 of 5 seconds spent"]
     assert [line.decided for line in explanation.lines] == decided
 
 

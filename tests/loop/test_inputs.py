@@ -21,7 +21,7 @@ from tests.loop.support import evaluated, loop_of
 NAN, INF = math.nan, math.inf
 RULES = {"rules": (MaxAttempts(),)}
 WRONG: list[tuple[Any, str, list[Any]]] = [
-    (Finding, "severity", [-0.1, 1.1, NAN, INF, "high", None]),
+    (Finding, "severity", [-0.1, 1.1, NAN, "high", None]),
     (Finding, "level", ["fatal"]),
     (Goal, "threshold", [NAN, INF, -INF, 1e300, "0.5", None, True, False]),
     (Goal, "direction", ["up"]),

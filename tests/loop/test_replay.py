@@ -153,8 +153,7 @@ def test_a_known_quality_replaces_the_checks():
 
 
 @pytest.mark.parametrize(
-    ("quality", "oracle"),
-    [((0, 0, 0), 1), ((0, 0.999, 0), 1), ((0, 0, 1), 3), ((0, 1, 1), 2), ((1, 0, 0), 1)],
+    ("quality", "oracle"), [((0, 0.999, 0), 1), ((0, 0, 1), 3), ((0, 1, 1), 2), ((1, 0, 0), 1)]
 )
 def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle):
     assert RecordedLoop(history("a", "b", "c"), quality).oracle == oracle

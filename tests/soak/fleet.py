@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 WAITING = 120.0  # seconds until what should have happened is given up
 ANSWER = 20.0  # seconds after which a client asks again
@@ -87,8 +88,9 @@ class Client:
     """
 
     def __init__(self, ports: list[int], key: str, chance: random.Random) -> None:
-        self._ports, self._key, self._chance = ports, key, chance
-        self._open: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+        self.key, self._ports, self._chance = key, ports, chance
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx.AsyncClient(headers=headers, timeout=ANSWER)
         self.waits: list[float] = []
         self.again = 0
 
@@ -98,52 +100,20 @@ class Client:
         """The status and the answer, once it is one that another asking would not change."""
         deadline, tries = time.monotonic() + WAITING, 0
         while True:
-            port = self._chance.choice(self._ports)
+            url = f"http://127.0.0.1:{self._chance.choice(self._ports)}{path}"
             began = time.perf_counter()
-            try:
-                async with asyncio.timeout(ANSWER):
-                    status, plain = await self._asked(port, method, path, body, headers or {})
-            except (OSError, EOFError, TimeoutError):
-                self._close(port)
-            else:
-                if status < 500 and plain.get("code") not in ("at_work", "too_many_requests"):
+            with suppress(httpx.TransportError):
+                answer = await self._http.request(method, url, json=body, headers=headers)
+                plain, code = answer.json(), answer.status_code
+                if code < 500 and plain.get("code") not in ("at_work", "too_many_requests"):
                     if not tries:
                         self.waits.append(time.perf_counter() - began)
-                    return status, plain
+                    return code, plain
             tries += 1
             self.again += 1
             assert time.monotonic() < deadline, f"{method} {path} is not answered"
             await asyncio.sleep(self._chance.random() * min(1.0, 0.1 * tries))
 
-    async def _asked(
-        self, port: int, method: str, path: str, body: Any, headers: Mapping[str, str]
-    ) -> tuple[int, Any]:
-        if port not in self._open:
-            self._open[port] = await asyncio.open_connection("127.0.0.1", port)
-        reader, writer = self._open[port]
-        content = json.dumps(body).encode()
-        given = {
-            "Host": "localhost",
-            "Authorization": f"Bearer {self._key}",
-            "Content-Type": "application/json",
-            "Content-Length": str(len(content)),
-            **headers,
-        }
-        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {said}" for name, said in given.items())]
-        writer.write("\r\n".join([*lines, "", ""]).encode() + content)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
-        assert length is not None, head
-        plain = json.loads(await reader.readexactly(int(length[1])))
-        if b"\r\nconnection: close" in head.lower():
-            self._close(port)
-        return int(head.split(b" ", 2)[1]), plain
-
-    def _close(self, port: int) -> None:
-        if (held := self._open.pop(port, None)) is not None:
-            held[1].close()
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of every connection."""
-        for port in list(self._open):
-            self._close(port)
+        await self._http.aclose()

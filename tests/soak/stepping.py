@@ -32,7 +32,17 @@ from heedful.drive.drive import Run
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Policy, Verdict
 from heedful.loop.record import Finding, Usage
-from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
+from heedful.loop.stop import (
+    All,
+    Budget,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    Plateau,
+    Repeat,
+    flat,
+    rule_name,
+)
 from heedful.models.contract import Answer
 from heedful.store import loops
 from heedful.store.sqlite import BUSY_SECONDS, File
@@ -43,7 +53,7 @@ THREADS = 8
 STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
 WINDOW = 40
 KEPT = 16  # sessions that a thread comes back to
-SCOPE_LOOPS = 20  # `Echo(across="scope")` looks at the 20 newest other loops: these are never more
+SCOPE_LOOPS = 20  # that share the counts of `Echo(across="scope")`
 
 EXPECTED = (
     errors.LeaseLost,
@@ -93,11 +103,8 @@ def scope(id: str) -> Scope:
     return Scope("soak", f"echo {number // len(RULES) // SCOPE_LOOPS}")
 
 
-def liftable(policy: Policy) -> Iterator[str]:
-    for rule in policy.rules:
-        for one in rule.rules if isinstance(rule, All) else (rule,):
-            if rule_name(one) in LIFTABLE:
-                yield rule_name(one)
+def liftable(policy: Policy) -> list[str]:
+    return [name for one in flat(policy.rules) if (name := rule_name(one)) in LIFTABLE]
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,7 @@ class Session:
         self.id, self.fresh = step, True
         number = int(id.split()[1])
         generate: Any = self.blocking if number % 4 == 3 else self.generate
-        check: Any = (pure(self.check), self.awaited, self.judged)[number // len(RULES) % 3]
+        check: Any = (pure(self.check), self.awaited, self.check)[number // len(RULES) % 3]
         self.run = Run[str](
             id,
             generate=generate,
@@ -211,10 +218,6 @@ class Session:
             return [Finding("style", "dull", level="warning")] if luck < 0.22 else []
         keys = chance.sample("abcdefgh", chance.choice((1, 1, 2, 3)))
         return [Finding("c", f"not {k}", key=k, persistent=k == "a") for k in keys]
-
-    def judged(self, candidate: str, at: Context) -> list[Finding]:
-        """The same, but not declared to be pure: called in a thread, its answers journalled."""
-        return self.check(candidate, at)
 
     async def awaited(self, candidate: str, at: Context) -> list[Finding]:
         """The same, awaited."""
@@ -291,20 +294,6 @@ class Thread:
         where: dict[str, Any] = {"store": self.store, "scope": scope(id)}
         return told(await heedful.override(id, why=_step.get(), **given, **where))
 
-    async def illegal(self, session: Session) -> str:
-        wrong: dict[str, Any] = self.chance.choice(
-            [
-                {"rule": "budget"},
-                {"rule": "cancelled"},
-                {"by": " "},
-                {"decisions": 0},
-                {"until": time.time() - 1},
-            ]
-        )
-        given = self._override(session.run.policy) | wrong
-        await self._with(session, session.run.override(why=_step.get(), **given))
-        return "accepted"
-
     async def read(self, session: Session) -> str:
         stored = await self.store.read(scope(session.run.id), loops.read, session.run.id)
         assert len(stored.decisions) >= len(stored.loop.attempts)
@@ -321,18 +310,17 @@ class Thread:
 
     def _override(self, policy: Policy) -> dict[str, Any]:
         chance = self.chance
-        rules = LIFTABLE if chance.random() < 0.1 else [*liftable(policy)]
-        lasting = (None, None, time.time() + chance.random() * 0.5, time.time() + 60)
+        rules = LIFTABLE if chance.random() < 0.1 else liftable(policy)
         return {
             "rule": chance.choice(rules),
             "by": chance.choice(("ada", "grace")),
             "decisions": chance.choice((1, 1, 2, 3)),
-            "until": chance.choice(lasting),
+            "until": chance.choice((None, time.time() + 3_600)),
         }
 
 
-ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.outside, Thread.illegal, Thread.read)
-WEIGHTS = (66, 1, 10, 10, 5, 8)
+ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.outside, Thread.read)
+WEIGHTS = (66, 1, 12, 13, 8)
 
 
 def told(verdict: Verdict) -> str:
@@ -344,12 +332,6 @@ def told(verdict: Verdict) -> str:
 async def acting(thread: Thread) -> None:
     while thread.log.steps < thread.life.steps:
         await thread.act()
-
-
-def portal(thread: Thread) -> None:
-    """The same for a caller without an event loop of its own."""
-    while thread.log.steps < thread.life.steps:
-        heedful.run_sync(thread.act())
 
 
 def lease_seconds(life: int) -> tuple[float, float]:
@@ -373,13 +355,13 @@ def leases(life: Life) -> Iterator[None]:
 
 
 def live(life: Life) -> None:
-    """Act in several threads, most with an event loop of their own, until the steps are made."""
+    """Act in several threads, each with an event loop of its own, until the steps are made."""
     log, store = Log(life), Mortal(life)
 
     def target(number: int) -> None:
         thread = Thread(life, number, log, store)
         try:
-            portal(thread) if number % 4 == 3 else asyncio.run(acting(thread))
+            asyncio.run(acting(thread))
         except BaseException:
             traceback.print_exc()
             os._exit(1)

@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import subprocess
 import time
-from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -81,44 +80,28 @@ class Crowd:
                 self._alive.append(self._born())
 
 
-def figures(folder: Path) -> dict[str, int]:
-    """What happened: how often each action ended how, and what became of the loops."""
-    log = Log(folder)
-    found = Counter(f"{step.do}: {step.said or 'killed'}" for step in log.steps.values())
-    db = sqlite3.connect(folder / "limits.db")
-    for what, query in FIGURES.items():
-        found[what] = db.execute(query).fetchone()[0]
-    db.close()
-    found["calls"] = len(log.calls)
-    return dict(sorted(found.items()))
-
-
-AGAIN = "json_extract(d.record, '$.verdict') = 'again'"
-FIGURES = {
-    "loops": "select count(*) from loop",
-    "loops that passed": "select count(*) from loop where state = 'passed'",
-    "loops that stopped": "select count(distinct loop) from decision d "
-    "where json_extract(d.record, '$.passed') = 0",
-    "loops that were reopened": "select count(distinct o.loop) from override o join decision d "
-    f"on d.loop = o.loop and d.created = o.created where {AGAIN}",
-    "attempts": "select count(*) from attempt",
-    "decisions": "select count(*) from decision",
-    "overrides": "select count(*) from override",
+HAPPENED = {
     "overrides consumed": "select sum(used) from override",
+    "loops that stopped": "select count(distinct loop) from decision "
+    "where json_extract(record, '$.passed') = 0",
+    "loops that were reopened": "select count(distinct o.loop) from override o join decision d "
+    "on d.loop = o.loop and d.created = o.created "
+    "where json_extract(d.record, '$.verdict') = 'again'",
 }
 
 
 def test_no_limit_is_exceeded_without_a_recorded_override(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path, STEPS, seed=SOAK)
     crowd.run()
-    found = figures(tmp_path) | {"kills": crowd.kills}
-    for what, often in found.items():
-        print(f"{often:8} {what}")
+    with sqlite3.connect(tmp_path / "limits.db") as db:
+        found = {what: db.execute(query).fetchone()[0] for what, query in HAPPENED.items()}
+    db.close()
+    print(found, crowd.kills, "kills")
     wrong = problems(tmp_path)
     assert not wrong, f"seed {crowd.seed}, {len(wrong)} problems: {wrong[:20]}"
     assert crowd.made >= STEPS
-    happened = ("kills", "overrides consumed", "loops that stopped")
-    assert all(found[what] >= 3 * SOAK for what in happened), found
+    often = (crowd.kills, found["overrides consumed"], found["loops that stopped"])
+    assert min(often) >= 3 * SOAK, often
     assert found["loops that were reopened"] >= 3 * (SOAK - 1), found  # 2 to 8 in a hundredth
 
 
@@ -147,15 +130,9 @@ MORE = """insert into attempt select loop, number + 1, json_set(record, '$.numbe
 DECIDED = """insert into decision select loop, (select max(seq) + 1 from decision d
     where d.loop = a.loop), number, (select record from decision d where d.loop = a.loop
     order by seq desc), created from attempt a where """
-ECHOES = "(loop, seq) = (select d.loop, seq from decision d join loop l on l.n = d.loop where "
-ECHOES += "project <> 'limits' and json_extract(record, '$.echoes') is not null limit 1)"
 
 TAMPERED = {
     "an attempt too many": (MORE + ENDED.format("stopped"), "has 0 decisions"),
-    "an attempt after the end": (
-        f"{MORE + ENDED.format('stopped')}; {DECIDED + ENDED.format('stopped')}",
-        "attempt .* follows Done",
-    ),
     "an attempt after it passed": (
         f"{MORE + ENDED.format('passed')}; {DECIDED + ENDED.format('passed')}",
         "attempt .* was made though the loop had passed",
@@ -164,72 +141,24 @@ TAMPERED = {
         f"update override set used = decisions + 1 where {LIFTED}",
         "override .*, used 4 of 3|used 3 of 2|used 2 of 1",
     ),
-    "not used": (f"update override set used = used - 1 where {LIFTED}", "override .*, used"),
-    "an override deleted": (f"delete from override where {LIFTED}", "is not recorded"),
     "an override lost": ("delete from override where used = 0", "0 overrides came of"),
-    "an override twice": (
-        """insert into override (loop, seq, rule, by, why, decisions, until, created)
-        select loop, seq + 100, rule, by, why, decisions, until, created from override""",
-        "2 overrides came of",
-    ),
     "an attempt lost": (
         f"delete from attempt where {ENDED.format('stopped')}",
         "attempt .* is not there, after",
-    ),
-    "an override of nobody": (f"update override set by = ' ' where {LIFTED}", "cannot be given"),
-    "an override of a budget": (
-        f"update override set rule = 'budget' where {LIFTED}",
-        "decision .* cannot be",
-    ),
-    "an override that expired": (
-        f"update override set until = created - 1 where {LIFTED}",
-        "decision .* cannot be",
     ),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
         "lifted": []}}' where {STOPPED.format("attempts")}""",
         "decision .* cannot be",
     ),
-    "a budget lifted": (
-        """update decision set record = json_set(record, '$.lifted[0].rule', 'budget')
-        where json_extract(record, '$.lifted[0].rule') is not null""",
-        "decision .* cannot be",
-    ),
-    "a decision missing": (
-        f"delete from decision where {STOPPED.format('attempts')}",
-        "has 0 decisions",
-    ),
     "a decision twice": (
         """insert into decision select loop, max(seq) + 1, attempt, record, created from decision
         group by loop""",
         "two decisions were made at once",
     ),
-    "a decision again": (
-        """insert into decision select loop, max(seq) + 1, attempt, record, created + 0.001
-        from decision group by loop having json_extract(record, '$.verdict') = 'done'""",
-        "the loop had ended",
-    ),
-    "a decision of nothing": (
-        """insert into decision select loop, max(seq) + 1, attempt, record, created + 0.001
-        from decision group by loop having json_extract(record, '$.verdict') = 'again'""",
-        "belongs to nothing",
-    ),
-    "a cancellation that nobody obeys": (
-        "update loop set cancelled = 'ada' where state = 'passed'",
-        "cancelled by 'ada', and decisions say",
-    ),
     "calls beyond the budget": (
         """update loop set extra = '{"calls": 99}' where policy like '%"calls":4%'""",
         "were spent of",
-    ),
-    "another count of an echo": (
-        f"""update decision set record = json_set(record, '$.echoes.' || (select key
-        from json_each(record, '$.echoes')), 99) where {ECHOES}""",
-        "times in other loops, not",
-    ),
-    "another state": (
-        "update loop set state = 'open' where state = 'stopped'",
-        "its state is 'open', its verdict says 'stopped'",
     ),
     "an answer of nobody": (
         f"""update attempt set record = json_set(record, '$.usage.cost', 7.5e12)

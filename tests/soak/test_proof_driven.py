@@ -19,7 +19,6 @@ from heedful.store import exposures
 from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.soak.killing import killed_until_done
-from tests.soak.test_proof_simulation import at_most
 from tests.store.support import opened, rows
 
 pytestmark = pytest.mark.soak
@@ -92,17 +91,6 @@ def test_what_harms_is_retired_what_helps_ranks_first_and_what_is_idle_stays(tmp
         assert lessons["bad"]["hurt"] > lessons["bad"]["helped"]
         assert found["proof"].pooled.fair
         assert found["proof"].pending == 0
-
-
-def test_lessons_that_do_nothing_are_not_retired(tmp_path, monkeypatch):
-    monkeypatch.setitem(GAINS, "good", 0.0)
-    monkeypatch.setitem(GAINS, "bad", 0.0)
-    runs, moved = max(1, SOAK // 4), 0
-    for seed in range(runs):
-        found = asyncio.run(lived(tmp_path / f"{seed}.db", seed, 200, 0.3))
-        states = Counter(one["state"] for one in found["lessons"].values())
-        moved += states["verified"] < 3
-    assert moved <= at_most(runs, 0.025)
 
 
 DRIVING = """

@@ -39,23 +39,16 @@ LATE = (AttemptTaken, OutOfOrder, LoopEnded)
 @pytest.fixture(params=["sqlite", "postgres"])
 def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Store]]:
     """The same database twice, as two processes have it."""
-    if request.param == "sqlite":
-        made = [in_file(str(tmp_path / "race.db")) for _ in range(2)]
-        yield made
-        close(made)
-        return
     from heedful.store.postgres import in_database
 
-    urls = fresh()
-    made = [in_database(urls.service) for _ in range(2)]
+    urls = fresh() if request.param == "postgres" else None
+    file = str(tmp_path / "race.db")
+    made = [in_database(urls.service) if urls else in_file(file) for _ in range(2)]
     yield made
-    close(made)
-    drop(urls)
-
-
-def close(stores: list[Store]) -> None:
-    for store in stores:
+    for store in made:
         asyncio.run(store.close())
+    if urls:
+        drop(urls)
 
 
 class Crowd:

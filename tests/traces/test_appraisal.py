@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -19,22 +18,15 @@ from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.testing import ScriptedModel
-from heedful.traces.appraisal import (
-    MOST_FINDINGS,
-    MOST_KEYS,
-    SCORES,
-    Judgement,
-    evaluation_of,
-    judge,
-)
-from tests.conftest import SOAK
+from heedful.traces.appraisal import MOST_FINDINGS, SCORES, Judgement, evaluation_of
+from heedful.traces.signals import course
 from tests.traces.test_signals import TRACES, WORDS, call, chat, result, said
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
-def judged(*events: Event, told: dict[str, Any] | None = None, **given: Any) -> Evaluation:
-    return asyncio.run(appraise(Episode(events, **(told or {})), **given))
+def judged(*events: Event, of: dict[str, Any] | None = None, **given: Any) -> Evaluation:
+    return asyncio.run(appraise(Episode(events, **(of or {})), **given))
 
 
 def score(name: str, *events: Event, **given: Any) -> float | None:
@@ -56,12 +48,8 @@ def book(**arguments: Any) -> Event:
     return Event("tool_call", tool="book", arguments=arguments)
 
 
-def ok(content: str = "done") -> Event:
-    return Event("tool_response", content)
-
-
 def acts(*events: Event) -> tuple[Event, ...]:
-    return tuple(part for event in events for part in (event, ok()))
+    return tuple(part for event in events for part in (event, Event("tool_response", "done")))
 
 
 # The answer
@@ -76,7 +64,6 @@ ANSWERS: list[tuple[Any, str, float | None]] = [
     (41.9, "It costs $41.90.", 1.0),
     (41.9, "41.90, reduced from 50.00", None),
     (41.9, "It costs 50.00", 0.0),
-    (41.9, "nothing", 0.0),
     (1200, "1,200 in all", 1.0),
     (-5, "It is -5 degrees", 1.0),
     (17, "order A-17", 0.0),
@@ -85,18 +72,14 @@ ANSWERS: list[tuple[Any, str, float | None]] = [
     (True, "True", 1.0),
     (True, "1", 0.0),
     ({"a": 1, "b": [1, 2.0]}, '{"b": [1.0, 2], "a": 1}', 1.0),
-    ({"a": 1}, '```json\n{"a": 1}\n```', 1.0),
-    ({"a": 1}, 'Here:\n```\n{"a": 1}\n```\nBye', 1.0),
+    ({"a": 1}, 'Here:\n```json\n{"a": 1}\n```\nBye', 1.0),
     ({"a": 1}, '{"a": true}', 0.0),
     ({"a": 1}, '{"a": 1, "b": 2}', 0.0),
-    ({"a": 1}, "{}", 0.0),
     ({"a": None}, '{"a": null}', 1.0),
-    ([1, 2], "[1]", 0.0),
     ([1, 2], "[2, 1]", 0.0),
     ({"a": 1}, "a is 1", 0.0),
     ([1], "[" * 100_000, 0.0),
     (1, "1" * 5_000, 0.0),
-    ([1], "[" + "1" * 400 + "]", 0.0),
 ]
 
 
@@ -110,24 +93,14 @@ def test_an_answer_is_right_wrong_or_left_open(expected, answer, correct):
     )
 
 
-def test_an_answer_may_differ_by_a_tolerance_and_none_is_wrong():
-    for expected, answer in ((41.9, "42"), ({"a": [41.9]}, '{"a": [42]}')):
-        assert score("correctness", said(answer), expected=expected) == 0.0
-        close = Expected(expected, tolerance=0.1)
-        assert score("correctness", said(answer), expected=close) == 1.0
-    assert problems("correctness", judged(call(), result(), expected="41.90")) == [("error", "")]
-
-
 def test_the_answer_is_the_last_words_of_an_agent():
     thought = replace(said("50"), meta={"part": "thinking"})
     events = (said("41.90"), call(), result("12"), said("  "), thought)
     assert score("correctness", *events, expected="41.90") == 1.0
     assert score("correctness", chat("41.90"), expected="41.90") == 1.0
-
-
-def test_the_finding_does_not_give_the_expected_answer_away():
+    assert problems("correctness", judged(call(), result(), expected="41.90")) == [("error", "")]
     found = judged(said(f"I found {KEY}"), expected="41.90")
-    assert "41.90" not in str(found)
+    assert "41.90" not in str(found)  # the finding does not give the expected answer away
     assert KEY not in str(found)
 
 
@@ -135,12 +108,8 @@ def test_fields_are_complete_where_they_are_filled():
     wanted = {"a": 1, "b": 2, "c": 3, "d": 4}
     found = judged(said('{"a": 9, "b": "", "d": 0}', id="end"), expected=wanted)
     assert found.scores["completeness"] == 0.5
-    (level, evidence), *_ = problems("completeness", found)
-    assert (level, evidence) == ("error", "end")
-    named = Expected(fields=("a", "a", "x"))
-    assert score("completeness", said('{"a": 1}'), expected=named) == 0.5
-    assert score("completeness", said("none"), expected=named) == 0.0
-    assert score("correctness", said("none"), expected=named) is None
+    assert problems("completeness", found) == [("error", "end")]
+    assert score("completeness", said("none"), expected=wanted) == 0.0
 
 
 # Actions
@@ -148,8 +117,8 @@ def test_fields_are_complete_where_they_are_filled():
 ONE, TWO, THREE = book(n=1), book(n=2), book(n=3)
 LOOK = Event("tool_call", tool="look", arguments={"n": 1})
 LOST = (ONE, Event("tool_response", "Error: refused"))
+TEXT = replace(ONE, arguments="to Rome")
 ACTIONS: list[tuple[tuple[Event, ...], tuple[Event, ...], float, float | None]] = [
-    ((ONE, TWO), (ONE, TWO), 1.0, 1.0),
     ((TWO, ONE), (ONE, TWO), 1.0, 1.0),
     ((ONE,), (ONE, TWO), 1 / 2, 1 / 2),
     ((ONE, TWO), (ONE,), 1 / 2, 1.0),
@@ -159,12 +128,13 @@ ACTIONS: list[tuple[tuple[Event, ...], tuple[Event, ...], float, float | None]] 
     ((ONE,), (), 0.0, None),
     ((LOOK, ONE), (ONE,), 1.0, 1.0),
     ((ONE,), (LOOK, ONE), 1.0, 1 / 2),
+    ((LOOK, ONE), (LOOK,), 0.0, 1.0),
     ((book(n=1.0),), (ONE,), 1.0, 1.0),
     ((replace(ONE, arguments='{"n": 1}'),), (ONE,), 1.0, 1.0),
     ((replace(ONE, arguments=None, content='{"n":1.0}'),), (ONE,), 1.0, 1.0),
     ((ONE, TWO), (replace(ONE, arguments=None), ONE), 1.0, 1.0),
     ((replace(ONE, arguments=MappingProxyType({"n": 1})),), (ONE,), 1.0, 1.0),
-    ((replace(ONE, arguments="to Rome"),), (replace(ONE, arguments="to Rome"),), 1.0, 1.0),
+    ((TEXT,), (TEXT,), 1.0, 1.0),
 ]
 
 
@@ -177,12 +147,9 @@ def test_actions_are_held_against_those_expected(made, actions, correct, complet
 
 
 def test_reading_changes_nothing_and_a_call_that_failed_was_not_made():
-    wanted = Expected(actions=(LOOK,), reads=["look"])
-    found = judged(said("4"), expected=wanted)
+    found = judged(said("4"), expected=Expected(actions=(LOOK,), reads=["look"]))
     assert (found.scores["correctness"], found.scores["completeness"]) == (1.0, 0.0)
     assert problems("completeness", found) == [("warning", "")]
-    assert score("correctness", *acts(LOOK, ONE), said("4"), expected=wanted) == 0.0
-    assert score("correctness", *acts(LOOK), said("4"), expected=replace(wanted, answer=5)) == 0.0
     wanted = Expected(actions=(ONE,))
     assert score("correctness", *LOST, expected=wanted) == 0.0
     assert score("correctness", *LOST, *acts(ONE), expected=wanted) == 1.0
@@ -190,51 +157,34 @@ def test_reading_changes_nothing_and_a_call_that_failed_was_not_made():
 
 def test_what_is_wrong_with_an_action_is_named():
     wanted = Expected(actions=(book(n=1, to="Rome"), Event("tool_call", tool="pay")))
-    events = (replace(book(n=1, to="Oslo"), id="e1"), ok(), call("drop"), ok())
-    errors = judged(*events, expected=wanted).errors
-    assert [(one.message, one.evidence) for one in errors] == [
+    events = (replace(book(n=1, to="Oslo"), id="e1"), result(), call("drop"), result())
+    assert [(one.message, one.evidence) for one in judged(*events, expected=wanted).errors] == [
         ("book was called with other arguments than expected: to", "e1"),
         ("pay was expected and not called: any arguments", ""),
         ('drop was called and not expected: {"item": "kettle"}', "event 2"),
     ]
-
-
-def test_of_many_differences_some_are_told():
-    wide = [dict.fromkeys("abcdefgh", n) for n in (1, 2)]
-    found = judged(*acts(book(**wide[0])), expected=Expected(actions=(book(**wide[1]),)))
-    assert found.errors[0].message.endswith(": " + ", ".join("abcdefgh"[:MOST_KEYS]))
+    (error,) = judged(*acts(TEXT), expected=Expected(actions=(ONE,))).errors
+    assert error.message == 'book was called with other arguments than expected: "to Rome"'
     many = tuple(book(n=n) for n in range(50))
     assert len(judged(*acts(*many), expected=Expected(actions=())).errors) == MOST_FINDINGS
-    assert judged(*acts(book()), expected=Expected(actions=(ONE,))).errors[0].evidence == "event 0"
-    text = replace(ONE, arguments="to Rome")
-    (error,) = judged(*acts(text), expected=Expected(actions=(ONE,))).errors
-    assert error.message == 'book was called with other arguments than expected: "to Rome"'
-
-
-def test_order_counts_where_it_is_asked_for():
-    wanted = Expected(actions=(ONE, TWO, THREE), ordered=True)
-    assert score("correctness", *acts(ONE, TWO, THREE), expected=wanted) == 1.0
-    found = judged(*acts(TWO, THREE, ONE), expected=wanted)
-    assert found.scores["correctness"] == 2 / 4  # 3 expected and 3 made, 2 of them in order
-    assert found.scores["completeness"] == 1.0
-    assert problems("correctness", found) == [("error", "event 4, event 0, event 2")]
 
 
 def test_what_was_left_out_of_an_episode_is_not_missing():
-    wanted, told = Expected(actions=(ONE, TWO)), {"omitted": 7}
-    found = judged(*acts(ONE), told=told, expected=wanted)
+    wanted, of = Expected(actions=(ONE, TWO)), {"omitted": 7}
+    found = judged(*acts(ONE), of=of, expected=wanted)
     assert not {"correctness", "completeness"} & found.scores.keys()
     assert not found.errors
-    assert why("correctness", found).message.endswith("7 events were left out")
-    assert score("correctness", *acts(ONE, TWO), told=told, expected=wanted) == 1.0
+    assert why("correctness", found).message.endswith("7 events that were left out")
+    assert score("correctness", *acts(ONE, TWO), of=of, expected=wanted) == 1.0
 
 
-def test_answer_and_actions_both_count():
+@pytest.mark.parametrize(
+    ("made", "answer", "correct"),
+    [(ONE, "yes", 1.0), (ONE, "no", 0.0), (ONE, "yes, sir", None), (TWO, "yes, sir", 0.0)],
+)
+def test_answer_and_actions_both_count(made, answer, correct):
     wanted = Expected("yes", actions=(ONE,))
-    assert score("correctness", *acts(ONE), said("yes"), expected=wanted) == 1.0
-    assert score("correctness", *acts(ONE), said("no"), expected=wanted) == 0.0
-    assert score("correctness", *acts(ONE), said("yes, sir"), expected=wanted) is None
-    assert score("correctness", *acts(TWO), said("yes, sir"), expected=wanted) == 0.0
+    assert score("correctness", *acts(made), said(answer), expected=wanted) == correct
 
 
 # Checks
@@ -243,8 +193,7 @@ def test_answer_and_actions_both_count():
 def test_checks_of_the_answer_score_its_correctness():
     asked = [checks_text.contains("blue", "red"), checks_text.words(at_most=9)]
     found = judged(said("It is blue.", id="end"), checks=asked)
-    assert found.scores["correctness"] == 0.5
-    assert found.met == 0.5
+    assert (found.scores["correctness"], found.met) == (0.5, 0.5)
     assert [(one.check, one.evidence) for one in found.errors] == [("contains", "end")]
     assert why("correctness", found).message.startswith("0.5, judged by checks: ")
     assert judged(call(), checks=asked).scores["correctness"] == 0.0
@@ -256,10 +205,8 @@ def test_a_check_may_give_scores():
         assert context.task == "Ask.\nBriefly."
         return Evaluation(scores={"helpfulness": 0.7, "style": 3.0})
 
-    told = {"task": "Ask.", "goal": "Briefly."}
-    found = judged(said("hello"), told=told, checks=[rated])
-    assert (found.scores["helpfulness"], found.scores["style"]) == (0.7, 3.0)
-    assert "correctness" not in found.scores
+    found = judged(said("hello"), of={"task": "Ask.", "goal": "Briefly."}, checks=[rated])
+    assert found.scores == {"helpfulness": 0.7, "style": 3.0, "safety": 1.0}
     with pytest.raises(InvalidInput, match="score helpfulness"):
         judged(said("hello"), checks=[lambda *_: Evaluation(scores={"helpfulness": 7})])
 
@@ -267,19 +214,17 @@ def test_a_check_may_give_scores():
 # Safety
 
 FAILED = Event("tool_response", "Error: no such tool")
+OFFERED = {"of": {"tools": ("look",)}}
+DANGER = {"destructive": ["book"]}
+EXPECTED = {**DANGER, "expected": Expected(actions=(ONE,))}
 SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str]]]] = [
-    (acts(call("look")), {"told": {"tools": ("look",)}}, 1.0, []),
-    (acts(call("find")), {"told": {"tools": ("look",)}}, 0.0, [("error", "event 0")]),
-    ((call("find"), FAILED), {"told": {"tools": ("look",)}}, 0.5, [("warning", "event 0")]),
-    (acts(ONE, ONE), {"destructive": ["book"]}, 0.0, [("error", "event 0, event 2")]),
-    ((ONE, FAILED), {"destructive": ["book"]}, 0.5, [("warning", "event 0")]),
-    (acts(ONE), {"destructive": ["book"], "expected": Expected(actions=(ONE,))}, 1.0, []),
-    (
-        acts(ONE, TWO),
-        {"destructive": ["book"], "expected": Expected(actions=(ONE,))},
-        0.0,
-        [("error", "event 2")],
-    ),
+    (acts(call("look")), OFFERED, 1.0, []),
+    (acts(call("find")), OFFERED, 0.0, [("error", "event 0")]),
+    ((call("find"), FAILED), OFFERED, 0.5, [("warning", "event 0")]),
+    (acts(ONE, ONE), DANGER, 0.0, [("error", "event 0, event 2")]),
+    ((ONE, FAILED), DANGER, 0.5, [("warning", "event 0")]),
+    (acts(ONE), EXPECTED, 1.0, []),
+    (acts(ONE, TWO), EXPECTED, 0.0, [("error", "event 2")]),
     (acts(ONE), {"destructive": ["drop"]}, 1.0, []),
     ((said(f"The key is {KEY}"),), {}, 0.0, [("error", "event 0")]),
     ((said("The key is [redacted: aws_key]"),), {}, 0.0, [("error", "event 0")]),
@@ -288,22 +233,16 @@ SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str
 ]
 
 
-@pytest.mark.parametrize(("events", "given", "safe", "told"), SAFETY)
-def test_safety_is_0_with_an_error_and_a_half_with_a_warning(events, given, safe, told):
-    found = judged(*events, **given)
-    assert problems("safety", found) == told
-    assert found.scores["safety"] == safe
+@pytest.mark.parametrize(("events", "given", "safe", "found"), SAFETY)
+def test_safety_is_0_with_an_error_and_a_half_with_a_warning(events, given, safe, found):
+    evaluation = judged(*events, **given)
+    assert (evaluation.scores["safety"], problems("safety", evaluation)) == (safe, found)
 
 
-def test_what_was_looked_for_is_told():
-    plain = why("safety", judged(said("hello"))).message
-    assert "secrets" in plain
-    assert "destructive" not in plain
-    wide = judged(said("hello"), told={"tools": ("look",)}, destructive=("drop",))
+def test_the_reason_says_what_was_looked_for_and_nothing_is_scored_without_an_agent():
+    assert why("safety", judged(said("hello"))).message.endswith("looked for secrets")
+    wide = judged(said("hello"), of={"tools": ("look",)}, destructive=("drop",))
     assert "tools that were not offered, destructive actions" in why("safety", wide).message
-
-
-def test_where_no_agent_did_anything_nothing_is_scored():
     found = judged(Event("user_message", "Hello?"))
     assert found.scores == {}
     assert [one.key for one in found.findings] == [f"{name}: why" for name in SCORES]
@@ -317,12 +256,11 @@ GOOD = Episode(acts(ONE, TWO), "success", usage=Usage(4, 60, 40))
 
 def test_steps_that_failed_or_brought_nothing_new_are_waste():
     assert score("efficiency", *acts(ONE, TWO)) == 1.0
-    assert score("efficiency", *LOST, *acts(ONE)) == 0.5
     found = judged(*acts(ONE, ONE), *LOST, *acts(TWO))
     assert found.scores["efficiency"] == 0.5
     assert problems("efficiency", found) == [("warning", "event 4"), ("warning", "event 2")]
     assert score("efficiency", *acts(ONE, ONE), polls=["book"]) == 1.0
-    assert score("efficiency", ONE, ok("a"), ONE, ok("b")) == 1.0
+    assert score("efficiency", ONE, result("a"), ONE, result("b")) == 1.0
     assert score("efficiency", said("done")) is None
 
 
@@ -335,19 +273,14 @@ def test_steps_that_failed_or_brought_nothing_new_are_waste():
         (Usage(0, 100), Usage(0, 300), 1 / 3),
         (Usage(0, 100), Usage(), 1.0),
         (Usage(0, 900), Usage(0, 300), 1.0),
-        ([replace(GOOD, outcome="failure"), GOOD], Usage(), 2 / 4),
-        ([GOOD, Episode(acts(ONE), "success")], Usage(), 1 / 4),
-        ([replace(GOOD, outcome="failure")], Usage(), 1.0),
-        ([replace(GOOD, omitted=1)], Usage(), 1.0),
-        ([], Usage(), 1.0),
     ],
 )
 def test_the_best_known_run_is_the_measure(best, usage, efficient):
     many = acts(ONE, TWO, THREE, LOOK)
-    found = score("efficiency", *many, told={"usage": usage}, best=best)
+    found = score("efficiency", *many, of={"usage": usage}, best=best)
     assert found == pytest.approx(efficient)
     if usage == Usage():  # steps that were left out are not compared
-        assert score("efficiency", *many, told={"omitted": 9}, best=best) == 1.0
+        assert score("efficiency", *many, of={"omitted": 9}, best=best) == 1.0
 
 
 # Critics
@@ -365,15 +298,13 @@ def role(name: str, *lines: Any) -> tuple[checks.Critic, ScriptedModel]:
 def test_only_a_critic_gives_helpfulness_and_it_is_named():
     helpful, model = role("helpfulness", opinion(helpfulness=0.6))
     found = judged(call(), result(), said("41.90", id="end"), critics=[helpful])
-    assert found.scores["helpfulness"] == 0.6
-    assert found.usage.calls == 1
+    assert (found.scores["helpfulness"], found.usage.calls) == (0.6, 1)
     note = why("helpfulness", found)
     assert note.message.startswith("0.6, judged by critic helpfulness (scripted): ")
     assert note.evidence == "end"
     (reason,) = [one for one in found.findings if one.message == "Since it is so."]
     assert reason.evidence == "end: judged by scripted, confidence 0.8"
-    shown = model.prompts[0][1].content
-    assert "0. tool_call price: {'item': 'kettle'}" in shown
+    assert "0. tool_call price: {'item': 'kettle'}" in model.prompts[0][1].content
 
 
 def test_a_critic_settles_what_code_left_open_and_nothing_else():
@@ -383,12 +314,8 @@ def test_a_critic_settles_what_code_left_open_and_nothing_else():
     found = judged(said("It is 41.90."), expected="41.90", critics=[right])
     assert found.scores["correctness"] == 0.9
     assert "code cannot tell: the answer holds the text" in why("correctness", found).message
-
-
-def test_what_code_has_judged_stays_beside_a_critic():
     both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
-    answer = opinion(correctness=1.0, helpfulness=0.4)
-    critic = checks.critic(both, ScriptedModel(answer))
+    critic = checks.critic(both, ScriptedModel(opinion(correctness=1.0, helpfulness=0.4)))
     found = judged(said("no"), expected="yes", critics=[critic])
     assert (found.scores["correctness"], found.scores["helpfulness"]) == (0.0, 0.4)
 
@@ -400,9 +327,6 @@ def test_the_first_critic_of_a_score_judges_it_and_other_scores_are_kept():
     found = judged(said("41.90"), critics=[first, second, drift])
     assert found.scores == {"helpfulness": 0.6, "safety": 1.0, "drift": 0.1}
     assert not unasked.prompts
-
-
-def test_a_critic_that_talks_nonsense_raises():
     with pytest.raises(MalformedAnswer):
         judged(said("41.90"), critics=[role("helpfulness", "no", "idea")[0]])
 
@@ -423,10 +347,9 @@ def test_of_a_long_run_critics_see_both_ends():
     [
         ({"answer": " "}, "answer"),
         ({"answer": float("nan")}, "answer"),
+        ({"answer": 10**400}, "answer"),
         ({"answer": object()}, "answer"),
-        ({"fields": "name"}, "fields"),
         ({"reads": "look"}, "reads"),
-        ({"tolerance": -1}, "tolerance"),
         ({"actions": (said("hello"),)}, "actions"),
         ({"actions": (Event("tool_call"),)}, "actions"),
         ({"actions": ("book",)}, "actions"),
@@ -449,24 +372,16 @@ def test_arguments_that_mean_nothing_are_refused(given):
 # Properties
 
 SOME = st.sampled_from([None, 41.9, "yes", True, [1], {"a": 1}]) | WORDS.filter(str.strip)
-MADE = TRACES.map(lambda events: tuple(one for one in events if one.type == "tool_call"))
-WANTED = st.builds(
-    Expected,
-    SOME,
-    st.lists(st.sampled_from("ab"), max_size=2).map(tuple),
-    st.none() | MADE.map(lambda events: tuple(one for one in events if one.tool)),
-    st.booleans(),
-    st.sampled_from([(), ("look",)]),
-)
+CALLS = TRACES.map(lambda events: tuple(e for e in events if e.type == "tool_call" and e.tool))
+WANTED = st.builds(Expected, SOME, st.none() | CALLS, st.sampled_from([(), ("look",)]))
 BEST = st.none() | TRACES.map(lambda e: Episode(e, "success")) | st.just(Usage(3, 10, 10))
 
 
 @given(TRACES, WANTED, BEST, WORDS, st.integers(0, 3))
 def test_any_run_is_judged_and_every_score_says_why(events, wanted, best, task, omitted):
-    episode = Episode(
-        events, task=task, tools=("look",), omitted=omitted, usage=Usage(len(events), 9)
-    )
-    found = evaluation_of(judge(episode, wanted, best, ("find",), ("look",)))
+    of = {"task": task, "tools": ("look",), "omitted": omitted, "usage": Usage(len(events), 9)}
+    others = {"destructive": ("find",), "polls": ("look",)}
+    found = judged(*events, of=of, expected=wanted, best=best, **others)
     assert all(0 <= one <= 1 for one in found.scores.values())
     assert set(found.scores) <= set(SCORES) - {"helpfulness"}
     notes = [one for one in found.findings if one.key.endswith(": why")]
@@ -474,35 +389,20 @@ def test_any_run_is_judged_and_every_score_says_why(events, wanted, best, task, 
     for note in notes:
         assert note.message.startswith("unscored") == (note.check not in found.scores)
     assert all("\n" not in one.message for one in found.findings)
-    if found.scores.get("safety") == 1.0:
-        assert not problems("safety", found)
-
-
-def efficiency(events: tuple[Event, ...], best: Any = None) -> float:
-    found = evaluation_of(judge(Episode(events), best=best))
-    return found.scores.get("efficiency", 1.0)
+    assert found.scores.get("safety") != 1.0 or not problems("safety", found)
 
 
 @given(TRACES, BEST)
 def test_another_tool_error_never_raises_efficiency(events, best):
     more = (*events, Event("tool_call", tool="x", call="x"), result("", call="x", error="refused"))
-    assert efficiency(more, best) <= efficiency(events, best)
-
-
-@given(st.lists(st.integers(0, 3), max_size=8), st.booleans(), st.randoms())
-def test_what_was_done_as_expected_is_correct_in_any_order_that_counts(numbers, ordered, chance):
-    made = [book(n=n) for n in numbers]
-    wanted = Expected(actions=tuple(made), ordered=ordered)
-    if not ordered:
-        chance.shuffle(made)
-    found = evaluation_of(judge(Episode(acts(*made)), wanted))
-    assert found.scores["correctness"] == 1.0
-    assert not found.errors
+    before, after = (judged(*e, best=best).scores.get("efficiency", 1.0) for e in (events, more))
+    assert after <= before
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), max_size=4))
 def test_the_lowest_judgement_counts_and_open_is_not_0(values):
-    found = evaluation_of([Judgement("safety", value, "so") for value in values])
+    judgements = [Judgement("safety", value, "so") for value in values]
+    found = evaluation_of(course(Episode(())), judgements)
     if not values or (None in values and 0.0 not in values):
         assert "safety" not in found.scores
     else:
@@ -510,13 +410,8 @@ def test_the_lowest_judgement_counts_and_open_is_not_0(values):
 
 
 def test_long_runs_are_judged():
-    count = 2_500 if SOAK == 1 else 25_000  # acts, of four events each with those that repeat them
-    numbers = list(range(count))
-    numbers_in_order = tuple(numbers)
-    random.Random(7).shuffle(numbers)
-    events = acts(*(book(n=n) for n in numbers), *(book(n=n % 100) for n in numbers))
-    wanted = Expected(actions=tuple(book(n=n) for n in numbers_in_order), ordered=True)
-    found = evaluation_of(judge(Episode(events), wanted, GOOD, ("drop",)))
+    many = [book(n=n) for n in range(2_500)]
+    events = acts(*many, *(book(n=n % 100) for n in range(2_500)))
+    found = judged(*events, expected=Expected(actions=tuple(many)), best=GOOD)
     assert found.scores["completeness"] == 1.0
-    assert found.scores["efficiency"] == pytest.approx(2 / (2 * count))
-    assert 0 < found.scores["correctness"] < 0.5
+    assert found.scores["efficiency"] == pytest.approx(2 / 5_000)

@@ -61,13 +61,13 @@ def test_nothing_is_repeated(events):
 
 DIFFERENT: list[tuple[Any, Any]] = [
     ('{"n": 1}', '{"n": "1"}'),
-    ('{"n": 1}', '{"n": 1.0}'),
     ({"n": 1}, {"n": True}),
     ("[1, 2]", "[2, 1]"),
     ("ls  -l", "ls -l"),
     ("{}", ""),
 ]
 EQUAL: list[tuple[Any, Any]] = [
+    ('{"n": 1}', '{"n": 1.0}'),
     ('{"a": 1, "b": [{"c": 2, "d": 3}]}', '{"b":[{"d":3,"c":2}],\n"a":1}'),
     (MappingProxyType({"a": 1, "b": 2}), {"b": 2, "a": 1}),
     ("ls -l", "ls -l"),
@@ -131,9 +131,6 @@ def test_results_are_found_by_id_in_any_order():
     answers = [result(call=str(n)) for n in (3, 0, 4, 1, 2)]
     found = repeated_step([*calls, *answers])
     assert found == RepeatedStep("look", (0, 1, 2, 3, 4), (6, 8, 9, 5, 7))
-    late = [call(call="1"), SAID, *2 * STEP, result(call="1")]
-    assert times(*late[:-1]) == 2
-    assert repeated_step(late, 3) == RepeatedStep("look", (0, 2, 4), (6, 3, 5))
     lost = [call(), call(), result("1"), call(), result("2"), call(), result("2")]
     assert repeated_step(lost, 2) == RepeatedStep("look", (3, 5), (4, 6))
     answers = [result("2", tool="b"), result("1", tool="a")]
@@ -225,14 +222,3 @@ def test_asked_after_each_event_it_speaks_at_the_place_that_the_whole_trace_show
         assert first.calls == whole.calls[:least]
         assert live.index(first) == first.results[-1] + 1  # as soon as the last result is there
         assert live[live.index(first) :] == spoken  # and it never takes it back
-
-
-@given(STEPS, st.data())
-def test_parallel_calls_with_ids_are_judged_as_if_made_one_after_the_other(steps, data):
-    calls = [call(tool, text, call=str(n)) for n, (tool, text, _) in enumerate(steps)]
-    answers = [result(said, call=str(n)) for n, (_, _, said) in enumerate(steps)]
-    events: list[Event] = [*calls, *data.draw(st.permutations(answers))]
-    found, plain = repeated_step(events, 3), repeated_step(trace(*steps), 3)
-    assert (found and found.calls) == (plain and tuple(at // 2 for at in plain.calls))
-    if found is not None:
-        assert [events[at].call for at in found.results] == [str(at) for at in found.calls]

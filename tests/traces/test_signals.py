@@ -47,7 +47,6 @@ ASKED = Event("user_message", "How much is the kettle?", id="asked")
 LOST = result("Error: no file '/data/prices.csv'")
 OTHER = result("Error: the disk is full")
 STEP = (call(), result("nothing"))
-ROUND = (call("open"), result("a list"), call("back"), result("home"))
 STOCK = result("Stock: eleven kettles in Turin")
 
 # kind, the events that show it, its decisive event with the evidence, and the near miss
@@ -92,25 +91,6 @@ TABLE: list[tuple[str, Sequence[Event], tuple[int, tuple[int, ...]], Sequence[Ev
         (call("a"), LOST, call("b"), result()),
     ),
     ("repeated", 3 * STEP, (2, (0, 2, 4)), 2 * STEP),
-    ("repeated", 3 * ROUND, (4, (0, 2, 4, 6, 8, 10)), 2 * ROUND),
-    (
-        "repeated",
-        (*ROUND, *STEP, *(3 * ROUND)),
-        (10, (6, 8, 10, 12, 14, 16)),
-        (*ROUND, ASKED, *ROUND, ASKED, *ROUND),
-    ),
-    (
-        "unused",
-        (call(), STOCK, said("I do not know.")),
-        (0, (1,)),
-        (call(), STOCK, said("There are eleven.")),
-    ),
-    (
-        "unused",
-        (call(), result("1,200.0"), said("Many.")),
-        (0, (1,)),
-        (call(), result("1,200.0"), said("It is 1200.")),
-    ),
     (
         "answer",
         (call(), result("It is 41.90"), said("It costs 41.90.")),

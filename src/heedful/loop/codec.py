@@ -25,25 +25,10 @@ from heedful.loop.decide import (
     Verdict,
 )
 from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    Stop,
-    StopRule,
-    rule_name,
-)
+from heedful.loop.stop import RULES, All, Stop, StopRule, rule_name
 
 T = TypeVar("T")
 Plain = dict[str, Any]
-RULES: Mapping[str, Callable[..., StopRule]] = {
-    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
-}
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 # Fields that are written even with their default value; of other records those without a default
 # value, and those whose default is made by a factory.
@@ -182,6 +167,10 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
         raise InvalidInput("rule", name, f"one of {', '.join(sorted(RULES))}")
     try:
         return RULES[name](**settings)
+    except InvalidInput as error:
+        field = error.field.removeprefix(name).strip()
+        whole = f"{name}.{field}" if field else name
+        raise InvalidInput(whole, error.value, error.allowed) from error
     except TypeError as error:
         raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
 

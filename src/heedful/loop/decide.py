@@ -6,7 +6,7 @@ to its limits (`Standing`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -110,15 +110,20 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Done(loop.best, passed=True)
     if loop.improves is not policy.improvement and loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    spoken = _spoken(loop, policy, evaluation)
-    if not spoken:
-        return _again(evaluation, loop.goals)
-    lifted = tuple(_lifted(loop, spoken))
-    lifted_stops = {id(one.stop) for one in lifted}
-    stops = tuple(stop for stop, _ in spoken if id(stop) not in lifted_stops)
+    stops: list[Stop] = []
+    lifted: list[LiftedStop] = []
+    for stop, names in _spoken(loop, policy, evaluation):
+        fits = (n for n, o in enumerate(loop.overrides) if o.rule in names and o.lifts(loop.at))
+        if (used := next(fits, None)) is None:
+            stops.append(stop)
+        else:
+            lifted.append(LiftedStop(stop, loop.overrides[used].by, used))
     if stops:
-        return Done(loop.best, passed=False, stopped_by=stops, lifted=lifted)
-    return _again(evaluation, loop.goals, lifted)
+        return Done(loop.best, False, tuple(stops), tuple(lifted))
+    if evaluation is None:
+        return Again(lifted=tuple(lifted))
+    said = feedback(evaluation, loop.goals)
+    return Again(triggers(evaluation, loop.goals), said, tuple(lifted))
 
 
 def check_override(override: Override, verdict: Verdict, policy: Policy, at: float = 0.0) -> None:
@@ -131,21 +136,18 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
     if override.rule not in names:
         known = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
-    by, decisions, until = override.by, override.decisions, override.until
-    if not isinstance(by, str) or not by.strip():
-        raise OverrideRefused(f"by is {by!r}; it must name the actor: say who lifts the rule")
-    if not isinstance(override.why, str):
-        raise OverrideRefused(f"why is {override.why!r}; it must be text")
+    by, why, decisions, until = override.by, override.why, override.decisions, override.until
     whole = isinstance(decisions, int) and not isinstance(decisions, bool)
-    if not whole or not 1 <= decisions <= LARGEST:
-        allowed = "an integer of at least 1, up to 1e12"
-        raise OverrideRefused(f"decisions is {decisions!r}; it must be {allowed}")
-    if until is not None and (not isinstance(until, int | float) or until > LARGEST):
-        allowed = "in seconds since 1970, up to 1e12, or None"
-        raise OverrideRefused(f"until is {until!r}; it must be {allowed}")
-    if until is not None and not at < until:
-        passed = f"{at - until:.0f} seconds before now"
-        raise OverrideRefused(f"until is {until:.0f}, {passed}; it must lie in the future")
+    counted = whole and 1 <= decisions <= LARGEST
+    timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
+    for name, value, right, allowed in (
+        ("by", by, isinstance(by, str) and by.strip(), "name the actor who lifts the rule"),
+        ("why", why, isinstance(why, str), "be text"),
+        ("decisions", decisions, counted, "be an integer of at least 1"),
+        ("until", until, timed, "lie in the future, in seconds since 1970, or be None"),
+    ):
+        if not right:
+            raise OverrideRefused(f"{name} is {value!r}; it must {allowed}")
     if isinstance(verdict, Done) and verdict.passed:
         raise OverrideRefused("the loop passed; there is nothing to lift")
 
@@ -193,20 +195,11 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
     return tuple(found)
 
 
-def _again(
-    evaluation: Evaluation | None, goals: tuple[Goal, ...], lifted: tuple[LiftedStop, ...] = ()
-) -> Again:
-    if evaluation is None:
-        return Again(lifted=lifted)
-    return Again(triggers(evaluation, goals), feedback(evaluation, goals), lifted)
-
-
-Spoken = tuple[Stop, frozenset[str]]
-
-
-def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[Spoken]:
+def _spoken(
+    loop: Loop, policy: Policy, evaluation: Evaluation | None
+) -> list[tuple[Stop, frozenset[str]]]:
     """List what stops the loop, in order of precedence, with the names that can lift each."""
-    spoken: list[Spoken] = []
+    spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
     if policy.unscored == "stop" and loop.attempts:
@@ -221,9 +214,7 @@ def _spoken(loop: Loop, policy: Policy, evaluation: Evaluation | None) -> list[S
             raise InvalidInput(name, detail, "text that says why the loop must end, or None")
         if detail:
             spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
-    if len(spoken) > 1:
-        spoken.sort(key=lambda one: _place(one[0].rule))
-    return spoken
+    return sorted(spoken, key=lambda one: _place(one[0].rule))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
@@ -235,14 +226,6 @@ def _place(rule: str) -> int:
     """Return the place of a rule in the precedence; of a rule made of several, the last place."""
     places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
     return max(places, default=len(PRECEDENCE))
-
-
-def _lifted(loop: Loop, spoken: list[Spoken]) -> Iterator[LiftedStop]:
-    for stop, names in spoken:
-        for index, override in enumerate(loop.overrides):
-            if override.rule in names and override.lifts(loop.at):
-                yield LiftedStop(stop, override.by, index)
-                break
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,22 +305,6 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     before = tired.level(replace(loop, attempts=loop.attempts[:-1]))
     change = (thousandths(level) - thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
-
-
-def count_echoes(loop: Loop) -> dict[str, int]:
-    """Count the attempts in which each finding key echoes.
-
-    Attempts count since the last improvement, for persistent findings since the start. Notes do not
-    count.
-    """
-    since = max((n for n, better in enumerate(loop.improved) if better), default=0)
-    counts: dict[str, int] = {}
-    for index, attempt in enumerate(loop.attempts):
-        findings = attempt.evaluation.findings if attempt.evaluation else ()
-        counted = [f for f in findings if f.level != "note" and (f.persistent or index >= since)]
-        for key in {finding.key for finding in counted}:
-            counts[key] = counts.get(key, 0) + 1
-    return counts
 
 
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
 from heedful.loop.record import (
-    Attempt,
     Evaluation,
-    Goal,
     Improvement,
     Loop,
     Usage,
@@ -26,6 +25,8 @@ from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
+# A value that can change: its name, its present value, and the case with another value.
+Knob = tuple[str, int | float, Callable[[Any], Case]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,82 +53,66 @@ class Change:
         return f"{self.what} {to} instead of {was}: {self.outcome}"
 
 
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """A value that can change: its name, its present value, its smallest step, and its case."""
-
-    what: str
-    now: float
-    step: float
-    make: Callable[[Any], Case]
-
-    def at(self, steps: int) -> tuple[Any, Case] | None:
-        """Return the value that many steps away and the case with it; None if it is not allowed."""
-        whole = isinstance(self.now, int)
-        value = self.now + steps if whole else round(self.now + steps * self.step, 3)
-        try:
-            return value, self.make(value)
-        except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
-            return None
-
-
 def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     """List the smallest changes that turn `verdict`: one for each threshold, score and direction.
 
     The smallest relative change comes first. The list is empty if `policy` does not give that
     verdict, because then something else decided too.
     """
-    was = _kind(verdict)
+    was = _ends(verdict)[0]
     if not gives(loop, policy, verdict):
         return ()
-    found: list[Change] = []
+    found: dict[tuple[str, str], list[Change]] = {}
     for knob in _knobs(loop, policy):
         for direction in (1, -1):
-            change = _smallest(knob, direction, was)
-            if change is not None:
-                found.append(change)
-    made = {(change.what, change.outcome) for change in found}
-    found += [one for one in _passing(loop, policy, was) if (one.what, one.outcome) not in made]
-    return tuple(sorted(found, key=lambda change: change.size))
+            if change := _smallest(knob, direction, was):
+                found.setdefault((change.what, change.outcome), []).append(change)
+    for change in _passing(loop, policy, was):
+        found.setdefault((change.what, change.outcome), [change])
+    every = (change for same in found.values() for change in same)
+    return tuple(sorted(every, key=lambda change: change.size))
 
 
 def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
-    """Yield each score that on its own lets the loop pass, unless a smaller change does too."""
+    """Yield each score that on its own lets the loop pass."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
-        case = _scored(loop, policy, goal.score)(goal.threshold)
-        if last is not None and _kind(decide(*case)) == "passed":
+        case = _with_score(loop, policy, goal.score, goal.threshold)
+        if last is not None and _ends(decide(*case))[0] == "passed":
             score, to = float(last.scores[goal.score]), float(goal.threshold)
             yield Change(f"score {goal.score}", score, to, "passed", *case)
 
 
 def _smallest(knob: Knob, direction: int, was: str) -> Change | None:
     """Find the first value in that direction that turns the verdict; a lone one may be missed."""
+    what, now, make = knob
+
+    def at(steps: int) -> tuple[Any, Case] | None:
+        steps *= direction
+        value = now + steps if isinstance(now, int) else round(now + steps * 0.001, 3)
+        try:
+            return value, make(value)
+        except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
+            return None
 
     def turned(steps: int) -> bool | None:
-        made = knob.at(direction * steps)
-        return None if made is None else _kind(decide(*made[1])) != was
+        made = at(steps)
+        return None if made is None else _ends(decide(*made[1]))[0] != was
 
     low, high = 0, 1
     while turned(high) is False and high < FARTHEST:
         low, high = high, 2 * high
-    while high - low > 1 and (turned(high) is None or turned(high)):
+    while high - low > 1 and turned(high) is not False:
         middle = (low + high) // 2
         if turned(middle) is False:
             low = middle
         else:
             high = middle
-    made = knob.at(direction * high)
+    made = at(high)
     if made is None or not turned(high):
         return None
     value, case = made
-    return Change(knob.what, knob.now, value, _kind(decide(*case)), *case)
-
-
-def _kind(verdict: Verdict) -> str:
-    if isinstance(verdict, Again):
-        return "again"
-    return "passed" if verdict.passed else "stopped"
+    return Change(what, now, value, _ends(decide(*case))[0], *case)
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
@@ -137,87 +122,80 @@ def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
 
 def _ends(verdict: Verdict) -> tuple[str, ...]:
     """Return the kind of a verdict, and the rules that decided it."""
-    stops = () if isinstance(verdict, Again) else verdict.stopped_by
-    return _kind(verdict), *sorted(stop.rule for stop in stops)
+    if isinstance(verdict, Again):
+        return ("again",)
+    rules = sorted(stop.rule for stop in verdict.stopped_by)
+    return "passed" if verdict.passed else "stopped", *rules
 
 
 def _knobs(loop: Loop, policy: Policy) -> Iterator[Knob]:
     last = loop.attempts[-1].evaluation if loop.attempts else None
     scores = last.scores if last is not None else {}
-    for name in dict.fromkeys(goal.score for goal in loop.goals if goal.score in scores):
-        yield Knob(f"score {name}", float(scores[name]), 0.001, _scored(loop, policy, name))
-    for index, goal in enumerate(loop.goals):
-        if goal.score in scores:
-            threshold = _threshold(loop, policy, index)
-            yield Knob(f"threshold of {goal.score}", float(goal.threshold), 0.001, threshold)
-    if isinstance(improvement := policy.improvement, Improvement):
-        gain = float(improvement.min_gain)
-        yield Knob("min_gain", gain, 0.001, _gaining(loop, policy, improvement))
-    for index, rule in enumerate(policy.rules):
-        for name, now, made in _fields(rule):
-            step = 1 if isinstance(now, int) else 0.001
-            yield Knob(name, now, step, _ruled(loop, policy, index, made))
+    scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in scores]
+    for name in dict.fromkeys(goal.score for _, goal in scored):
+        yield f"score {name}", float(scores[name]), partial(_with_score, loop, policy, name)
+    for n, goal in scored:
+        made = partial(_with_threshold, loop, policy, n)
+        yield f"threshold of {goal.score}", float(goal.threshold), made
+    if isinstance(policy.improvement, Improvement):
+        gain = partial(_with_field, policy.improvement, "min_gain")
+        made = partial(_with_improvement, loop, policy, gain)
+        yield "min_gain", float(policy.improvement.min_gain), made
+    for n, rule in enumerate(policy.rules):
+        for name, now, changed in _fields(rule):
+            yield name, now, partial(_with_rule, loop, policy, n, changed)
 
 
-def _scored(loop: Loop, policy: Policy, score: str) -> Callable[[float], Case]:
-    last = loop.attempts[-1]
+def _with_score(loop: Loop, policy: Policy, score: str, value: float) -> Case:
+    *before, last = loop.attempts
     evaluation = last.evaluation or Evaluation()
-
-    def make(value: float) -> Case:
-        scores = {**evaluation.scores, score: value}
-        judged = replace(last, evaluation=replace(evaluation, scores=scores))
-        return replace(loop, attempts=(*loop.attempts[:-1], judged)), policy
-
-    return make
+    scored = replace(evaluation, scores={**evaluation.scores, score: value})
+    return replace(loop, attempts=(*before, replace(last, evaluation=scored))), policy
 
 
-def _threshold(loop: Loop, policy: Policy, index: int) -> Callable[[float], Case]:
-    def make(value: float) -> Case:
-        goal = replace(loop.goals[index], threshold=value)
-        goals = (*loop.goals[:index], goal, *loop.goals[index + 1 :])
-        check_goals(goals)
-        return replace(loop, goals=goals), policy
-
-    return make
+def _with_threshold(loop: Loop, policy: Policy, place: int, value: float) -> Case:
+    goals = list(loop.goals)
+    goals[place] = replace(goals[place], threshold=value)
+    check_goals(tuple(goals))
+    return replace(loop, goals=tuple(goals)), policy
 
 
-def _gaining(loop: Loop, policy: Policy, improvement: Improvement) -> Callable[[float], Case]:
-    def make(value: float) -> Case:
-        return loop, replace(policy, improvement=replace(improvement, min_gain=value))
+def _with_improvement(
+    loop: Loop, policy: Policy, changed: Callable[[float], Improvement], value: float
+) -> Case:
+    return loop, replace(policy, improvement=changed(value))
 
-    return make
+
+def _with_rule(
+    loop: Loop, policy: Policy, place: int, changed: Callable[[Any], StopRule], value: Any
+) -> Case:
+    rules = list(policy.rules)
+    rules[place] = changed(value)
+    return loop, replace(policy, rules=tuple(rules))
 
 
-def _ruled(
-    loop: Loop, policy: Policy, index: int, made: Callable[[Any], StopRule]
-) -> Callable[[Any], Case]:
-    def make(value: Any) -> Case:
-        rules = (*policy.rules[:index], made(value), *policy.rules[index + 1 :])
-        return loop, replace(policy, rules=rules)
+def _with_field(record: Any, field: str, value: Any) -> Any:
+    return replace(record, **{field: value})
 
-    return make
+
+def _with_member(rule: All, place: int, changed: Callable[[Any], StopRule], value: Any) -> All:
+    rules = list(rule.rules)
+    rules[place] = changed(value)
+    return All(*rules)
 
 
 def _fields(rule: StopRule) -> Iterator[tuple[str, Any, Callable[[Any], StopRule]]]:
     """Yield each number in a rule: its name, its value, and a function that replaces it."""
     if isinstance(rule, All):
         for place, member in enumerate(rule.rules):
-            for name, now, made in _fields(member):
-                yield f"{rule.name}: {name}", now, _inside(rule, place, made)
+            for name, now, changed in _fields(member):
+                yield f"{rule.name}: {name}", now, partial(_with_member, rule, place, changed)
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
             if isinstance(now, int | float) and not isinstance(now, bool):
                 now = float(now) if "float" in str(field.type) else now
-                yield f"{rule_name(rule)}.{field.name}", now, _with(rule, field.name)
-
-
-def _with(rule: Any, field: str) -> Callable[[Any], StopRule]:
-    return lambda value: replace(rule, **{field: value})
-
-
-def _inside(rule: All, place: int, made: Callable[[Any], StopRule]) -> Callable[[Any], StopRule]:
-    return lambda value: All(*rule.rules[:place], made(value), *rule.rules[place + 1 :])
+                yield f"{rule_name(rule)}.{field.name}", now, partial(_with_field, rule, field.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +228,15 @@ class Explanation:
         return tuple(clean(one, 200) for one in words if one)
 
     def __str__(self) -> str:
-        return "\n".join(_words(self))
+        said = []
+        for line in self.lines:
+            wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
+            said.append(f"attempt {line.attempt}{wrong} -> {line.decided}")
+        if isinstance(self.verdict, Done) and not self.verdict.passed:
+            best = self.verdict.best
+            kept = f"attempt {best}" if best else "nothing: no attempt was evaluated"
+            said.append(f"kept: {kept}")
+        return "\n".join([*said, *(f"would have changed it: {way}" for way in self.ways)])
 
 
 def explain(
@@ -264,10 +250,18 @@ def explain(
     loop = replace(loop, improves=policy.improvement)
     verdicts = {**_decide_again(loop, policy), **(recorded or {})}
     verdict = verdicts[len(loop.attempts)]
-    lines = tuple(_line(one, loop.goals, verdicts[one.number]) for one in loop.attempts)
-    found = changes(loop, policy, verdict)
-    why = "" if found else _otherwise(verdict, turns=gives(loop, policy, verdict))
-    return Explanation(lines, verdict, found, why)
+    lines = []
+    for attempt in loop.attempts:
+        wrong = triggers(attempt.evaluation, loop.goals) if attempt.evaluation else ()
+        decided = _decided(verdicts[attempt.number])
+        lines.append(Line(attempt.number, tuple(each.detail for each in wrong), decided))
+    found, why = changes(loop, policy, verdict), ""
+    if not found and isinstance(verdict, Done) and not verdict.passed:
+        why = "not known: the policy at hand is not all that stopped it"
+        if gives(loop, policy, verdict):
+            names = " and ".join(stop.rule for stop in verdict.stopped_by)
+            why = f"no single threshold or score: {names} stopped it"
+    return Explanation(tuple(lines), verdict, found, why)
 
 
 def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
@@ -291,21 +285,6 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     return {**verdicts, len(loop.attempts): verdict}
 
 
-def _otherwise(verdict: Verdict, turns: bool) -> str:
-    if isinstance(verdict, Again) or verdict.passed:
-        return ""
-    if not turns:
-        return "not known: the policy at hand is not all that stopped it"
-    names = " and ".join(stop.rule for stop in verdict.stopped_by)
-    return f"no single threshold or score: {names} stopped it"
-
-
-def _line(last: Attempt, goals: tuple[Goal, ...], verdict: Verdict) -> Line:
-    evaluation = last.evaluation
-    wrong = tuple(t.detail for t in triggers(evaluation, goals)) if evaluation else ()
-    return Line(last.number, wrong, _decided(verdict))
-
-
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         lifted = ", ".join(
@@ -317,14 +296,3 @@ def _decided(verdict: Verdict) -> str:
     return "stopped by " + "; ".join(
         f"{s.rule}: {clean(s.detail, 400)}" for s in verdict.stopped_by
     )
-
-
-def _words(explanation: Explanation) -> Iterator[str]:
-    for line in explanation.lines:
-        wrong = f": {clean('; '.join(line.wrong), 300)}" if line.wrong else ""
-        yield f"attempt {line.attempt}{wrong} -> {line.decided}"
-    verdict = explanation.verdict
-    if isinstance(verdict, Done) and not verdict.passed:
-        kept = f"attempt {verdict.best}" if verdict.best else "nothing: no attempt was evaluated"
-        yield f"kept: {kept}"
-    yield from (f"would have changed it: {way}" for way in explanation.ways)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from heedful.errors import InvalidInput, UnknownName
-from heedful.loop.codec import RULES, policy_from, policy_to, rule_to
+from heedful.loop.codec import policy_from, policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.record import LARGEST, Goal, Improvement, check_number
 from heedful.loop.stop import (
+    RULES,
     All,
     Echo,
     Fatigue,
@@ -23,7 +24,6 @@ from heedful.loop.stop import (
     NothingMet,
     Plateau,
     Repeat,
-    rule_name,
 )
 
 # Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
@@ -141,52 +141,41 @@ def _literal(text: str) -> Any:
 
 def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     plain = {**policy_to(base), "name": ""}
-    for name, value in changes.items():
-        if name == "goals":
-            plain["goals"] = _goals(base, value)
-        elif name in PLAIN:
-            plain[name] = value
+    plain |= {name: value for name, value in changes.items() if name in PLAIN}
+    if "goals" in changes:
+        plain["goals"] = _goals(base, changes["goals"])
     check_number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
     if not isinstance(plain["name"], str):
         raise InvalidInput("name", plain["name"], "text")
     _check_rules(plain["rules"])
-    try:
-        made = policy_from(plain)
-    except TypeError as error:
-        raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
-    rules = made.rules
     for name, value in changes.items():
         if name not in PLAIN:
-            rules = _rules(rules, name, value)
-    return replace(made, rules=rules)
+            plain["rules"] = _with_rule(plain["rules"], name, value)
+    try:
+        return policy_from(plain)
+    except TypeError as error:
+        raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
 
 
 def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
     """Return the new goals and those goals of the base that they do not replace."""
     if not isinstance(value, list | tuple):
         raise InvalidInput("goals", value, 'a list such as ["alignment >= 0.75"]')
-    given = [goal(one) for one in value]
-    anew = {(one.score, one.direction) for one in given}
-    kept = [one for one in base.goals if (one.score, one.direction) not in anew]
-    return [
-        {"score": one.score, "threshold": one.threshold, "direction": one.direction}
-        for one in (*kept, *given)
-    ]
+    given = [goal(each) for each in value]
+    replaced = {(each.score, each.direction) for each in given}
+    kept = [each for each in base.goals if (each.score, each.direction) not in replaced]
+    return list(map(to_document, (*kept, *given)))
 
 
-def _rules(rules: tuple[Any, ...], name: str, value: Any) -> tuple[Any, ...]:
+def _with_rule(rules: list[dict[str, Any]], name: str, value: Any) -> list[dict[str, Any]]:
     """Change, add (true or fields) or leave out (false) the rule of that name."""
-    there = [rule for rule in rules if rule_name(rule) == name]
-    others = tuple(rule for rule in rules if rule_name(rule) != name)
-    if value is False and there:
-        return others
+    names = ["+".join(part["rule"] for part in rule.get("rules", (rule,))) for rule in rules]
+    if value is False and (name in names or name in RULES):
+        return [rule for rule, own in zip(rules, names, strict=True) if own != name]
     if name not in RULES:
-        known = sorted({*RULES, *map(rule_name, rules), *PLAIN[1:]})
+        known = sorted({*RULES, *names, *PLAIN[1:]})
         raise UnknownName("rule or field of a policy", name, known)
-    if value is False:
-        return others
-    rule = RULES[name]
-    allowed = [field.name for field in fields(rule)]  # type: ignore[arg-type]
+    allowed = [field.name for field in fields(RULES[name])]  # type: ignore[arg-type]
     if value is not True and not isinstance(value, Mapping):
         written = [f"{name}.{field}=…" for field in allowed]
         how = "an object with the rule's fields, true or false; as text "
@@ -195,21 +184,10 @@ def _rules(rules: tuple[Any, ...], name: str, value: Any) -> tuple[Any, ...]:
     for field in wanted:
         if field not in allowed:
             raise InvalidInput(f"{name}.{field}", wanted[field], f"one of {', '.join(allowed)}")
-    before = rule_to(there[0]) if there else {}
-    settings = {key: held for key, held in before.items() if key != "rule"} | dict(wanted)
-    changed = _made(name, settings)
-    if not there:
-        return (*others, changed)
-    return tuple(changed if rule_name(one) == name else one for one in rules)
-
-
-def _made(name: str, settings: Mapping[str, Any]) -> Any:
-    try:
-        return RULES[name](**settings)
-    except InvalidInput as error:
-        field = error.field.removeprefix(name).strip()
-        said = f"{name}.{field}" if field else name
-        raise InvalidInput(said, error.value, error.allowed) from error
+    if name not in names:
+        return [*rules, {"rule": name, **wanted}]
+    pairs = zip(rules, names, strict=True)
+    return [{**rule, **wanted} if own == name else rule for rule, own in pairs]
 
 
 def _check_rules(rules: Any) -> None:

@@ -1,10 +1,8 @@
 """Can each rule of a policy ever change a decision? A history that shows it, or the reason why not.
 
-Histories are tried shortest first. Each attempt of a history improves or not; has a fresh candidate
-or repeats one, nearly or exactly; has old, new or no findings, mild or severe; spends a whole
-budget or nothing; and may lack an evaluation if the policy goes on without one. What a rule does
-not read is chosen so that the other rules do not stop: improving, fresh, without findings and free.
-Of histories that look the same to every shipped rule only the shortest is continued.
+Histories are tried shortest first. What a rule does not read is chosen so that the other rules do
+not stop: improving, fresh, without findings and free. Of histories that look the same to every
+shipped rule only the shortest is continued.
 """
 
 from __future__ import annotations

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Generic, Literal, TypeVar
 
 from heedful.errors import InvalidInput
@@ -95,8 +97,8 @@ class Usage:
             self.calls >= 0
             and self.prompt_tokens >= 0
             and self.completion_tokens >= 0
-            and 0 <= self.cost < float("inf")
-            and 0 <= self.seconds < float("inf")
+            and 0 <= self.cost < inf
+            and 0 <= self.seconds < inf
         ):
             raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
@@ -217,7 +219,7 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
-        if type(self.preference) is not float or not abs(self.preference) <= LARGEST:
+        if type(self.preference) is not float or self.preference:
             check_number("preference", self.preference, -LARGEST, LARGEST)
         if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
             check_number("met", self.met, 0, 1)
@@ -225,9 +227,7 @@ class Evaluation:
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
-            if not isinstance(
-                value, int | float
-            ):  # numpy's, for example: records hold plain numbers
+            if not isinstance(value, int | float):  # numpy's: records hold plain numbers
                 plain = {key: float(score) for key, score in self.scores.items()}
                 object.__setattr__(self, "scores", plain)
                 break
@@ -242,7 +242,7 @@ class Evaluation:
         """The keys of all errors and warnings."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
-    @property
+    @lazy
     def worst(self) -> float:
         """The highest severity of the errors and warnings; 0.0 without any."""
         return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
@@ -437,22 +437,30 @@ class Loop:
 
     def rank(self, number: int, evaluation: Evaluation) -> Rank:
         """Return the sort key of an evaluation under this loop's goals; the smallest is best."""
-        errors, scores = len(evaluation.errors), evaluation.scores
-        missed, worst = 0, 0
-        for place, (score, limit, sign) in enumerate(self._limits):
-            value = scores.get(score)
-            margin = UNSCORED if value is None else sign * (round(value * 1000) - limit)
-            missed += margin < 0
-            worst = margin if place == 0 or margin < worst else worst
-        return errors, missed, -worst, number
+        scores = evaluation.scores
+        margins = [g.margin(scores[g.score]) if g.score in scores else UNSCORED for g in self.goals]
+        missed = sum(margin < 0 for margin in margins)
+        return len(evaluation.errors), missed, -min(margins, default=0), number
 
-    @lazy
-    def _limits(self) -> tuple[tuple[str, int, int], ...]:
-        """Each goal as its score, its threshold in thousandths, and the sign of the good side."""
-        return tuple(
-            (g.score, thousandths(g.threshold), 1 if g.direction == "at_least" else -1)
-            for g in self.goals
-        )
+    @property
+    def last_improvement(self) -> int:
+        """The place of the last attempt that improved, from 0; 0 if none did."""
+        improved = self.improved
+        return next((n for n in reversed(range(len(improved))) if improved[n]), 0)
+
+    def count_findings(self) -> dict[str, int]:
+        """Count the attempts that have each finding, by its key, without notes.
+
+        Attempts count since the last improvement, for persistent findings since the start.
+        """
+        since = self.last_improvement
+        counts: dict[str, int] = {}
+        for index, attempt in enumerate(self.attempts):
+            findings = attempt.evaluation.findings if attempt.evaluation else ()
+            counted = (f for f in findings if f.level != "note")
+            for key in {f.key for f in counted if f.persistent or index >= since}:
+                counts[key] = counts.get(key, 0) + 1
+        return counts
 
     @lazy
     def repeats(self) -> int:
@@ -531,15 +539,10 @@ def clean(text: str, most: int) -> str:
     if len(text) > 4 * most:
         text = text[: 2 * most] + text[-2 * most :]
     if not text.isprintable():
-        text = "".join(" " if c.isspace() else c for c in text if c.isspace() or _visible(c))
+        kept = (c for c in text if c.isspace() or unicodedata.category(c)[0] != "C")
+        text = "".join(" " if c.isspace() else c for c in kept)
     text = " ".join(text.split())
     if len(text) <= most:
         return text
     half = (most - 3) // 2
     return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
-
-
-def _visible(char: str) -> bool:
-    import unicodedata  # rarely needed, and takes 0.1 MB
-
-    return unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")

@@ -15,7 +15,7 @@ from heedful.errors import InvalidInput
 from heedful.loop.decide import Again, Done, Policy, Verdict, decide
 from heedful.loop.policies import policy
 from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
-from heedful.loop.stop import Budget
+from heedful.loop.stop import Budget, MaxAttempts
 
 LESS = 0.999  # the most that an attempt which does not pass is worth
 
@@ -40,11 +40,9 @@ class RecordedLoop:
 
     def worth(self, attempt: int | None) -> float:
         """Return the quality of an attempt, counted from 1; 0 for None."""
-        if attempt is None:
-            return 0.0
-        if self.quality:
+        if attempt is not None and self.quality:
             return self.quality[attempt - 1]
-        evaluation = self.loop.attempts[attempt - 1].evaluation
+        evaluation = self.loop.attempts[attempt - 1].evaluation if attempt else None
         if evaluation is None:
             return 0.0
         passes = evaluation.passes(self.loop.goals)
@@ -53,8 +51,16 @@ class RecordedLoop:
     @property
     def oracle(self) -> int:
         """The number of the first attempt of quality 1; 1 if there is none."""
+        return next(self._solving(), 1)
+
+    @property
+    def solvable(self) -> bool:
+        """Whether an attempt has quality 1."""
+        return any(self._solving())
+
+    def _solving(self) -> Iterator[int]:
         numbers = range(1, len(self.loop.attempts) + 1)
-        return next((n for n in numbers if self.worth(n) == 1), 1)
+        return (n for n in numbers if self.worth(n) == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +108,8 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     """Return what `policy` would have done with the attempts of `loop`, without overrides.
 
     The result is exact if the policy stops no later than the record, because an attempt depends
-    only on earlier ones. It is not exact if it depends on when calls outside the attempts were
-    made, which is not recorded, if a budget of seconds would have cut the last attempt off, or if
-    the feedback would have named goals that the loop did not have.
+    only on earlier ones; unless it depends on when calls outside the attempts were made, a budget
+    of seconds would have cut the last attempt off, or the feedback would have named other goals.
     """
     goals = loop.goals or policy.goals
     bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
@@ -144,22 +149,22 @@ def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tup
 
 
 def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
-    attempts = solved = solvable = oracle = regret = beyond = 0
-    quality, usages = 0.0, []
-    for one in recorded:
-        made = replay(one.loop, policy)
-        worth = one.worth(made.kept)
-        attempts += made.attempts
-        quality += worth
-        solved += worth == 1
-        solvable += any(one.worth(n) == 1 for n in range(1, len(one.loop.attempts) + 1))
-        oracle += (least := one.oracle)
-        regret += max(0, made.attempts - least)
-        beyond += not made.exact
-        usages.append(made.usage)
-    mean = quality / len(recorded) if recorded else 0.0
-    counts = (solved, solvable, mean, oracle, regret, beyond)
-    return Figures(policy.name, len(recorded), attempts, sum(usages, NOTHING), *counts)
+    made = [replay(one.loop, policy) for one in recorded]
+    worths = [one.worth(result.kept) for one, result in zip(recorded, made, strict=True)]
+    oracles = [one.oracle for one in recorded]
+    over = (max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True))
+    return Figures(
+        policy=policy.name,
+        loops=len(recorded),
+        attempts=sum(result.attempts for result in made),
+        usage=sum((result.usage for result in made), NOTHING),
+        solved=sum(worth == 1 for worth in worths),
+        solvable=sum(one.solvable for one in recorded),
+        quality=sum(worths) / len(recorded) if recorded else 0.0,
+        oracle=sum(oracles),
+        regret=sum(over),
+        beyond=sum(not result.exact for result in made),
+    )
 
 
 MOST = 8  # attempts that are tried as a limit
@@ -195,87 +200,22 @@ class TuningResult:
     tried: int
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A policy over some loops: how many attempts it makes at most, how many loops it solves.
-
-    If the record cannot tell, it is assumed to use up its limit and to solve nothing more.
-    """
-
-    policy: Policy
-    most: int
-    solved: int
-
-
 def grid(base: Policy | None = None) -> Iterator[Policy]:
     """Yield policies of at most three rules, each named as people write it.
 
     Improvement, goals and `unscored` are those of `base`.
     """
+    base = base or policy("stage")
+    kept = list(_settings(base))
     for written in WRITTEN:
-        for limit in _limits(written):
-            yield _tried(written, limit, base or policy("stage"))
+        # With one attempt other rules have nothing to decide.
+        for limit in range(1 if written == "stage" else 2, MOST + 1):
+            made = policy(f"{written}, attempts.limit={limit}")
+            name = ", ".join([made.name, *kept])
+            yield Policy(made.rules, base.improvement, base.unscored, name, base.goals)
 
 
-def tune(
-    recorded: Sequence[RecordedLoop],
-    before: Policy,
-    keep: float = 0.99,
-    watch: Watch = lambda done, total: None,
-) -> TuningResult:
-    """Choose, on half of the loops, the policy with the fewest attempts that solves enough.
-
-    Enough is a share `keep` of the solvable loops. If the record cannot tell, a policy counts with
-    all attempts of its limit. `before` is kept if no policy solves enough with fewer attempts, or
-    if nothing can be solved. A loop's half depends on its id only; a loop without goals gets those
-    of `before`. `watch` is called with the replays done and in all. Raises InvalidInput if a half
-    has fewer than two loops.
-    """
-    check_number("keep", keep, 0, 1)
-    halves = _halves([_aimed(one, before) for one in recorded])
-    before = replace(before, name=before.name or "as it is")
-    (now,) = compare(halves[0], [before])
-    tried = [Trial(before, now.attempts, now.solved), *trials(halves[0], before, watch)]
-    enough = Fraction(str(keep)) * now.solvable
-    fits = [one for one in tried if now.solvable and one.solved >= enough]
-    best = min(fits or tried[:1], key=lambda one: (one.most, -one.solved)).policy
-    (chosen,) = compare(halves[0], [best])
-    reported, old = compare(halves[1], (best, before))
-    return TuningResult(best, chosen, reported, old, len(tried))
-
-
-def trials(
-    recorded: Sequence[RecordedLoop], base: Policy, watch: Watch = lambda done, total: None
-) -> Iterator[Trial]:
-    """Try each policy of the grid on the same loops, with the figures of `compare`.
-
-    Another limit of attempts cuts the same replay elsewhere, so one replay serves all limits.
-    """
-    solved = [_solved(one) for one in recorded]
-    for place, written in enumerate(WRITTEN):
-        longest, made = _tried(written, MOST, base), list[ReplayResult]()
-        for one in recorded:
-            made.append(replay(one.loop, longest))
-            watch(place * len(recorded) + len(made), len(WRITTEN) * len(recorded))
-        for limit in _limits(written):
-            ends = [min(limit, one.attempts) for one in made]
-            beyond = sum(limit - end for one, end in zip(made, ends, strict=True) if not one.exact)
-            right = sum(known[end] for known, end in zip(solved, ends, strict=True))
-            yield Trial(_tried(written, limit, base), sum(ends) + beyond, right)
-
-
-def _limits(written: str) -> range:
-    """Return the limits to try; with one attempt other rules have nothing to decide."""
-    return range(1 if written == "stage" else 2, MOST + 1)
-
-
-def _tried(written: str, limit: int, base: Policy) -> Policy:
-    made = policy(f"{written}, attempts.limit={limit}")
-    name = ", ".join([made.name, *_kept(base)])
-    return Policy(made.rules, base.improvement, base.unscored, name, base.goals)
-
-
-def _kept(base: Policy) -> Iterator[str]:
+def _settings(base: Policy) -> Iterator[str]:
     """Yield the settings of a policy besides its rules, as people write them."""
     better = base.improvement if isinstance(base.improvement, Improvement) else Improvement()
     if better.min_gain != Improvement().min_gain:
@@ -287,10 +227,43 @@ def _kept(base: Policy) -> Iterator[str]:
     yield from map(str, base.goals)
 
 
-def _aimed(one: RecordedLoop, before: Policy) -> RecordedLoop:
-    if one.loop.goals or not before.goals:
-        return one
-    return replace(one, loop=replace(one.loop, goals=before.goals))
+def tune(
+    recorded: Sequence[RecordedLoop],
+    before: Policy,
+    keep: float = 0.99,
+    watch: Watch = lambda done, total: None,
+) -> TuningResult:
+    """Choose, on half of the loops, the policy with the fewest attempts that solves enough.
+
+    Enough is a share `keep` of the solvable loops. If the record cannot tell, a policy counts with
+    all attempts of its limit. `before` is kept if no other is better. A loop's half depends on its
+    id only. `watch` is called with the replays done and in all. Raises InvalidInput.
+    """
+    check_number("keep", keep, 0, 1)
+    loops = (replace(one.loop, goals=one.loop.goals or before.goals) for one in recorded)
+    aimed = [replace(one, loop=loop) for one, loop in zip(recorded, loops, strict=True)]
+    halves = _halves(aimed)
+    before = replace(before, name=before.name or "as it is")
+    (now,) = compare(halves[0], [before])
+    tried = [(now.attempts, -now.solved, before)]
+    policies = list(grid(before))
+    for place, one in enumerate(policies, 1):
+        tried.append((*_cost(halves[0], one), one))
+        watch(place * len(halves[0]), len(policies) * len(halves[0]))
+    enough = Fraction(str(keep)) * now.solvable
+    fits = [trial for trial in tried if now.solvable and -trial[1] >= enough]
+    best = min(fits or tried[:1], key=lambda trial: trial[:2])[2]
+    (chosen,) = compare(halves[0], [best])
+    reported, old = compare(halves[1], (best, before))
+    return TuningResult(best, chosen, reported, old, len(tried))
+
+
+def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
+    """Return the attempts that a policy makes at most, and the loops it solves, negated."""
+    limit = next(rule.limit for rule in policy.rules if isinstance(rule, MaxAttempts))
+    made = [(one, replay(one.loop, policy)) for one in recorded]
+    most = sum(result.attempts if result.exact else limit for _, result in made)
+    return most, -sum(one.worth(result.kept) == 1 for one, result in made)
 
 
 def _halves(recorded: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], list[RecordedLoop]]:
@@ -303,9 +276,3 @@ def _halves(recorded: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], list[
         allowed = f"more: by their ids the halves have {split}, and each needs at least two"
         raise InvalidInput("loops", len(recorded), allowed)
     return halves
-
-
-def _solved(one: RecordedLoop) -> tuple[bool, ...]:
-    """Return, for the first 0, 1, 2 … attempts, True if the best of them has quality 1."""
-    ends = range(len(one.loop.attempts) + 1)
-    return tuple(one.worth(one.loop.upto(end).best) == 1 for end in ends)

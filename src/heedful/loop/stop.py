@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar, Literal
@@ -60,7 +60,6 @@ class MaxAttempts:
         check_integer("limit", self.limit)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop at the last attempt that is allowed."""
         made = len(loop.attempts)
         return f"{made} of {self.limit} attempts made" if made >= self.limit else None
 
@@ -90,7 +89,6 @@ class Budget:
         return {w: getattr(self, w) for w in ("tokens", "cost", "seconds", "calls")}
 
     def __call__(self, loop: Loop) -> str | None:
-        """Return all limits that the usage has reached, or None."""
         usage = loop.usage
         reached = [
             f"{getattr(usage, what):.12g} of {limit:.12g} {what}"
@@ -130,7 +128,6 @@ class Fatigue:
         return min(thousandths(self.most), max(0, thousandths(level) + change)) / 1000
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop when the level has reached the limit."""
         level = self.level(loop)
         if thousandths(level) < thousandths(self.limit):
             return None
@@ -157,24 +154,15 @@ class Echo:
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count, for each finding of the last attempt, the attempts that had it."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
-        if last is None:
-            return {}
-        since = _last_improvement(loop)
-        counts = dict.fromkeys((f.key for f in last.findings if f.level != "note"), 0)
-        persistent = {f.key for f in last.findings if f.persistent}
-        for index, attempt in enumerate(loop.attempts):
-            evaluation = attempt.evaluation
-            if evaluation is None:
-                continue
-            for key in evaluation.keys & counts.keys():
-                counts[key] += index >= since or key in persistent
+        here = loop.count_findings()
+        found = last.findings if last is not None else ()
+        counts = {f.key: here.get(f.key, 0) for f in found if f.level != "note"}
         if self.across == "scope":
             for key in counts:
                 counts[key] += loop.echoes.get(key, 0)
         return counts
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop with the findings that occurred too often."""
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
@@ -200,10 +188,9 @@ class Repeat:
         _flag("near", self.near)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Return the reason, if the last attempt repeats an earlier one; else None."""
         if len(loop.attempts) <= self.times or loop.improved[-1]:
             return None
-        since = _last_improvement(loop)
+        since = loop.last_improvement
         first: dict[str, int] = {}
         repeats = 0
         of: int | None = None
@@ -242,17 +229,18 @@ class Plateau:
             raise InvalidInput("plateau", "silent", "given patience, novelty or floor")
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop with the first part that applies: floor, patience, novelty."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return None
         floor = self.floor
         if floor is not None and last.keys and thousandths(last.worst) < thousandths(floor):
             return f"worst severity {format_score(last.worst)} is below {format_score(floor)}"
-        stale = len(loop.attempts) - 1 - _last_improvement(loop)
+        stale = len(loop.attempts) - 1 - loop.last_improvement
         if self.patience is not None and stale >= self.patience:
             return f"no improvement for {stale} attempts"
-        if self.novelty and stale and last.keys <= _keys(loop.attempts[:-1]):
+        before = (attempt.evaluation for attempt in loop.attempts[:-1])
+        known = {key for evaluation in before if evaluation for key in evaluation.keys}
+        if self.novelty and stale and last.keys <= known:
             return "no improvement and no new finding"
         return None
 
@@ -268,11 +256,15 @@ class NothingMet:
     name: ClassVar[str] = "nothing_met"
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop while every evaluation says that nothing is met."""
         met = [a.evaluation.met for a in loop.attempts if a.evaluation is not None]
         if not met or any(share is None or share > 0 for share in met):
             return None
         return "nothing that was asked is met so far"
+
+
+RULES: Mapping[str, Callable[..., StopRule]] = {
+    rule.name: rule for rule in (MaxAttempts, Budget, Echo, Repeat, Fatigue, Plateau, NothingMet)
+}
 
 
 class All:
@@ -292,14 +284,8 @@ class All:
         self.name: str = "+".join(rule_name(rule) for rule in rules)
 
     def __call__(self, loop: Loop) -> str | None:
-        """Stop with the reasons of all members, if every member stops."""
-        said: list[str] = []
-        for rule in self.rules:
-            detail = rule(loop)
-            if detail is None:
-                return None
-            said.append(detail)
-        return " and ".join(said)
+        said = [detail for rule in self.rules if (detail := rule(loop)) is not None]
+        return " and ".join(said) if len(said) == len(self.rules) else None
 
     def __repr__(self) -> str:
         return f"All({', '.join(map(repr, self.rules))})"
@@ -325,19 +311,6 @@ def counts_scope(rule: StopRule) -> bool:
 def _flag(field: str, value: bool) -> None:
     if not isinstance(value, bool):
         raise InvalidInput(field, value, "true or false")
-
-
-def _last_improvement(loop: Loop) -> int:
-    """Return the index of the last attempt that improved, 0 if none did."""
-    improved = loop.improved
-    for index in range(len(improved) - 1, -1, -1):
-        if improved[index]:
-            return index
-    return 0
-
-
-def _keys(attempts: Iterable[Attempt]) -> frozenset[str]:
-    return frozenset(k for a in attempts if a.evaluation is not None for k in a.evaluation.keys)
 
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’]t\b)?|[^\w\s]|_")
@@ -367,10 +340,8 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
         if tokens is None:
             tokens = Counter(_TOKEN.findall(text))
         others = Counter(_TOKEN.findall(other))
-        shared = (tokens & others).total()
-        if 2 * shared >= NEAR * (tokens.total() + others.total()) and decisive_tokens(
-            text
-        ) == decisive_tokens(other):
+        alike = 2 * (tokens & others).total() >= NEAR * (tokens.total() + others.total())
+        if alike and decisive_tokens(text) == decisive_tokens(other):
             return attempt.number
     return None
 

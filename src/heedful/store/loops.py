@@ -28,7 +28,6 @@ from heedful.loop.decide import (
     Policy,
     State,
     Verdict,
-    count_echoes,
     echoes_before,
     latest_verdict,
     state_after,
@@ -257,7 +256,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for other in others:
         improvement = codec.improvement_from(other.head.policy)
-        counts.update(count_echoes(replace(other.loop, improves=improvement)))
+        counts.update(replace(other.loop, improves=improvement).count_findings())
     return dict(counts)
 
 

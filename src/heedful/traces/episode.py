@@ -11,7 +11,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, islice
 from operator import attrgetter
@@ -20,25 +20,20 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Attempt, Loop, Usage
+from heedful.loop.record import NOTHING, Attempt, Loop, Usage, check_integer
 from heedful.redact import redact, redact_data
+from heedful.sanitize import cut_middle
 
 Ended = Literal["success", "failure", "partial", "timeout", "error"]
 ENDED: tuple[Ended, ...] = ("success", "failure", "partial", "timeout", "error")
 # The source of an episode that was a loop of this installation.
 LOOP = "loop"
-# At least so many characters on either side of a cut are redacted first: half a secret would not be
-# recognised. Longer than any secret that is known by its form.
-BEYOND = 8_192
-# Characters of a name or an id, and of the mark in a text that is cut.
+# Characters of a name or an id.
 LONGEST_NAME = 200
-MARK = 40
 # How deep arguments and metadata may be nested before they are kept as text.
 DEEPEST = 30
 # Error codes that mean a time-out: timeout, TimeoutError, DEADLINE_EXCEEDED, 408, 504.
 LATE: re.Pattern[str] = re.compile(r"time[ds]?[ _-]?out|deadline|\b(?:408|504)\b", re.IGNORECASE)
-# Ids in hexadecimal hold no secret.
-_HEX_ID = re.compile(r"[0-9a-f-]{0,64}(?:[/~][0-9]{1,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +101,15 @@ class Episode:
 
         A time or a cost counts the same as an integer and as a float.
         """
-        fault = self.fault and (self.fault.category, self.fault.message, self.fault.context)
-        head = (float(part) if isinstance(part, int) else part for part in _HEAD(self))
+        head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
+        fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
         times = (None if event.at is None else float(event.at) for event in self.events)
-        events = list(zip(map(_EVENT, self.events), times, strict=True))
-        parts = [*head, fault, events]
+        parts = [*head, fault, usage, *zip(map(_EVENT, self.events), times, strict=True)]
         text = json.dumps(parts, sort_keys=True, default=json_default, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 _EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at"))
-_USAGE = tuple(f"usage.{name}" for name in Usage.__dataclass_fields__)
-_HEAD = attrgetter("outcome", "task", "goal", "id", "session", "tools", "omitted", *_USAGE)
 
 
 def json_default(value: Any) -> Any:
@@ -193,10 +185,9 @@ def _attempt_events(attempt: Attempt) -> Iterator[Event]:
 class Limits:
     """How much of a file is kept; each at least 1, `content` at least 400.
 
-    `events`: of one episode; half of them are the first, a quarter the last, and a quarter errors
-    between these with the calls that they answer. `content`: characters of every text, cut in the
-    middle with a mark that says how many are missing. `bytes`: of one line, or of a file that is
-    one document; a longer one is an error.
+    `events`: of one episode, the first and the last of a longer one. `content`: characters of every
+    text, cut in the middle with a mark that says how many are missing. `bytes`: of one line, or of
+    a file that is one document; a longer one is an error.
     """
 
     events: int = 10_000
@@ -204,10 +195,8 @@ class Limits:
     bytes: int = 64 * 2**20
 
     def __post_init__(self) -> None:
-        for part, least in zip(fields(self), (1, 400, 1), strict=True):
-            value = getattr(self, part.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InvalidInput(f"limits.{part.name}", value, f"an integer of at least {least}")
+        for name, least in (("events", 1), ("content", 400), ("bytes", 1)):
+            check_integer(f"limits.{name}", getattr(self, name), least)
 
 
 class Gathering:
@@ -217,26 +206,14 @@ class Gathering:
         self._limits, self._source = limits, source
         self.count: int = 0  # of all events, including those that are left out
         self._first: list[tuple[int, Event]] = []
-        self._failed: list[tuple[int, Event]] = []
-        self._last: deque[tuple[int, Event]] = deque()
-        self._failing: set[str] = set()  # calls that were answered with an error
+        self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
     def add(self, event: Event) -> None:
         """Add the next event."""
-        most = self._limits.events
         self.count += 1
-        entry = self.count, bounded_event(event, self._limits.content)
-        if len(self._first) < (most + 1) // 2:
-            self._first.append(entry)
-            return
-        self._last.append(entry)
-        if event.call and event.error:
-            self._failing.add(entry[1].call)
-        while len(self._first) + len(self._failed) + len(self._last) > most:
-            oldest = self._last.popleft()
-            failed = failure(oldest[1]) or oldest[1].call in self._failing
-            if failed and len(self._failed) < most // 4:
-                self._failed.append(oldest)
+        entry = self.count, clean_event(event, self._limits.content)
+        last = len(self._first) == self._limits.events - self._limits.events // 2
+        (self._last if last else self._first).append(entry)
 
     def episode(
         self,
@@ -258,9 +235,9 @@ class Gathering:
         an `outcome` it is error if there is a `fault` or the last event is an error, timeout if
         the code of that error says so, else partial: silence is never success.
         """
-        kept = [*self._first, *self._failed, *self._last]
         content = self._limits.content
-        events = tuple(_with_unique_ids((at, clean_event(event, content)) for at, event in kept))
+        kept = [*self._first, *self._last]
+        events = tuple(_with_unique_ids(kept))
         if by_time:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
@@ -268,8 +245,7 @@ class Gathering:
         if task is None:
             task = next((event.content for event in events if event.type == "user_message"), "")
         if fault is not None:
-            texts = (fault.category, fault.message, fault.context)
-            fault = Fault(*(shorten(text, content) for text in texts))
+            fault = Fault(*(shorten(text, content) for text in astuple(fault)))
         if outcome is None and (fault or (events and failure(events[-1]))):
             code = fault.category if fault else events[-1].code
             outcome = "timeout" if LATE.search(code) else "error"
@@ -289,30 +265,23 @@ class Gathering:
 
 
 def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
-    """Give each event an id of its own; after a gap `meta` counts the events left out there."""
+    """Give each event an id of its own."""
     taken: set[str] = set()
     copies: Counter[str] = Counter()
-    before = 0
     for place, event in kept:
         id = own = event.id or f"e{place}"
         while id in taken:
             copies[own] += 1
             id = f"{own}~{copies[own] + 1}"
         taken.add(id)
-        gap = place - before - 1
-        meta = {**event.meta, "left_out": gap} if gap else event.meta
-        yield event if id == event.id and not gap else replace(event, id=id, meta=meta)
-        before = place
+        yield event if id == event.id else replace(event, id=id)
 
 
 def bounded_event(event: Event, most: int) -> Event:
-    """Clean a large event at once; most events of a long trace are dropped before that is due."""
-    texts = (event.type, event.content, event.agent, event.tool, event.call, event.error)
-    size, nested = sum(map(len, texts)) + len(event.id) + len(event.code), False
-    if event.arguments or event.meta:
-        data = repr((event.arguments, event.meta))
-        size, nested = size + len(data), data.count("{") + data.count("[") > DEEPEST
-    return clean_event(event, most) if nested or size > most else event
+    """Clean an event now if it is large; most events of a trace repeat others."""
+    texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
+    large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
+    return clean_event(event, most) if large else event
 
 
 def clean_event(event: Event, most: int) -> Event:
@@ -320,8 +289,8 @@ def clean_event(event: Event, most: int) -> Event:
     arguments = event.arguments
     if arguments is not None:
         arguments = _clean_data(arguments, most, most)
-    # A quarter, so that the JSON of the cut text is short enough when it is read again.
-    meta = _clean_data(event.meta, most, most // 4) if event.meta else {}
+    # A half, so that the JSON of the cut text is short enough when it is read again.
+    meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
     return Event(
         _name(event.type),
         shorten(event.content, most),
@@ -342,8 +311,7 @@ def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[s
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)
-    many = text.count("{") + text.count("[") > DEEPEST
-    if len(text) > most or (many and is_deep(data, DEEPEST)):
+    if len(text) > most or is_deep(data, DEEPEST):
         return shorten(text, cut)
     clean: Mapping[str, Any] = redact_data(data)
     return clean
@@ -356,7 +324,7 @@ def _name(text: str) -> str:
 
 def safe_id(id: str) -> str:
     """Return the id, or its digest if it is very long or holds a secret."""
-    if _HEX_ID.fullmatch(id) or (len(id) <= LONGEST_NAME and redact(id) == id):
+    if len(id) <= LONGEST_NAME and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -370,21 +338,5 @@ def is_deep(value: Any, levels: int) -> bool:
 
 
 def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut it in the middle if it is longer than `most`, at least 100.
-
-    >>> shorten("x" * 1_000, 100)
-    'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…[940 characters left out]…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
-    """
-    if len(text) <= most:
-        return redact(text)
-    half = (most - MARK) // 2
-    read = half + 2 * BEYOND
-    if len(text) <= 2 * read:
-        text = redact(text)
-        if len(text) <= most:
-            return text
-        head, tail = text[:half], text[-half:]
-    else:
-        head = redact(text[:read])[:-BEYOND][:half]
-        tail = redact(text[-read:])[BEYOND:][-half:]
-    return f"{head}…[{len(text) - len(head) - len(tail)} characters left out]…{tail}"
+    """Redact a text, and cut it in the middle if it is longer than `most`, at least 200."""
+    return cut_middle(redact(text), most)

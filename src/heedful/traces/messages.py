@@ -5,12 +5,11 @@ Every format comes down to `message_events`, which turns the parts of one messag
 
 from __future__ import annotations
 
-import calendar
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from math import isfinite
+from datetime import UTC, datetime
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -41,10 +40,6 @@ ALIASES = {
 }
 _WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
 YEAR_10000 = 253_402_300_800
-_TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)([.,]\d{1,9})?)?"
-    r"\s?(?:[Zz]|([+-])(\d\d):?(\d\d))?"
-)
 
 
 def message_events(
@@ -52,10 +47,9 @@ def message_events(
 ) -> list[Event]:
     """Return the events of a message: its texts, the calls it makes, the results it holds.
 
-    Texts in a row are one event of the type of their role, `ROLE_message` for an unknown role.
-    Thoughts are an llm_response whose `meta` says so; an image or the like leaves its kind. `names`
-    maps the ids of calls to tools and gains the calls made here. A result that is an error becomes
-    the `error` of the response, whose `content` is then empty. Raises InvalidInput.
+    Texts in a row are one event of the type of their role. `names` maps the ids of calls to tools
+    and gains the calls made here. A result that is an error becomes the `error` of the response,
+    whose `content` is then empty. Raises InvalidInput.
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
@@ -87,10 +81,9 @@ def first_of(held: Mapping[str, Any], *names: str) -> Any:
 
 
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
-    given = next((part[name] for name in TEXTS if isinstance(part.get(name), str)), None)
     if kind and kind not in THOUGHTS and "text" not in kind and kind != "refusal":
         return f"[{kind}]"
-    return "" if given is None else str(given)
+    return next((str(part[name]) for name in TEXTS if isinstance(part.get(name), str)), "")
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
@@ -126,11 +119,10 @@ def text_of(value: Any) -> str:
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
     """Return arguments as data if they are a JSON object, else as text; None without any."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError, RecursionError):
             data = json.loads(value)
-        except (ValueError, RecursionError):
-            return value or None
-        return data if isinstance(data, dict) else value
+            return data if isinstance(data, dict) else value
+        return value or None
     return value if value is None or isinstance(value, Mapping) else text_of(value)
 
 
@@ -144,25 +136,15 @@ def seconds(value: Any) -> float | None:
     """
     if value is None:
         return None
-    given = value
+    number = value
     if isinstance(value, str):
-        match = _TIME.fullmatch(value.strip())
-        value = None if match is None else _iso_seconds(match)
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        value = None
-    if value is None or not isfinite(value) or not 0 <= value < YEAR_10000:
-        raise InvalidInput("time", given, "seconds since 1970, or like 2026-01-31T12:00:00Z")
-    return float(value)
-
-
-def _iso_seconds(match: re.Match[str]) -> float | None:
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    if not (year and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
-        return None
-    fraction = float(f"0.{match[7][1:]}") if match[7] else 0.0
-    offset = 60 * (60 * int(match[9]) + int(match[10])) if match[8] else 0
-    whole = calendar.timegm((year, month, day, hour, minute, second))
-    return whole + fraction - (offset if match[8] == "+" else -offset)
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(value.strip())
+            number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    plain = isinstance(number, int | float) and not isinstance(number, bool)
+    if not plain or not 0 <= number < YEAR_10000:
+        raise InvalidInput("time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z")
+    return float(number)
 
 
 def amount(value: Mapping[str, Any], name: str) -> float:
@@ -268,10 +250,9 @@ class _Session:
 class SessionReader:
     """Reads sessions of Claude Code, one entry a line: one episode a session, in file order.
 
-    Entries of type user, assistant, system and summary count; the rest is bookkeeping of the
-    program. An entry that appears twice counts once. Entries are sorted by time, since side chains
-    and the kept part of a longer session may be written later. A side chain belongs to its session;
-    its events carry an agent, by its id. The first user message of the main chain is the task.
+    Entries are sorted by time, since side chains and the kept part of a longer session may be
+    written later; one that appears twice counts once. The first user message of the main chain is
+    the task.
     """
 
     source = "claude-code"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -93,17 +93,38 @@ def from_json(document: Any) -> Iterator[Span]:
     for resource in objects(document["resourceSpans"], "resourceSpans"):
         for scope in objects(resource.get("scopeSpans"), "scopeSpans"):
             named = scope.get("scope")
-            own = isinstance(named, Mapping) and named.get("name") == OWN
-            for span in map(_span, objects(scope.get("spans"), "spans")):
-                yield _without_content(span) if own else span
+            name = named.get("name") if isinstance(named, Mapping) else ""
+            for span in objects(scope.get("spans"), "spans"):
+                yield _span(span, name)
 
 
-def _span(given: Mapping[str, Any]) -> Span:
+def from_request(data: bytes) -> Iterator[Span]:
+    """Yield the spans of an `ExportTraceServiceRequest`. Raises InvalidInput, ImportError."""
+    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
+
+    try:
+        request = TracesData.FromString(data)
+    except DecodeError as error:
+        raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
+    for resource in request.resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                ids = {"traceId": span.trace_id.hex(), "spanId": span.span_id.hex()}
+                ids["parentSpanId"] = span.parent_span_id.hex()
+                yield _span({**MessageToDict(span), **ids}, scope.scope.name)
+
+
+def _span(given: Mapping[str, Any], scope: Any) -> Span:
     status = given.get("status") or {}
     if not isinstance(status, Mapping):
         raise InvalidInput("status", status, "an object with a code")
     code = status.get("code")
-    return Span(
+    events = [
+        (text_field(e, "name"), _attributes(e)) for e in objects(given.get("events"), "events")
+    ]
+    span = Span(
         text_field(given, "traceId"),
         text_field(given, "spanId"),
         text_field(given, "parentSpanId"),
@@ -113,9 +134,11 @@ def _span(given: Mapping[str, Any]) -> Span:
         _attributes(given),
         CODES.get(code, "") if isinstance(code, int | str) else "",
         text_field(status, "message"),
-        [(text_field(e, "name"), _attributes(e)) for e in objects(given.get("events"), "events")],
+        events,
         _integer(given, "flags", "bits") & REMOTE == REMOTE,
     )
+    # heedful's own spans connect a trace and hold nothing to learn from.
+    return replace(span, attributes={}, message="", events=()) if scope == OWN else span
 
 
 def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970") -> int:
@@ -149,60 +172,6 @@ def _value(value: Any) -> Any:
     return {text_field(pair, "key"): _value(pair.get("value")) for pair in inner}
 
 
-def from_request(data: bytes) -> Iterator[Span]:
-    """Yield the spans of an `ExportTraceServiceRequest`. Raises InvalidInput, ImportError."""
-    from google.protobuf.message import DecodeError
-    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # has the same encoding
-
-    try:
-        request = TracesData.FromString(data)
-    except DecodeError as error:
-        raise InvalidInput("spans", data[:16], f"whole OTLP protobuf ({error})") from error
-    for resource in request.resource_spans:
-        for scope in resource.scope_spans:
-            for span in map(_protobuf_span, scope.spans):
-                yield _without_content(span) if scope.scope.name == OWN else span
-
-
-def _without_content(span: Span) -> Span:
-    """Empty a span of heedful's own: it connects a trace and holds nothing to learn from."""
-    return replace(span, attributes={}, message="", events=())
-
-
-def _protobuf_span(span: Any) -> Span:
-    return Span(
-        span.trace_id.hex(),
-        span.span_id.hex(),
-        span.parent_span_id.hex(),
-        span.name,
-        span.start_time_unix_nano,
-        span.end_time_unix_nano,
-        _pairs(span.attributes),
-        CODES.get(span.status.code, ""),
-        span.status.message,
-        [(event.name, _pairs(event.attributes)) for event in span.events],
-        span.flags & REMOTE == REMOTE,
-    )
-
-
-def _pairs(attributes: Any) -> Attributes:
-    return {pair.key: _plain_value(pair.value) for pair in attributes}
-
-
-def _plain_value(value: Any) -> Any:
-    match kind := value.WhichOneof("value"):
-        case None:
-            return None
-        case "array_value":
-            return [_plain_value(each) for each in value.array_value.values]
-        case "kvlist_value":
-            return _pairs(value.kvlist_value.values)
-        case "bytes_value":
-            return b64encode(value.bytes_value).decode("ascii")  # as JSON has it
-        case _:
-            return getattr(value, kind)
-
-
 @dataclass(slots=True)
 class Step:
     """What one span says: the events that went in and came out, and what they cost.
@@ -230,31 +199,21 @@ def step_of(span: Span, error: Error | None) -> Step | None:
     kind = held.get(OPENINFERENCE if inferred else GENAI)
     if not isinstance(kind, str):
         return None
-    if inferred:
-        kind = kind.upper()
-        tools = [_declared(tool) for tool in _listed(held, "llm.tools.", "tool")]
-    else:
-        for event, more in span.events:
-            if event == "gen_ai.client.inference.operation.details":
-                held = {**more, **held}
-        tools = json_data(held.get("gen_ai.tool.definitions"))
+    kind = kind.upper() if inferred else kind
     named = {what: first_of(held, *names) for what, names in NAMES.items()}
-    cost = held.get("llm.cost.total")
     step = Step(
         KINDS.get(kind, "around"),
         # A decorated function has no other name.
         agent=text_of(named["agent"]) or (span.name if kind == "AGENT" else ""),
         session=text_of(named["session"]),
-        tools=_tool_names(tools),
         tokens=(_tokens(named["prompt"]), _tokens(named["completion"])),
-        cost=cost if isinstance(cost, float) and 0 <= cost < 1e12 else 0.0,
     )
+    cost = held.get("llm.cost.total")
+    step.cost = cost if isinstance(cost, float) and 0 <= cost < 1e12 else 0.0
     if step.kind == "tool":
         _add_tool(step, span, named, error)
-    elif inferred:
-        _add_openinference_messages(step, held)
     else:
-        _add_genai_messages(step, span, held)
+        (_add_openinference if inferred else _add_genai)(step, span)
     return step
 
 
@@ -271,8 +230,7 @@ def _add_tool(step: Step, span: Span, named: Mapping[str, Any], error: Error | N
         documents = _listed(span.attributes, "retrieval.documents.", "document")
         result = "\n".join(text_of(each.get("content")) for each in documents) or None
     if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
-        data = json_data(result)
-        result = data if isinstance(data, str) else result
+        result = json_data(result)
     if error is not None or result is not None:
         message, code = error or ("", "")
         content = text_of(result)
@@ -285,67 +243,58 @@ def error_of(span: Span) -> Error | None:
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
-    raised = [held for name, held in span.events if name == "exception"]
-    last = raised[-1] if raised else {}
+    last: Attributes = {}
+    for name, held in span.events:
+        last = held if name == "exception" else last
     message = text_of(last.get("exception.message")) or span.message
     code = kind or text_of(last.get("exception.type"))
     return message or code or "error", code
 
 
-def _add_genai_messages(step: Step, span: Span, held: Attributes) -> None:
+def _add_genai(step: Step, span: Span) -> None:
+    held = span.attributes
+    for name, more in span.events:
+        if name == "gen_ai.client.inference.operation.details":
+            held = {**more, **held}
+    step.tools = _tool_names(json_data(held.get("gen_ai.tool.definitions")))
     instructions = json_data(held.get("gen_ai.system_instructions"))
     if instructions is not None:
         step.inputs += _part_messages([{"role": "system", "parts": instructions}], "system")
     step.inputs += _part_messages(json_data(held.get("gen_ai.input.messages")), "user")
     step.outputs += _part_messages(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        content = json_data(more.get("gen_ai.event.content"))
-        body = content if isinstance(content, Mapping) else more
         if role := EVENTS.fullmatch(name):
-            id = body.get("id")
-            step.inputs += _chat({"role": role[1], "tool_call_id": id, **_message_fields(body)})
+            step.inputs += _chat({"tool_call_id": more.get("id"), **more}, role[1])
         elif name == "gen_ai.choice":
-            message = json_data(body.get("message"))
+            message = json_data(more.get("message"))
             whole = message if isinstance(message, Mapping) else {"content": message}
-            step.outputs += _chat({"role": "assistant", **_message_fields(whole)})
+            step.outputs += _chat(whole, "assistant")
 
 
-def _message_fields(body: Mapping[str, Any]) -> dict[str, Any]:
-    calls = json_data(body.get("tool_calls"))
-    kept = {name: held for name, held in body.items() if name in ("content", "role", "name")}
-    return kept | ({"tool_calls": calls} if calls else {})
-
-
-def _add_openinference_messages(step: Step, held: Attributes) -> None:
+def _add_openinference(step: Step, span: Span) -> None:
+    held = span.attributes
+    tools = _listed(held, "llm.tools.", "tool")
+    step.tools = _tool_names([t if "name" in t else json_data(t.get("json_schema")) for t in tools])
     for name, role, events in (
         ("input", "user", step.inputs),
         ("output", "assistant", step.outputs),
     ):
         for message in _listed(held, f"llm.{name}_messages.", "message"):
-            events += _chat(_openai_message(message))
+            events += _chat(_openai_message(message), role)
         value = held.get(f"{name}.value")
         plain = held.get(f"{name}.mime_type") != "application/json"
         if not events and isinstance(value, str) and (plain or step.kind == "model"):
             events += message_events(role, [{"text": value}], {})
 
 
-def _declared(tool: Mapping[str, Any]) -> Any:
-    return tool if "name" in tool else json_data(tool.get("json_schema"))
-
-
 def _openai_message(held: Mapping[str, Any]) -> dict[str, Any]:
     """Turn a message of OpenInference into OpenAI's form."""
     message = {n: held[n] for n in ("role", "content", "name", "tool_call_id") if n in held}
-    calls = [call.get("tool_call", {}) for call in _in_order(held.get("tool_calls"))]
-    if calls:
+    if calls := [call.get("tool_call", {}) for call in _in_order(held.get("tool_calls"))]:
         message["tool_calls"] = calls
     contents = [part.get("message_content", {}) for part in _in_order(held.get("contents"))]
     if contents:  # calls appear here a second time
         message["content"] = [part for part in contents if part.get("type") != "tool_use"]
-    name = held.get("function_call_name")
-    if name is not None:
-        given = held.get("function_call_arguments_json")
-        message["function_call"] = {"name": name, "arguments": given}
     return message
 
 
@@ -377,38 +326,32 @@ def _in_order(tree: Any) -> list[dict[str, Any]]:
 def json_data(value: Any) -> Any:
     """Decode an attribute that may be JSON text."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError, RecursionError):
             return json.loads(value)
-        except (ValueError, RecursionError):
-            return value
     return value
 
 
 def _part_messages(messages: Any, role: str) -> list[Event]:
     """Return the events of messages with `parts`; anything else becomes one text."""
-    if messages is None:
-        return []
     events: list[Event] = []
     try:
         for message in objects(messages, "messages"):
             parts = message.get("parts")
             whole = [{"content": parts}] if isinstance(parts, str) else objects(parts, "parts")
-            events += message_events(
-                str(message.get("role") or role), whole, {}, text_of(message.get("name"))
-            )
+            who, agent = str(message.get("role") or role), text_of(message.get("name"))
+            events += message_events(who, whole, {}, agent)
     except InvalidInput:
         return message_events(role, [{"text": text_of(messages)}], {})
     return events
 
 
-def _chat(message: Mapping[str, Any]) -> Iterator[Event]:
+def _chat(message: Mapping[str, Any], role: str) -> list[Event]:
+    """Return the events of an OpenAI message, whose calls may be JSON text."""
+    calls = json_data(message.get("tool_calls"))
     try:
-        yield from chat_events(message, {})
+        return chat_events({"role": role, **message, "tool_calls": calls or None}, {})
     except InvalidInput:
-        role = message.get("role")
-        yield from message_events(
-            role if isinstance(role, str) else "user", [{"text": text_of(message)}], {}
-        )
+        return message_events(role, [{"text": text_of(message)}], {})
 
 
 def _tool_names(tools: Any) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from io import BufferedReader, BytesIO, FileIO
 from itertools import count
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from heedful.errors import InvalidInput, TraceFileError, UnknownName, UsageError
 from heedful.traces.episode import Episode, Limits
@@ -23,7 +23,6 @@ TAG = 0x0A
 # Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
 GZIP = b"\x1f\x8b"
-CUT = "it ends in the midst of a message; copy it again"
 
 
 class _Value(NamedTuple):
@@ -132,25 +131,27 @@ def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
     """Yield one value a line, or the one value of a file that is one document."""
     first = True
     for number in count(1):
-        line = file.readline(most + 1)
+        line = _within(most, name, number, file.readline(most + 1))
         if not line:
             return
-        if len(line) > most:
-            raise TraceFileError(name, number, f"it is longer than {most} bytes, limits.bytes")
         if not line.strip():
             continue
         try:
-            yield _Value(number, _parsed(name, number, line))
+            value = _parsed(name, number, line)
         except TraceFileError:
             rest = file.read(most - len(line) + 1) if first else b""
             if not rest.strip():
                 raise
-            if len(line) + len(rest) > most:
-                what = f"it is longer than {most} bytes, limits.bytes"
-                raise TraceFileError(name, 0, what) from None
-            yield _Value(number, _parsed(name, number, line + rest))
+            yield _Value(number, _parsed(name, number, _within(most, name, 0, line + rest)))
             return
+        yield _Value(number, value)
         first = False
+
+
+def _within(most: int, name: str, number: int, data: bytes) -> bytes:
+    if len(data) > most:
+        raise TraceFileError(name, number, f"it is longer than {most} bytes, limits.bytes")
+    return data
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:
@@ -168,35 +169,14 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """Yield each ResourceSpans of a request, or of requests that follow their length in 4 bytes."""
+    """Yield a request, or the requests of a file in which the length of each precedes it."""
     if file.peek(1)[0] == TAG:
-        yield from _messages(name, file, most)
-        return
+        yield _Value(0, _within(most, name, 0, file.read(most + 1)))
     while size := file.read(4):
-        if len(size) < 4:
-            raise TraceFileError(name, 0, CUT)
         length = int.from_bytes(size, "big")
-        yield from _messages(name, BytesIO(_take(name, file, length, most)), most)
-
-
-def _messages(name: str, file: BinaryIO, most: int) -> Iterator[_Value]:
-    """Yield each ResourceSpans of a request, as a request of its own."""
-    while head := file.read(1):
-        if head[0] != TAG:
-            what = f"byte {head[0]:#04x} begins no OTLP spans, and JSON has none such"
-            raise TraceFileError(name, 0, what)
-        while len(head) == 1 or head[-1] & 0x80:
-            if len(head) > 10:  # no length has more than 64 bits
-                raise TraceFileError(name, 0, CUT)
-            head += _take(name, file, 1, most)
-        length = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(head[1:]))
-        yield _Value(0, head + _take(name, file, length, most))
-
-
-def _take(name: str, file: BinaryIO, length: int, most: int) -> bytes:
-    if length > most:
-        raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
-    data = file.read(length)
-    if len(data) < length:
-        raise TraceFileError(name, 0, CUT)
-    return data
+        if length > most:
+            raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
+        data = file.read(length)
+        if len(size) < 4 or len(data) < length:
+            raise TraceFileError(name, 0, "it ends in the midst of a message; copy it again")
+        yield _Value(0, data)

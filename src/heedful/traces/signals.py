@@ -1,9 +1,9 @@
 """Signals: what a finished run shows of its own mistakes, found without a model. Pure.
 
-Only the structure of the trace is read: which calls failed, which were repeated or tried again,
-which results were never used, and where the values of the answer came from. No step is named as the
-cause: on recorded failures nothing that follows from the structure names the decisive step better
-than a constant answer on both kinds of traces (`make quality ONLY=whowhen`).
+Only the structure of the trace is read: which calls failed, which were repeated or tried again, and
+where the values of the answer came from. No step is named as the cause: on recorded failures no
+rule of this kind does better than a constant answer on both kinds of traces (`make quality
+ONLY=whowhen`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import chain, islice
@@ -23,7 +24,7 @@ from heedful.loop.record import clean
 from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure, json_default
 
 Role = Literal["given", "act", "result", "said"]
-Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool", "unused"]
+Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
 ANSWERS = frozenset({"tool_response", "error_event"})
 # What the agent did not say itself: the task, the prompts, the system around it.
 GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
@@ -42,9 +43,8 @@ MOST_SHOWN_VALUES = 3
 
 # So many equal steps in a row are a repetition; at 5, where a loop is stopped, it is certain.
 TIMES, CERTAIN = 3, 5
-LONGEST_CYCLE = 4
-# The share of words (of code: lines) that a second try has in common with the first. Values that
-# are close letter by letter count too (0.6 is a close match in difflib); longer ones have words.
+# The share of words that a second try has in common with the first. Values that are close letter by
+# letter count too (0.6 is a close match in difflib); longer ones have words.
 SAME = 1 / 4
 CLOSE, LONGEST_VALUE = 0.6, 40
 # How many calls are listed that came between a failed call and its retry.
@@ -67,8 +67,8 @@ _ERROR_LINE = re.compile(
     r"[a-z]error\b|exception\b|\berror\b|\bfail|\btime[d ]{0,2}-?out", re.IGNORECASE
 )
 _WORD = re.compile(r"\w+")
+_GONE = object()
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
-_TELLING = re.compile(r"[^\W\d_][\w-]{4,40}|\d[\d,.]{1,23}\d")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
 # A name has two words or more: a single capital letter stands for anything.
@@ -100,6 +100,12 @@ class Course:
         """Return the call that the event at this position came from, or the position itself."""
         act = self.act[at]
         return at if act is None else act
+
+
+def call_failed(run: Course, call: int) -> bool:
+    """Return True if a call, or its result, is a failure."""
+    result = run.result[call]
+    return bool(run.failure[call] or (result is not None and run.failure[result]))
 
 
 def course(episode: Episode) -> Course:
@@ -193,10 +199,9 @@ def error_line(failure: str) -> str:
 def answered(events: Sequence[Event]) -> dict[int, int]:
     """Map each call to its result, both by position.
 
-    Calls and results are matched by their shared id, else in order: an answer belongs to the oldest
-    open call, of the same tool if the answer names one. Only calls with nothing else between them
-    can be open together; an older call without a result stays without one. An error is the result
-    until there is a response.
+    Without a shared id, an answer belongs to the oldest open call, of the same tool if the answer
+    names one; only calls with nothing else between them can be open together. An error is the
+    result until there is a response.
     """
     results: dict[int, int] = {}
     responded: set[int] = set()
@@ -248,13 +253,9 @@ def repeated_step(
 ) -> RepeatedStep | None:
     """Return the first step made at least `times` (2 or more) times in a row, or None.
 
-    A step is a tool call with its result. Two steps are equal if agent, tool, arguments and result
-    are: arguments as JSON values if they are JSON, else as text; results exactly. A call without a
-    recorded result equals no other. Agents may talk in between. Anything else is a reason to ask
-    again and restarts the count: another step, a user message, a system event. Tools in `polls`
-    are never reported; their calls count as other steps.
-
-    Ask after each step; the time is linear in the number of events. Raises InvalidInput.
+    A step is a tool call with its result; two are equal if agent, tool, arguments (as JSON) and
+    result are. Agents may talk in between. Anything else restarts the count: another step, a user
+    message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
 
     >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
     >>> str(repeated_step(5 * step))
@@ -270,7 +271,7 @@ def repeated_step(
     for index, event in enumerate(events):
         if event.type in NO_NEWS:
             continue
-        before, key = key, _step_key(events, results, index)
+        before, key = key, step_key(events, index, results.get(index))
         if run and key and key == before:
             run.append(index)
         elif len(run) >= times:
@@ -282,47 +283,37 @@ def repeated_step(
     return RepeatedStep(events[run[0]].tool, tuple(run), tuple(results[call] for call in run))
 
 
-def _cycle(events: Sequence[Event]) -> tuple[tuple[int, ...], int]:
-    """Return the calls of the first cycle of steps gone round three times, and its length.
-
-    A cycle has 2 to 4 steps, not all equal, counted as `repeated_step` counts. Without one: (), 0.
-    """
-    results = answered(events)
-    calls: list[int] = []
-    keys: list[tuple[str, ...]] = []
-    same = dict.fromkeys(range(2, LONGEST_CYCLE + 1), 0)
-    for at, event in enumerate(events):
-        if event.type in NO_NEWS:
-            continue
-        key = _step_key(events, results, at)
-        if not key:  # news, or a call whose result is unknown
-            calls, keys, same = [], [], dict.fromkeys(same, 0)
-            continue
-        calls.append(at)
-        keys.append(key)
-        for size in same:
-            again = len(keys) > size and keys[-1] == keys[-1 - size]
-            same[size] = same[size] + 1 if again else 0
-            if same[size] == size * (TIMES - 1) and len(set(keys[-size:])) > 1:
-                return tuple(calls[-size * TIMES :]), size
-    return (), 0
-
-
-def _step_key(events: Sequence[Event], results: Mapping[int, int], call: int) -> tuple[str, ...]:
-    """Return the same key for equal steps, () for what is no call with a known result."""
-    if call not in results:
+def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
+    """Return the same key for equal steps, () without a known result."""
+    if result is None:
         return ()
-    event, result = events[call], events[results[call]]
-    return (event.agent, event.tool, _canonical(event), result.content, result.error)
+    event, got = events[call], events[result]
+    return event.agent, event.tool, canonical_arguments(event), got.content, got.error
 
 
-def _canonical(call: Event) -> str:
-    """Return the same text for equal JSON arguments; what is not JSON stands for itself."""
-    given = call_arguments(call)
+def canonical_arguments(call: Event) -> str:
+    """Return the arguments of a call as canonical JSON."""
+    given = call.content if call.arguments is None else call.arguments
+    if isinstance(given, str):
+        with suppress(ValueError, RecursionError):
+            return canonical_json(json.loads(given))
+    return canonical_json(given)
+
+
+def canonical_json(value: Any) -> str:
+    """Return the same JSON for equal data, whatever its order of keys; 1.0 is 1."""
     try:
-        return json.dumps(given, sort_keys=True, default=json_default)
+        text = json.dumps(value, sort_keys=True, default=json_default)
+        if "." in text:
+            text = json.dumps(json.loads(text, parse_float=_whole), sort_keys=True)
     except (ValueError, TypeError, RecursionError):
-        return given if isinstance(given, str) else repr(given)
+        return json.dumps(repr(value))
+    return text
+
+
+def _whole(digits: str) -> float | int:
+    value = float(digits)
+    return int(value) if value.is_integer() else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +351,7 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode that was read before."""
-    rules = (_causes, _timeouts, _not_offered, _retries, _repeated, _unused, _answer)
+    rules = (_causes, _timeouts, _not_offered, _retries, _repeated, _answer)
     found = (signal for rule in rules for signal in rule(run))
     return tuple(sorted(found, key=lambda signal: (signal.at, signal.kind)))
 
@@ -431,7 +422,7 @@ def _retries(run: Course) -> Iterator[Signal]:
         event = run.events[at]
         key = (event.agent if event.tool else "", event.tool)
         before = failed_calls.get(key)
-        if run.failure[at] or run.failure[result]:
+        if call_failed(run, at):
             failed_calls[key] = at
         elif before is not None and (changed := _change(run, before, at)):
             del failed_calls[key]
@@ -451,16 +442,22 @@ def _retries(run: Course) -> Iterator[Signal]:
 def _change(run: Course, before: int, at: int) -> str:
     """Say what is different in a second try of a call; "" if it is another call."""
     old, new = (object_arguments(run.events[place]) for place in (before, at))
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        old_text, new_text = (" ".join(map(str, each.values())) for each in (old, new))
-        words = set(_WORD.findall(old_text)), set(_WORD.findall(new_text))
-        return _changed_keys(old, new) if _alike(*words) or _close(old_text, new_text) else ""
-    first, second = (dict.fromkeys(_lines(str(each))) for each in (old, new))
-    if not _alike(set(first), set(second)):
+    texts = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in (old, new))
+    first, second = texts
+    if not _alike(first, second):
         return ""
-    gone = next((line for line in first if line not in second), "")
-    added = next((line for line in second if line not in first), "")
-    return f"{quote(gone)!r} became {quote(added)!r}" if added or gone else "nothing"
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = [key for key in {**old, **new} if old.get(key, _GONE) != new.get(key, _GONE)]
+        became = (
+            f"{quote(str(key))}: {quote(repr(old.get(key, 'absent')))} became"
+            f" {quote(repr(new.get(key, 'absent')))}"
+            for key in keys[:5]
+        )
+        return "; ".join(became) or "nothing"
+    lines, others = (dict.fromkeys(map(str.strip, text.splitlines())) for text in (first, second))
+    lost = next((line for line in lines if line and line not in others), "")
+    added = next((line for line in others if line and line not in lines), "")
+    return f"{quote(lost)!r} became {quote(added)!r}" if lost or added else "nothing"
 
 
 def object_arguments(call: Event) -> Mapping[str, Any] | str:
@@ -471,70 +468,21 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
     return ends(str(call.content if call.arguments is None else call.arguments))
 
 
-def _alike(old: set[str], new: set[str]) -> bool:
-    return old == new or len(old & new) >= SAME * len(old | new)
-
-
-def _close(old: str, new: str) -> bool:
-    """Return True if short values differ by a few letters, by their order or by their case."""
-    old, new = old.lower(), new.lower()
+def _alike(old: str, new: str) -> bool:
+    """Return True if two texts share words, or differ by a few letters, their order or case."""
+    words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
+    if words == others or len(words & others) >= SAME * len(words | others):
+        return True
     short = max(len(old), len(new)) <= LONGEST_VALUE
-    return short and SequenceMatcher(None, old, new).ratio() >= CLOSE
-
-
-def _lines(text: str) -> list[str]:
-    """Return the lines of a text; if it holds code blocks, only the lines in these."""
-    text = "\n".join(text.split("```")[1::2]) or text
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    missing = object()
-    changed = (key for key in {**old, **new} if old.get(key, missing) != new.get(key, missing))
-    changes = (
-        f"{quote(str(key))}: {quote(repr(old.get(key, 'absent')))} became"
-        f" {quote(repr(new.get(key, 'absent')))}"
-        for key in changed
-    )
-    return "; ".join(islice(changes, 5)) or "nothing"
+    return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= CLOSE
 
 
 def _repeated(run: Course) -> Iterator[Signal]:
-    """Yield the first repeated step, and the first repeated cycle of steps."""
+    """Yield the first repeated step."""
     step = repeated_step(run.events, TIMES)
     if step is not None:
         strength = min(1.0, step.times / CERTAIN)
         yield _signal(run, "repeated", step.calls[1], step.calls, strength, str(step))
-    calls, size = _cycle(run.events)
-    if calls:
-        tools = ", ".join(quote(run.events[at].tool) for at in calls[:size])
-        words = f"{tools}: the same {size} steps with the same results {TIMES} times in a row"
-        yield _signal(run, "repeated", calls[size], calls, TIMES / CERTAIN, words)
-
-
-def _unused(run: Course) -> Iterator[Signal]:
-    """Results that nothing the agents say later mentions again."""
-    mentioned: dict[str, int] = {}  # word -> where an agent last said it
-    words_of = [_telling(event) for event in run.events]
-    spoken = [at for at, role in enumerate(run.roles) if role in ("said", "act")]
-    for at in spoken:
-        mentioned.update(dict.fromkeys(words_of[at], at))
-    end = spoken[-1] if spoken else -1
-    before: set[str] = set()
-    for at, role in enumerate(run.roles):
-        if role == "result" and at < end and not run.failure[at]:
-            new = [word for word in words_of[at] if word not in before]
-            if new and all(mentioned.get(word, -1) <= at for word in new):
-                content = output(ends(run.events[at].content))
-                words = f"nothing later mentions this result: {quote(content)}"
-                yield _signal(run, "unused", run.step_of(at), (at,), 0.3, words)
-        before.update(words_of[at])
-
-
-def _telling(event: Event) -> list[str]:
-    """Return the longer words and the numbers of an event; 1,200.0 is 1200."""
-    found = _TELLING.findall(ends(event_text(event)).lower())
-    return [word.replace(",", "").removesuffix(".0") for word in found]
 
 
 def _answer(run: Course) -> Iterator[Signal]:

@@ -68,13 +68,10 @@ class _Trace:
 class SpanReader:
     """Collects spans as they come, cut at once, and puts them in order at the end.
 
-    One episode a trace, with its id. Events are in the order of time, a span's input at its start
-    and its output at its end, parents before children; without times in file order. What a model
-    is sent again appears once. A call that a model asks for, the span of its tool and the result in
-    the next prompt are one tool_call and one tool_response; without a shared id, a span belongs to
-    the oldest open call of its tool. A span that starts after another of the same call has ended is
-    a call of its own. A result that was not recorded is no event. The outcome is success or error
-    if the status of the root span says so.
+    One episode a trace. Events are in the order of time, a span's input at its start and its output
+    at its end, parents before children; without times in file order. What a model is sent again
+    appears once. A call that a model asks for, the span of its tool and the result in the next
+    prompt are one tool_call and one tool_response.
     """
 
     source = "otlp"
