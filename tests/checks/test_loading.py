@@ -36,9 +36,7 @@ GOOD = json.dumps(PAIR)
 for _name, _bad in {
     "constant": [50] * 12,
     "deviation": [n + 1e6 for n in range(12)],
-    "leakage": PAIR["actual"],
     "predictions": [],
-    "skill": PAIR["predicted"][::-1],
     "spread": [n * 1e3 for n in range(12)],
 }.items():
     SPECS[_name] = {}, GOOD, json.dumps({**PAIR, "predicted": _bad})

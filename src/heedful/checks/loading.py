@@ -19,9 +19,8 @@ Check = Callable[..., Any]
 
 FACTORIES = (
     *("characters", "constant", "contains", "critic", "critics", "deviation", "equals"),
-    *("excludes", "finite", "grounding", "insights", "json_schema", "leakage", "not_empty"),
-    *("precision", "predictions", "python_tests", "ranges", "regex", "results", "rows"),
-    *("skill", "spread", "words"),
+    *("excludes", "finite", "grounding", "insights", "json_schema", "not_empty", "precision"),
+    *("predictions", "python_tests", "ranges", "regex", "results", "rows", "spread", "words"),
 )
 """The factories in `heedful.checks`, sorted."""
 
