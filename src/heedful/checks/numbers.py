@@ -224,9 +224,9 @@ def ranges(
     no Python names, and for `source` and `columns`. Cells without a number are findings. Raises
     InvalidInput.
     """
-    fine = isinstance(columns, Mapping | None) and (columns or more)
-    require(bool(fine), "columns", columns, "one column or more with its (low, high)")
-    bounds = {**(columns or {}), **more}
+    given = isinstance(columns, Mapping | None) and bool(columns or more)
+    require(given, "columns", columns, "one column or more with its (low, high)")
+    bounds: dict[str, Any] = {**(columns or {}), **more}
     for name, pair in bounds.items():
         fine = (
             isinstance(pair, list | tuple) and len(pair) == 2 and any(b is not None for b in pair)
