@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -238,13 +237,16 @@ def check_name(check: Callable[..., Any]) -> str:
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
     failed = partial(CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
-    for _ in range(tries - 1):
-        with suppress(CheckFailed, ModelError, UsageError):
+    while True:
+        tries -= 1
+        try:
             return await call(failed, check, candidate, at, at=at, thread=thread)
-    try:
-        return await call(failed, check, candidate, at, at=at, thread=thread)
-    except UsageError as error:  # for example a Finding with a wrong severity
-        raise failed(error) from error
+        except (CheckFailed, ModelError) as error:
+            if not tries or getattr(error, "usage", None):  # a judge that has already asked twice
+                raise
+        except UsageError as error:  # for example a Finding with a wrong severity
+            if not tries:
+                raise failed(error) from error
 
 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
