@@ -117,13 +117,17 @@ def test_at_a_bound_nothing_is_found(predicted, expected):
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(1, 40), st.integers(1, 99))
 def test_the_bounds_decide_as_the_formulas_do(mean, std, sigma, percent):
     actual, share = actual_of(mean, std), percent / 100
-    spread = checks.spread(ratio_min=share, ratio_max=1 / share)
+    limits = {"deviation_sigma": sigma, "spread_ratio_min": share, "spread_ratio_max": 1 / share}
+
+    def found(predicted: Any) -> list[str]:
+        check = checks.predictions(**limits, constant_relative_std=0)
+        return keys(check, (actual, predicted))
+
     for times, far, low, high in ((0.99, [], ["low"], []), (1.01, ["predicted"], [], ["high"])):
-        shifted = actual, column(mean + sigma * std * times, std)
-        assert keys(checks.deviation(sigma=sigma), shifted) == [f"{FAR}: {key}" for key in far]
+        assert found(column(mean + sigma * std * times, std)) == [f"{FAR}: {key}" for key in far]
         for ratio, expected in ((share, low), (1 / share, high)):
-            found = keys(spread, (actual, column(mean, std * ratio * times)))
-            assert found == [f"{SPREAD}: {key}" for key in expected]
+            spread = found(column(mean, std * ratio * times))
+            assert spread == [f"{SPREAD}: {key}" for key in expected]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +142,9 @@ def test_the_bounds_decide_as_the_formulas_do(mean, std, sigma, percent):
     ],
 )
 def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
-    assert names(findings(checks.constant(), (actual, predicted))) == expected
+    check = checks.predictions(spread_ratio_max=1e9)
+    found = [name for name in names(findings(check, (actual, predicted))) if name != SPREAD]
+    assert found == expected
 
 
 # Degenerate input
@@ -196,8 +202,8 @@ def test_cells_that_cannot_be_used_are_counted_and_an_actual_one_may_be_missing(
         (checks.predictions, {"spread_ratio_max": inf}),
         (checks.predictions, {"spread_ratio_min": 6}),
         (checks.predictions, {"newer_than": -1}),
-        (checks.deviation, {"sigma": "ten"}),
-        (checks.constant, {"relative_std": True}),
+        (checks.predictions, {"deviation_sigma": "ten"}),
+        (checks.predictions, {"constant_relative_std": True}),
     ],
 )
 def test_wrong_arguments_are_refused(factory, arguments):

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from functools import partial
 from math import inf, nan
@@ -244,36 +244,6 @@ def test_masked_cells_are_missing_and_the_widest_whole_numbers_are_numbers():
     assert said(numbers.finite(), masked) == ["x has 3 of 9 cells that are NaN or missing"]
     wide = pl.DataFrame({"x": [1, 2]}).cast(pl.Int128)
     assert findings(numbers.ranges(x=(1, 2)), wide) == []
-
-
-MIDNIGHT, THREE = datetime(2026, 1, 2), datetime(2026, 1, 2, 3)  # noqa: DTZ001
-
-
-@pytest.mark.parametrize(
-    ("cells", "text"),
-    [
-        ([7, 7.0, "7", "7.0", " 7 ", Decimal("7.0"), np.int64(7), np.float64(7)], "7"),
-        (["007"], "007"),
-        ([-7.5, "-7.5"], "-7.5"),
-        ([None, nan, "", "  ", pd.NaT, pd.NA], ""),
-        (["NA"], "NA"),
-        (["1.2.3"], "1.2.3"),
-        ([MIDNIGHT.date(), MIDNIGHT, pd.Timestamp(MIDNIGHT), "2026-01-02"], "2026-01-02"),
-        ([THREE, "2026-01-02T03:00:00", "2026-01-02 03:00:00"], "2026-01-02 03:00:00"),
-        (
-            [THREE.replace(tzinfo=UTC), "2026-01-02T03:00:00Z", "2026-01-02 03:00:00z"],
-            "2026-01-02 03:00:00+00:00",
-        ),
-    ],
-)
-def test_a_key_is_the_same_wherever_it_comes_from(cells, text):
-    assert {tables.to_key(cell) for cell in cells} == {text}
-
-
-def test_times_of_nanoseconds_are_keys(tmp_path):
-    at = pa.array([0, 3_600_000_000_001], pa.timestamp("ns"))
-    parquet.write_table(pa.table({"at": at}), tmp_path / "r.parquet")
-    assert findings(numbers.rows(key="at"), tmp_path / "r.parquet") == []
 
 
 # Ranges and finite cells

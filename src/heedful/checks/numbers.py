@@ -73,11 +73,6 @@ def _columns(argument: str, columns: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
 
-def _no_rows() -> Finding:
-    what = "the results have no rows"
-    return report(RESULTS, "empty", what, "write the results", severity=0.9)
-
-
 # The cells of a column
 
 
@@ -240,6 +235,11 @@ def ranges(
 # Keys
 
 
+def _key_text(cell: Any) -> str:
+    """Return the text of a cell, "" if it is missing; the text "NA" is a key like any other."""
+    return "" if not isinstance(cell, str) and tables.is_missing(cell) else str(cell).strip()
+
+
 def _judge_keys(key: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
     """Find rows without a key, and keys that repeat.
 
@@ -253,7 +253,7 @@ def _judge_keys(key: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
         add = "insert or ignore into keys values (?)"
         for batch in tables.open_table(data, key).batches(key):
             for cells in zip(*batch, strict=True):
-                texts = [tables.to_key(cell) for cell in cells]
+                texts = [_key_text(cell) for cell in cells]
                 rows += 1
                 if not any(texts):
                     absent += 1
@@ -263,7 +263,8 @@ def _judge_keys(key: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
                     twice += 1
                     examples += [shorten(", ".join(texts))] if len(examples) < 3 else []
     if not rows:
-        yield _no_rows()
+        what, fix = "the results have no rows", "write the results"
+        yield report(RESULTS, "empty", what, fix, severity=0.9)
     if absent:
         what = f"{absent} of {rows} rows have no {by}"
         yield report("rows", "no key", what, f"write {by} in every row")
@@ -275,8 +276,7 @@ def _judge_keys(key: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
 def rows(source: Any = None, key: str | Sequence[str] = ()) -> TableCheck:
     """Check that every row has a key of its own.
 
-    `key` names the columns that tell rows apart. 7, 7.0 and "7" are one key, and so are a date and
-    its midnight. Raises InvalidInput without `key`.
+    `key` names the columns that tell rows apart. Raises InvalidInput without it.
     """
     names = _columns("key", key)
     require(bool(names), "key", key, "the columns that tell rows apart")
@@ -439,37 +439,8 @@ def _judge_constant(a: Column, p: Column, limits: Limits) -> Iterator[Finding]:
     yield report("constant_predictions", p.name, what, fix, severity=0.9)
 
 
-JUDGES: Mapping[str, tuple[Callable[[Column, Column, Limits], Iterator[Finding]], str]] = {
-    "deviation": (_judge_deviation, "hallucination_detection"),
-    "spread": (_judge_spread, "variance_hallucination"),
-    "constant": (_judge_constant, "constant_predictions"),
-}
-"""Each judge of two columns, and the check name of its findings."""
-
-
-def _too_few(a: Column, p: Column, rows: int) -> Finding | None:
-    """Report that fewer than two rows have both values, so no spread can be computed."""
-    if a.n > 1:
-        return None
-    if not rows:
-        return _no_rows()
-    if not a.n:
-        what = f"none of {rows} rows has a number in both {a.name} and {p.name}"
-        kind, fix = "no pairs", f"write {a.name} and {p.name} side by side, as numbers"
-    else:
-        what = f"one row alone ({a.name} {short(a.mean)}, {p.name} {short(p.mean)}) has both "
-        what += "values: no spread can be taken"
-        kind, fix = "one row", "write the results of all rows"
-    return report(RESULTS, kind, what, fix, severity=0.9)
-
-
 def _judge_predictions(
-    names: Sequence[str],
-    judges: Sequence[str],
-    limits: Limits,
-    newer_than: float | None,
-    data: Any,
-    context: Context,
+    names: tuple[str, str], limits: Limits, newer_than: float | None, data: Any, context: Context
 ) -> Iterator[Finding]:
     import numpy as np
 
@@ -486,11 +457,14 @@ def _judge_predictions(
     # A row without an actual value may lie in the future: it is allowed, but not judged.
     yield from all_actual.unusable(missing="warning")
     yield from all_predicted.unusable()
-    if few := _too_few(a, p, all_actual.rows):
-        yield few
+    if a.n > 1:
+        for judge in (_judge_deviation, _judge_spread, _judge_constant):
+            yield from judge(a, p, limits)
         return
-    for judge in judges:
-        yield from JUDGES[judge][0](a, p, limits)
+    rows, kind = all_actual.rows, "one row" if a.n else "no pairs"
+    what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; a spread needs two"
+    fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
+    yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
 
 
 def predictions(
@@ -514,54 +488,10 @@ def predictions(
     the sample (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
     Raises InvalidInput.
     """
-    limits = Limits(deviation_sigma, spread_ratio_min, spread_ratio_max, constant_relative_std)
-    return _make("predictions", source, actual, predicted, limits, newer_than)
-
-
-def deviation(
-    source: Any = None, actual: str = "actual", predicted: str = "predicted", sigma: float = 10.0
-) -> TableCheck:
-    """Check that the means are at most `sigma` standard deviations of the actual apart."""
-    return _make("deviation", source, actual, predicted, Limits(deviation_sigma=sigma))
-
-
-def spread(
-    source: Any = None,
-    actual: str = "actual",
-    predicted: str = "predicted",
-    ratio_min: float = 0.1,
-    ratio_max: float = 5.0,
-) -> TableCheck:
-    """Check that the standard deviation is `ratio_min` to `ratio_max` times the actual's."""
-    limits = Limits(spread_ratio_min=ratio_min, spread_ratio_max=ratio_max)
-    return _make("spread", source, actual, predicted, limits)
-
-
-def constant(
-    source: Any = None,
-    actual: str = "actual",
-    predicted: str = "predicted",
-    relative_std: float = 0.01,
-) -> TableCheck:
-    """Check that the standard deviation is at least this share of the actual's, and of the mean.
-
-    Predictions near a large mean are not constant if the actual values vary as little.
-    """
-    return _make("constant", source, actual, predicted, Limits(constant_relative_std=relative_std))
-
-
-def _make(
-    name: str,
-    source: Any,
-    actual: str,
-    predicted: str,
-    limits: Limits,
-    newer_than: float | None = None,
-) -> TableCheck:
     for argument, column in (("actual", actual), ("predicted", predicted)):
         require(isinstance(column, str) and column != "", argument, column, "the name of a column")
     require(actual != predicted, "predicted", predicted, "another column than actual")
-    judges = tuple(JUDGES) if name == "predictions" else (name,)
-    age = _valid_age(newer_than)
-    judge = partial(_judge_predictions, (actual, predicted), judges, limits, age)
-    return TableCheck(name, source, judge, ("finite", *(JUDGES[each][1] for each in judges)))
+    limits = Limits(deviation_sigma, spread_ratio_min, spread_ratio_max, constant_relative_std)
+    judge = partial(_judge_predictions, (actual, predicted), limits, _valid_age(newer_than))
+    names = "finite", "hallucination_detection", "variance_hallucination", "constant_predictions"
+    return TableCheck("predictions", source, judge, names)

@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
 from decimal import Decimal
 from importlib import import_module
 from itertools import islice
@@ -368,8 +367,6 @@ def _from_arrow(cells: Any) -> Cells:
     whole = pa.types.is_integer(cells.type) and not cells.null_count
     if whole or pa.types.is_floating(cells.type):
         return cells.to_numpy(zero_copy_only=False)
-    if pa.types.is_timestamp(cells.type):  # Python's times have microseconds at most
-        cells = cells.cast(pa.timestamp("us", cells.type.tz), safe=False)
     return cells.to_pylist()
 
 
@@ -432,24 +429,3 @@ def is_missing(cell: Any) -> bool:
     if isinstance(cell, Decimal):
         return cell.is_nan()
     return type(cell).__name__ in ("NAType", "NaTType") or str(cell != cell) == "True"
-
-
-def to_key(cell: Any) -> str:
-    """Return the text that stands for a cell in a key: 7, 7.0, "7" and "7.0" are one key.
-
-    "007" is another key. A date equals its midnight, and Z equals +00:00 after a time. A missing
-    cell is ""; the text "NA" is a key like any other.
-    """
-    if type(cell) is int:
-        return str(cell)
-    if not isinstance(cell, str) and is_missing(cell):
-        return ""
-    if isinstance(cell, datetime):
-        text = cell.isoformat(" ")
-    else:
-        text = cell.isoformat() if isinstance(cell, date | time) else str(cell).strip()
-    if text[:10].count("-") == 2 and len(text) > 10:
-        text = text.replace("T", " ", 1)
-        return re.sub(r"[zZ]\Z", "+00:00", text).removesuffix(" 00:00:00")
-    whole, point, rest = text.partition(".")
-    return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text
