@@ -31,10 +31,6 @@ class Index:
 
     folder: Path
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return ("--no-index", "--find-links", str(self.folder))
-
     def add(self, name: str, members: Mapping[str, bytes]) -> Wheel:
         """Build a wheel that carries `members`."""
         path = self.folder / f"{name}-1.0-py3-none-any.whl"
@@ -49,14 +45,13 @@ class Index:
                 archive.writestr(member, content)
         return Wheel(f"{name}==1.0", hashlib.sha256(path.read_bytes()).hexdigest())
 
-    def remove(self, name: str) -> None:
-        (self.folder / f"{name}-1.0-py3-none-any.whl").unlink()
-
 
 @pytest.fixture
-def index(tmp_path: Path) -> Index:
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     folder = tmp_path / "index"
     folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return Index(folder)
 
 
@@ -72,11 +67,6 @@ def weights_of(content: bytes, *wheels: Wheel, **changes: Any) -> Weights:
         "wheels": wheels,
     }
     return Weights(**facts | changes)
-
-
-@pytest.fixture
-def make_weights() -> Callable[..., Weights]:
-    return weights_of
 
 
 @dataclass
