@@ -102,10 +102,6 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers():
     async with fresh(context=512) as model:
         with pytest.raises(errors.PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
             await model.complete([Message("user", "x " * 1000)])
-        with pytest.raises(
-            errors.PromptTooLong, match="1000000 bytes, far more than the 512 tokens"
-        ):
-            await model.complete([Message("user", "x" * 1_000_000)])
         odd = [Message("user", "a \ud800 b")]  # text that no tokenizer takes is replaced
         assert (await model.complete(odd, max_tokens=2)).text
 
@@ -170,7 +166,7 @@ async def test_a_time_limit_is_kept():
 
 def test_what_the_child_does_in_its_process(smollm2, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path)
-    settings = {"path": str(smollm2), "context": 512, "threads": 1, "socket": ""}
+    settings = {"path": str(smollm2), "context": 512, "threads": 1}
     server = embedded_child.load(settings | {"sys_path": sys.path})
     request = _request(GREETING, None, 3, 0.0, 1)
     completion = embedded_child.answer(server, request)
@@ -201,9 +197,7 @@ async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(
-            errors.ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"
-        ):
+        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; its last"):
             await task
         after = await started(model)
     assert before != after
@@ -253,24 +247,6 @@ def test_a_fork_has_its_own_process_and_forgetting_to_close_leaves_none():
     status, same, pid = done.stdout.split()
     assert (status, same) == ("0", "True")
     asyncio.run(gone(int(pid)))
-
-
-def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-
-    async def ask() -> None:
-        for _ in range(3):
-            model = Embedded("embedded:smollm2")
-            task = asyncio.create_task(model.complete(GREETING))
-            while not list(tmp_path.glob("heedful-*/*")):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-            await model.close()
-            (ended,) = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(ended, errors.ModelUnavailable)
-
-    asyncio.run(ask())
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_several_event_loops_share_one_model(smollm2):
