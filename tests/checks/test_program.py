@@ -177,43 +177,23 @@ for fd in range(100):
         "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): return -1",
         "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
         "import builtins\nbuiltins.AssertionError = KeyError\ndef add(a, b): return -1",
-        "AssertionError = int\n__builtins__ = {}\ndef add(a, b): return -1",
-        "import os, json\nos.write = lambda *_: 1\njson.dumps = str\ndef add(a, b): return -1",
-        "import sys\nsys.modules.clear()\ndef add(a, b): return -1",
         "def add(a, b): raise AssertionError",
         "def add(a, b): raise SystemExit(0)",
-        "def add(a, b): raise GeneratorExit",
         "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, b): raise Bad",
         "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return Odd()",
         "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
-        "import sys\nsys.stdout.close()\ndef add(a, b): return -1",
-        "def __getattr__(name): return None\ndef add(a, b): return -1",
     ],
-    ids=range(19),
+    ids=range(13),
 )
 def test_no_wrong_program_passes_by_accident(program):
     found = keys(CHECK, program)
     assert set(BOTH) <= set(found)
 
 
-def test_a_record_after_half_a_line_is_read():
-    noise = (
-        "import os\ndef add(a, b):\n    for fd in range(3, 64):\n"
-        "        try: os.write(fd, b'half a line')\n"
-        "        except OSError: pass\n"
-        "    return a + b\n"
-    )
-    assert keys(CHECK, noise) == []
-
-
 def test_redefined_builtins_stay_away_from_the_tests():
     program = "import builtins\nbuiltins.len = lambda _: 3\ndef all(_): return True\n" + ADD
     check = checks.python_tests("assert all([add(1, 1) == 3])\nassert len([]) == 3", "add")
     assert keys(check, program) == ["assert all([add(1, 1) == 3])", "assert len([]) == 3"]
-
-
-def test_the_main_part_of_a_program_does_not_run():
-    assert keys(CHECK, ADD + "if __name__ == '__main__':\n    raise SystemExit(1)\n") == []
 
 
 def test_the_same_program_gives_the_same_findings():
@@ -300,18 +280,6 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     found = findings(checks.python_tests(tests), "def f(): return 7")
     assert [one.key for one in found] == ["assert f() == expected", "assert f() == helper()"]
     assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
-
-
-def test_a_test_function_that_is_named_elsewhere_is_called_as_it_is():
-    check = checks.python_tests(HUMAN + "\nif True:\n    check(add)\n", "add")
-    assert findings(check, ADD) == []
-    assert keys(check, "def add(a, b): return 1") == ["if True: check(add)"]
-
-
-def test_the_program_keeps_its_own_check_function():
-    program = "def check(n): return n + 1\ndef f(): return check(6)"
-    tests = "def check(candidate):\n    assert candidate() == 7\n"
-    assert keys(checks.python_tests(tests, "f"), program) == []
 
 
 def test_notes_and_annotations_of_tests_are_respected():
@@ -450,17 +418,6 @@ MET = [
     ("assert f(1) == 1\nassert f(2) == 2", 7, 0.0),
     ("x = f(1)\nassert x == 1\nassert f(2) == 2", "def f(x):\n    return x // (x - 1) or 2", 0.5),
 ]
-
-
-def test_nothing_is_left_behind():
-    def opened() -> int:
-        return len(os.listdir("/dev/fd"))
-
-    findings(CHECK, ADD)
-    before = opened()
-    for program in (ADD, "import os; os._exit(1)", "1 / 0"):
-        findings(CHECK, program)
-    assert opened() == before
 
 
 @pytest.mark.parametrize(("tests", "program", "met"), MET)

@@ -130,8 +130,7 @@ def strip_fence(text: str) -> str:
 # Taking tests apart
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PREPARES = (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom)
-_PREPARES += (ast.Assign, ast.AnnAssign, ast.AugAssign)
+_PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
 def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
@@ -190,7 +189,7 @@ def _step(node: ast.stmt, scope: int) -> Step:
     note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     tree = ast.fix_missing_locations(ast.Module([node], []))
     code = compile(tree, "tests.py", "exec", dont_inherit=True)
-    return Step(source, not note and not isinstance(node, _PREPARES), scope, code, sides)
+    return Step(source, not note and not isinstance(node, (*_FUNCTIONS, *_PREPARES)), scope, code, sides)
 
 
 def _one_line(source: str) -> str:

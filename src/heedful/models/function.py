@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from heedful.errors import MalformedAnswer, ModelError, UnknownName
@@ -50,7 +50,7 @@ class Function:
         (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
         """
         check_request(messages, schema, max_tokens, temperature)
-        given = {"schema": schema, "max_tokens": max_tokens}
+        given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
         given |= {"temperature": temperature, "seed": seed}
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
@@ -100,9 +100,12 @@ def _look_up(name: str) -> Callable[..., Any]:
         if isinstance(why, ModuleNotFoundError) and f"{module_name}.".startswith(f"{why.name}."):
             raise UnknownName("model", name, [f"none: no module {why.name!r}"]) from why
         raise
-    found: Any = reduce(lambda of, part: getattr(of, part, None), path.split("."), module)
+    found: Any = module
+    for part in path.split("."):
+        found = getattr(found, part, None)
     if callable(found):
-        return found  # type: ignore[no-any-return]
+        call: Callable[..., Any] = found
+        return call
     public = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
     known = [f"{module_name}:{n}" for n in public]
     raise UnknownName("model", name, known or ["no callable in that module"])
