@@ -149,9 +149,7 @@ def test_a_missing_key_or_client_is_named(monkeypatch):
         embed(OpenAIEmbedder("m", 2), "a")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"dimensions": 0}, {"timeout": 0}, {"url": "http://[::1"}]
-)
+@pytest.mark.parametrize("settings", [{"dimensions": 0}, {"timeout": 0}, {"url": "http://[::1"}])
 def test_a_wrong_setting_is_refused(settings):
     with pytest.raises(errors.InvalidInput, match=next(iter(settings))):
         OpenAIEmbedder("m", **({"dimensions": 2} | settings))

@@ -187,9 +187,10 @@ def _step(node: ast.stmt, scope: int) -> Step:
     source = _one_line(f"assert {ast.unparse(only.test)}" if only else ast.unparse(node))
     sides = _keep_sides(only) if only else ()
     note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    test = not note and not isinstance(node, (*_FUNCTIONS, *_PREPARES))
     tree = ast.fix_missing_locations(ast.Module([node], []))
     code = compile(tree, "tests.py", "exec", dont_inherit=True)
-    return Step(source, not note and not isinstance(node, (*_FUNCTIONS, *_PREPARES)), scope, code, sides)
+    return Step(source, test, scope, code, sides)
 
 
 def _one_line(source: str) -> str:
