@@ -201,8 +201,3 @@ def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
         checks.load({"name": f"{name}:nothing"}, tmp_path)
     several = checks.load({"name": f"{name}:several", "limits": [1, 2], "x": 3}, tmp_path)
     assert several("", CONTEXT) == [(1, 2), {"x": 3}]
-
-
-def test_a_function_that_does_not_tell_its_arguments_is_refused():
-    with pytest.raises(InvalidInput, match="name of a check is 'builtins:iter'"):
-        checks.load({"name": "builtins:iter"}, None)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from heedful.checks import schema as checks_schema
 from heedful.checks import text as checks
 from heedful.checks import text as texts
-from heedful.checks.text import LONGEST, shorten
+from heedful.checks.text import LONGEST
 from heedful.errors import InvalidInput
 from tests.checks.support import CONTEXT, findings, keys
 
@@ -83,20 +83,6 @@ def test_degenerate_input_has_its_own_finding(check, candidate, kind):
     assert f"{check.name}: {kind}" in [finding.key for finding in found]
     for finding in found:
         json.dumps([finding.message, finding.fix], ensure_ascii=False).encode()
-
-
-@pytest.mark.parametrize("check", SIMPLE, ids=name)
-@given(candidate=st.one_of(st.text(), st.none(), st.integers(), st.lists(st.text())))
-def test_no_check_raises(check, candidate):
-    for finding in findings(check, candidate):
-        assert finding.message
-        assert len(finding.message) < 400
-
-
-def test_a_key_does_not_hold_what_was_seen():
-    for check in SIMPLE[2:]:
-        first, second = findings(check, "cat 1"), findings(check, "cat 2")
-        assert [f.key for f in first] == [f.key for f in second]
 
 
 @given(st.integers(0, 30), st.integers(1, 10), st.integers(0, 10))
@@ -239,10 +225,3 @@ def test_importing_the_checks_imports_no_library():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "[]"
-
-
-@given(st.text() | st.integers() | st.lists(st.text()), st.integers(10, 200))
-def test_shortened_values_can_be_stored(value, most):
-    short = shorten(value, most)
-    assert len(short) <= most
-    short.encode()

@@ -132,6 +132,9 @@ async def slow_too(messages: Any) -> str:
         (slow, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
         (slow_too, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
         (shout, {"chat": []}, errors.InvalidInput, "messages"),
+        (shout, {"max_tokens": 0}, errors.InvalidInput, "max_tokens is 0"),
+        (shout, {"temperature": -0.1}, errors.InvalidInput, "temperature is -0.1"),
+        (shout, {"temperature": float("nan")}, errors.InvalidInput, "temperature is nan"),
         (
             shout,
             {"schema": {"enum": {"a"}}},
