@@ -148,30 +148,9 @@ def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path)
     assert checks.load({"name": f"{inner}:check"}, tmp_path)("", CONTEXT) == [8]
 
 
-def test_a_file_is_run_once_and_again_when_it_changed(write, tmp_path):
-    name = write("SEEN = []\ndef check(c, x): return SEEN\n")
-    spec = {"name": f"{name}:check"}
-    assert checks.load(spec, tmp_path) is checks.load(spec, tmp_path)
-    write("def check(c, x): return ['changed, longer']\n", name)
-    assert checks.load(spec, tmp_path)("", CONTEXT) == ["changed, longer"]
-
-
-def test_an_installed_module_is_found_without_a_folder(tmp_path):
-    spec = {"name": "heedful.checks.text:words", "at_most": 1}
-    assert keys(checks.load(spec, None), "a b") == ["words<=1"]
-    assert keys(checks.load(spec, tmp_path), "a b") == ["words<=1"]
-
-
 @pytest.mark.parametrize(
     "source",
-    [
-        "def (",
-        "import not_there_at_all",
-        "1 / 0",
-        "x",
-        "raise ValueError('odd')",
-        "raise SystemExit(0)",
-    ],
+    ["def (", "import not_there_at_all", "1 / 0", "raise SystemExit(0)"],
 )
 def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
     name = write(source)

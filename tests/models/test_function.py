@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from heedful import errors
-from heedful.loop.record import Usage
 from heedful.models.contract import Answer, Message, Model
 from heedful.models.function import Function
 
@@ -81,16 +80,6 @@ async def test_a_function_gets_the_options_of_its_signature():
     for call in (some, every):
         await ask(call, **options)
     assert seen == [{"temperature": 0.5, "seed": 3}, options]
-
-
-async def test_an_answer_keeps_its_own_usage_and_gets_the_time():
-    usage = Usage(calls=2, prompt_tokens=5)
-    answer = await ask(lambda messages: Answer("x", usage, "length"))
-    assert (answer.usage.calls, answer.usage.prompt_tokens, answer.finish) == (2, 5, "length")
-    assert answer.usage.seconds > 0
-    timed = await ask(lambda messages: Answer("x", Usage(calls=1, seconds=9.0)))
-    assert timed.usage.seconds == 9.0
-    assert (await ask(lambda messages: "[1]", schema={"type": "array"})).text == "[1]"
 
 
 def raising(error: Exception) -> Any:

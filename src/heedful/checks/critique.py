@@ -22,7 +22,6 @@ from heedful.loop.record import (
     Evaluation,
     Finding,
     Level,
-    Usage,
     check_number,
 )
 from heedful.models.call import ask_for_json
@@ -229,25 +228,22 @@ def parse_object(text: str) -> dict[str, Any]:
     return answer
 
 
-# Opinions
+# Opinions: the evaluation of one critic
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """One critic's view of a candidate: scores and confidence in 0..1, and findings."""
+def _good(role: Role, scores: Mapping[str, float]) -> float:
+    """Return the mean score; a score whose good side is at_most counts as 1 minus its value."""
+    sides = role.directions
+    good = [score if sides[name] == "at_least" else 1 - score for name, score in scores.items()]
+    return sum(good) / len(good)
 
-    role: Role
-    scores: Mapping[str, float]
-    confidence: float
-    findings: tuple[Finding, ...] = ()
-    usage: Usage = NOTHING
 
-    @property
-    def good(self) -> float:
-        """The mean score; a score whose good side is at_most counts as 1 minus its value."""
-        sides = self.role.directions
-        scores = [s if sides[name] == "at_least" else 1 - s for name, s in self.scores.items()]
-        return sum(scores) / len(scores)
+def _opinion(
+    role: Role, scores: Mapping[str, float], confidence: float, findings: Sequence[Finding]
+) -> Evaluation:
+    # An unsure judge says little in either direction, so a doubtful 0.8 is below a certain 0.7.
+    preference = 0.5 + confidence * (_good(role, scores) - 0.5)
+    return Evaluation(tuple(findings), scores, preference=preference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +256,7 @@ class Judge:
     temperature: float
     seed: int
 
-    async def opinion(self, candidate: Any, context: Context) -> Opinion:
+    async def opinion(self, candidate: Any, context: Context) -> Evaluation:
         """Judge the candidate. Raises MalformedAnswer, ModelError."""
         role, model = self.role, self.model
         values = {"task": context.task, "goal": self.goal, "context": context.data}
@@ -291,7 +287,9 @@ class Judge:
         return replace(opinion, findings=(*opinion.findings, note))
 
 
-async def _opinion_by_cosine(role: Role, embedder: Embedder, shown: Mapping[str, str]) -> Opinion:
+async def _opinion_by_cosine(
+    role: Role, embedder: Embedder, shown: Mapping[str, str]
+) -> Evaluation:
     """Score alignment by the cosine of candidate and goal (or task), drift as 1 minus that."""
     aligns = role == ALIGNMENT
     against = (aligns and shown.get("goal")) or shown.get("task", "")
@@ -305,10 +303,10 @@ async def _opinion_by_cosine(role: Role, embedder: Embedder, shown: Mapping[str,
         "whether the candidate is about the same things, not whether it is right"
     )
     note = Finding(role.name, what, level="note", severity=0.0)
-    return Opinion(role, {role.name: near if aligns else 1 - near}, SURE, (note,))
+    return _opinion(role, {role.name: near if aligns else 1 - near}, SURE, [note])
 
 
-def _parse_opinion(role: Role, text: str, shown: str, model: str) -> Opinion:
+def _parse_opinion(role: Role, text: str, shown: str, model: str) -> Evaluation:
     """Read the answer of `model` about the candidate that it was `shown`.
 
     Raises InvalidInput with the field, its value and what it must be.
@@ -325,15 +323,17 @@ def _parse_opinion(role: Role, text: str, shown: str, model: str) -> Opinion:
     biases = tuple(_biases(role, answer, shown)) if role.tags else ()
     if role.tags:
         scores[BIAS] = max((bias.severity for bias in biases), default=0.0)
-    opinion = Opinion(role, scores, confidence)
-    by, severity = f"judged by {model}, confidence {confidence:g}", round(1 - opinion.good, 3)
+    by, severity = (
+        f"judged by {model}, confidence {confidence:g}",
+        round(1 - _good(role, scores), 3),
+    )
     if role.verdict and not scores[role.verdict]:
         key = f"{role.name}: not {role.verdict}"
         why = Finding(role.name, reason, severity=1.0, key=key, evidence=by)
     else:  # bias tags are fed back themselves, so their reason is a note
         level: Level = "warning" if role.scores and severity else "note"
         why = Finding(role.name, reason, level=level, severity=severity, evidence=by)
-    return replace(opinion, findings=(why, *biases))
+    return _opinion(role, scores, confidence, [why, *biases])
 
 
 def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Finding]:
@@ -442,29 +442,25 @@ def critics(members: Sequence[Critic | Mapping[str, Any]]) -> Critic:
     return Critic(tuple(judge for member in made for judge in member.judges), "critics")
 
 
-def combine(opinions: Sequence[Opinion]) -> Evaluation:
+def combine(opinions: Sequence[Evaluation]) -> Evaluation:
     """Combine one opinion or more on a candidate into an evaluation, as `critics` describes."""
-    from statistics import median  # slow to import
+    from statistics import fmean, median  # slow to import
 
     values: dict[str, list[float]] = {}
     for opinion in opinions:
         for name, score in opinion.scores.items():
             values.setdefault(name, []).append(score)
     scores = {name: median(some) for name, some in values.items()}
-    scores |= {
-        f"{name}_disagreement": max(some) - min(some)
-        for name, some in values.items()
-        if len(some) > 1
-    }
+    for name, some in values.items():
+        if len(some) > 1:
+            scores[f"{name}_disagreement"] = max(some) - min(some)
     findings: dict[str, Finding] = {}
-    for opinion in opinions:
-        outvoted = scores.get(opinion.role.verdict, 0) > 0.5
-        for finding in opinion.findings:
-            if outvoted and finding.level == "error":
-                finding = replace(finding, level="warning")
-            if finding.key not in findings or findings[finding.key].severity < finding.severity:
-                findings[finding.key] = finding
-    # An unsure judge says little in either direction, so a doubtful 0.8 is below a certain 0.7.
-    good = 0.5 + sum(o.confidence * (o.good - 0.5) for o in opinions) / len(opinions)
+    for finding in (finding for opinion in opinions for finding in opinion.findings):
+        # Only a verdict is an error; it may be outvoted.
+        if finding.level == "error" and scores[finding.key.rpartition(" ")[2]] > 0.5:
+            finding = replace(finding, level="warning")
+        if finding.key not in findings or findings[finding.key].severity < finding.severity:
+            findings[finding.key] = finding
     usage = sum((opinion.usage for opinion in opinions), NOTHING)
-    return Evaluation(tuple(findings.values()), scores, usage, good)
+    preference = fmean(opinion.preference for opinion in opinions)
+    return Evaluation(tuple(findings.values()), scores, usage, preference)

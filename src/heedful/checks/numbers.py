@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from math import inf, isfinite, sqrt
@@ -356,46 +356,24 @@ def results(
 # Predictions
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How far predictions may be from actual values. A value at a limit is allowed.
-
-    `deviation_sigma` limits the distance of the means, in standard deviations of the actual.
-    `spread_ratio_*` limit the predictions' standard deviation as a share of the actual's.
-    `constant_relative_std` is the least standard deviation as a share of the mean's size.
-    Raises InvalidInput.
-    """
-
-    deviation_sigma: float = 10.0
-    spread_ratio_min: float = 0.1
-    spread_ratio_max: float = 5.0
-    constant_relative_std: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            check_number(name, value, 0, 1e300)
-        least, most = self.spread_ratio_min, self.spread_ratio_max
-        require(least <= most, "spread_ratio_min", least, f"at most spread_ratio_max, {most:g}")
-
-
-def _judge_deviation(a: Column, p: Column, limits: Limits) -> Iterator[Finding]:
+def _judge_deviation(a: Column, p: Column, sigma: float) -> Iterator[Finding]:
     """Find means that are far apart: the predictions belong to other data."""
     apart = abs(p.mean - a.mean)
     # The mean of equal values may be wrong in its last digit.
-    allowed = limits.deviation_sigma * a.std if a.std else 1e-12 * abs(a.mean)
+    allowed = sigma * a.std if a.std else 1e-12 * abs(a.mean)
     if apart <= allowed * (1 + ROUNDING):
         return
-    sigma = f"{apart / a.std:.4g}" if a.std else "infinitely many"
+    times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
     what = (
         f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that of "
-        f"{a.name} {short(a.mean)}, {sigma} standard deviations ({short(a.std)}) away; "
-        f"{short(limits.deviation_sigma)} are allowed"
+        f"{a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
+        f"{short(sigma)} are allowed"
     )
     fix = "verify that the model uses the actual data and its scale, then retrain it"
     yield report("hallucination_detection", p.name, what, fix, severity=0.9)
 
 
-def _judge_spread(a: Column, p: Column, limits: Limits) -> Iterator[Finding]:
+def _judge_spread(a: Column, p: Column, least: float, most: float) -> Iterator[Finding]:
     """Find predictions that vary far less or far more than the actual values."""
     if not a.std:
         what = (
@@ -407,40 +385,46 @@ def _judge_spread(a: Column, p: Column, limits: Limits) -> Iterator[Finding]:
         yield report("variance_hallucination", "no spread", what, fix, level)
         return
     ratio = p.std / a.std
-    if ratio < limits.spread_ratio_min * (1 - ROUNDING):
+    if ratio < least * (1 - ROUNDING):
         side, hint = "low", "the model has hardly learnt from its features"
-    elif ratio > limits.spread_ratio_max * (1 + ROUNDING):
+    elif ratio > most * (1 + ROUNDING):
         side, hint = "high", "the model is unstable or its output on another scale"
     else:
         return
     what = (
         f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
         f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio * ratio)}); "
-        f"allowed is {short(limits.spread_ratio_min)} to {short(limits.spread_ratio_max)}"
+        f"allowed is {short(least)} to {short(most)}"
     )
     fix = f"check for synthetic data, and whether {hint}; then retrain it"
     yield report("variance_hallucination", side, what, fix, severity=0.8)
 
 
-def _judge_constant(a: Column, p: Column, limits: Limits) -> Iterator[Finding]:
-    """Find predictions that hardly vary, compared with their mean or with the actual's spread."""
-    share = limits.constant_relative_std * (1 - ROUNDING)
+def _judge_constant(a: Column, p: Column, relative: float, ratio: float) -> Iterator[Finding]:
+    """Find predictions that hardly vary, compared with their mean or with the actual's spread.
+
+    Near a large mean they may vary as little as `ratio` times the actual values: 300 ± 2 kelvin.
+    """
+    share = relative * (1 - ROUNDING)
     by_mean = p.std < share * abs(p.mean)
-    # 300 ± 2 kelvin is not constant if the actual values vary as little.
-    like_actual = a.std > 0 and p.std >= limits.spread_ratio_min * (1 - ROUNDING) * a.std
+    like_actual = a.std > 0 and p.std >= ratio * (1 - ROUNDING) * a.std
     if p.std and not (by_mean and not like_actual) and not p.std < share * a.std:
         return
     what = (
         f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
         f"{p.n} rows; the std of {a.name} is {short(a.std)}; the least "
-        f"allowed is {short(limits.constant_relative_std)} of either"
+        f"allowed is {short(relative)} of either"
     )
     fix = "retrain with diverse data, and check that the features reach the model"
     yield report("constant_predictions", p.name, what, fix, severity=0.9)
 
 
 def _judge_predictions(
-    names: tuple[str, str], limits: Limits, newer_than: float | None, data: Any, context: Context
+    names: tuple[str, str],
+    limits: Mapping[str, float],
+    newer_than: float | None,
+    data: Any,
+    context: Context,
 ) -> Iterator[Finding]:
     import numpy as np
 
@@ -458,8 +442,10 @@ def _judge_predictions(
     yield from all_actual.unusable(missing="warning")
     yield from all_predicted.unusable()
     if a.n > 1:
-        for judge in (_judge_deviation, _judge_spread, _judge_constant):
-            yield from judge(a, p, limits)
+        sigma, least, most, relative = limits.values()
+        yield from _judge_deviation(a, p, sigma)
+        yield from _judge_spread(a, p, least, most)
+        yield from _judge_constant(a, p, relative, least)
         return
     rows, kind = all_actual.rows, "one row" if a.n else "no pairs"
     what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; a spread needs two"
@@ -491,7 +477,16 @@ def predictions(
     for argument, column in (("actual", actual), ("predicted", predicted)):
         require(isinstance(column, str) and column != "", argument, column, "the name of a column")
     require(actual != predicted, "predicted", predicted, "another column than actual")
-    limits = Limits(deviation_sigma, spread_ratio_min, spread_ratio_max, constant_relative_std)
+    limits = {
+        "deviation_sigma": deviation_sigma,
+        "spread_ratio_min": spread_ratio_min,
+        "spread_ratio_max": spread_ratio_max,
+        "constant_relative_std": constant_relative_std,
+    }
+    for name, value in limits.items():
+        check_number(name, value, 0, 1e300)
+    allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
+    require(spread_ratio_min <= spread_ratio_max, "spread_ratio_min", spread_ratio_min, allowed)
     judge = partial(_judge_predictions, (actual, predicted), limits, _valid_age(newer_than))
     names = "finite", "hallucination_detection", "variance_hallucination", "constant_predictions"
     return TableCheck("predictions", source, judge, names)
