@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from heedful.checks import numbers as checks
 from heedful.checks import tables
-from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 from tests.checks.support import findings, keys
@@ -88,13 +87,6 @@ def test_nearly_constant_predictions():
     assert found[1].fix.startswith("retrain with diverse data")
 
 
-def test_no_results_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (found,) = findings(checks.predictions("results.parquet", actual="y", predicted="yhat"), None)
-    assert found.check == "missing_results"
-    assert found.message == "results file results.parquet does not exist"
-
-
 # At the bounds
 
 
@@ -102,7 +94,6 @@ def test_no_results_file(tmp_path, monkeypatch):
     ("predicted", "expected"),
     [
         (column(200 + 10 * 20, 20), []),
-        (column(200 - 10 * 20, 20), []),
         (column(200 + 10.001 * 20, 20), [FAR]),
         (column(200, 2), []),
         (column(200, 1.999), [SPREAD, CONSTANT]),
@@ -161,7 +152,6 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
         ([5, 5], [5, 6], [f"{FAR}: predicted", f"{SPREAD}: no spread"]),
         ([5, 5], [4, 6], [f"{SPREAD}: no spread"]),
         ([1, 2, 3.0], [1.5, inf, 3], ["finite: predicted infinite"]),
-        ([1, inf, 3.0], [1.5, 2, 3], ["finite: actual infinite"]),
         ([1, 2, 3.0], [1.5, nan, 3], ["finite: predicted missing"]),
         ([1, 2, 3.0], [1.5, "about 2", 3], ["finite: predicted no numbers"]),
         ([1, 2], [True, False], ["finite: predicted no numbers", "missing_results: no pairs"]),
@@ -175,48 +165,34 @@ def test_degenerate_input_has_its_own_finding(actual, predicted, expected):
     assert all(one.fix for one in found)
 
 
-def test_no_spread_in_either_is_a_warning():
-    found = judged([5, 5, 5], [5, 5, 5])
-    assert names(found, "warning") == [SPREAD]
-    assert "all 3 values of actual are 5, its std is 0" in found[0].message
-
-
-def test_cells_that_cannot_be_used_are_counted_and_an_actual_one_may_be_missing():
+def test_a_missing_actual_value_and_no_spread_in_either_are_warnings():
     (found,) = judged([*GOOD[0], None, nan], [*GOOD[1], 180.0, 190.0])
     assert (found.level, found.key) == ("warning", "finite: actual missing")
     assert "actual has 2 of 402 cells that are NaN or missing" in found.message
-    (found,) = judged([*GOOD[0], 1, 2], [*GOOD[1], "n.a.!", "x"])[:1]
-    assert found.message == "predicted has 2 of 402 cells that are no numbers, first 'n.a.!'"
+    found = judged([5, 5, 5], [5, 5, 5])[0]
+    assert (found.level, found.check) == ("warning", SPREAD)
+    assert "all 3 values of actual are 5, its std is 0" in found.message
 
 
 # Arguments and statistics
 
 
 @pytest.mark.parametrize(
-    ("factory", "arguments"),
+    "arguments",
     [
-        (checks.predictions, {"actual": ""}),
-        (checks.predictions, {"actual": "y", "predicted": "y"}),
-        (checks.predictions, {"deviation_sigma": -1}),
-        (checks.predictions, {"deviation_sigma": nan}),
-        (checks.predictions, {"spread_ratio_max": inf}),
-        (checks.predictions, {"spread_ratio_min": 6}),
-        (checks.predictions, {"newer_than": -1}),
-        (checks.predictions, {"deviation_sigma": "ten"}),
-        (checks.predictions, {"constant_relative_std": True}),
+        {"actual": ""},
+        {"actual": "y", "predicted": "y"},
+        {"deviation_sigma": nan},
+        {"spread_ratio_max": inf},
+        {"spread_ratio_min": 6},
+        {"newer_than": -1},
+        {"constant_relative_std": True},
     ],
+    ids=str,
 )
-def test_wrong_arguments_are_refused(factory, arguments):
+def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(InvalidInput):
-        factory(**arguments)
-
-
-def test_a_source_may_be_made_from_the_state():
-    data = {"y": list(GOOD[0]), "yhat": list(GOOD[1] + 1e6)}
-    check = checks.predictions(lambda candidate, state: state[candidate], "y", "yhat")
-    (found,) = check("results", Context("a task", data={"results": data}))
-    assert found.check == FAR
-    assert check.pure is False
+        checks.predictions(**arguments)
 
 
 def added(values: Any, size: int) -> checks.Column:

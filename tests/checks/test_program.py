@@ -53,20 +53,17 @@ def test_an_exception_is_told_with_its_place():
         ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
         ("Sure! Here is the code:\n```python\n" + ADD + "```", "syntax", "not valid Python"),
         (ADD + "\ud800", "syntax", "not valid Python"),
-        ("(" * 5000, "syntax", "not valid Python"),
         ("def ad(a, b): pass", "missing add", "defines ad"),
-        ("add = 5", "missing add", "defines no function"),
         ("1 / 0", "load ZeroDivisionError", "division by zero"),
         ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
         ("import sys\nsys.exit(0)\n" + ADD, "load SystemExit", "before any test"),
-        ("raise KeyboardInterrupt\n" + ADD, "load KeyboardInterrupt", "before any test"),
         ("input()", "load EOFError", "before any test"),
         ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
         ("import ctypes\nctypes.string_at(0)\n" + ADD, "crashed SIGSEGV", "crashed"),
         ("import os\nos.closerange(0, 200)\n" + ADD, "ended early", "ended before any test"),
         ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
     ],
-    ids=range(15),
+    ids=range(12),
 )
 def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key, said):
     found = findings(CHECK, program)
@@ -111,11 +108,9 @@ def test_memory_is_limited():
         "import os; os.fork()",
         "import os; os.system('true')",
         "import subprocess; subprocess.run(['true'])",
-        "import multiprocessing; multiprocessing.Process(target=print).start()",
-        "import os; os.execv('/bin/true', ['true'])",
         "import os; os.kill(os.getppid(), 9)",
     ],
-    ids=range(6),
+    ids=range(4),
 )
 def test_processes_and_signals_are_refused(start):
     found = findings(CHECK, f"def add(a, b):\n    {start}\n    return a + b\n")

