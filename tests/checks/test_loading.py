@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sys
 from itertools import count
 from typing import Any
@@ -28,23 +27,18 @@ SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "regex": ({"pattern": "a+"}, "aa", "b"),
     "words": ({"at_least": 2}, "a b", "a"),
 }
-PAIR = {
-    "actual": [50.5, 51.0, 49.5, 50.0, 52.5, 48.0, 50.5, 49.0, 51.5, 50.0, 48.5, 52.0],
-    "predicted": [50.9, 51.2, 49.1, 50.3, 52.0, 48.4, 50.1, 49.3, 51.9, 49.8, 48.1, 51.5],
+GOOD = '{"actual": [50, 52, 48, 51], "predicted": [50.5, 51, 48.5, 52]}'
+SPECS |= {
+    "finite": ({"columns": "actual"}, GOOD, '{"actual": [1, null]}'),
+    "predictions": ({}, GOOD, GOOD.replace("48.5", "4800")),
+    "ranges": (
+        {"columns": {"actual": [0, 60]}, "predicted": [0, 60]},
+        GOOD,
+        GOOD.replace("5", "6"),
+    ),
+    "results": ({"path": lambda candidate, state: candidate}, __file__, "nowhere.csv"),
+    "rows": ({"key": "actual"}, GOOD, GOOD.replace("52", "50")),
 }
-GOOD = json.dumps(PAIR)
-for _name, _bad in {
-    "predictions": [],
-}.items():
-    SPECS[_name] = {}, GOOD, json.dumps({**PAIR, "predicted": _bad})
-SPECS["finite"] = {"columns": "actual"}, GOOD, json.dumps({"actual": [1, None]})
-SPECS["ranges"] = (
-    {"columns": {"actual": [0, 60]}, "predicted": [0, 60]},
-    GOOD,
-    GOOD.replace("5", "6"),
-)
-SPECS["rows"] = {"key": "actual"}, '{"actual": [1, 2]}', GOOD
-SPECS["results"] = {"path": lambda candidate, state: candidate}, __file__, "nowhere.csv"
 UNIQUE = count()
 
 

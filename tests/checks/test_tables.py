@@ -90,7 +90,7 @@ ANYTHING = st.recursive(
 @settings(max_examples=150)
 @given(ANYTHING)
 def test_whatever_the_candidate_is_findings_say_so(candidate):
-    for check in (*CHECKS, numbers.rows(key="actual")):
+    for check in [*CHECKS, numbers.rows(key="actual")]:
         for found in findings(check, candidate):
             assert found.message
             assert found.fix or found.level == "note"
