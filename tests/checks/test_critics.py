@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks import critique as checks
 from heedful.checks import loading as checks_loading
-from heedful.checks.critique import combine, plain_text
+from heedful.checks.critique import plain_text
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, MalformedAnswer, ModelError, UnknownName
 from heedful.loop.record import Evaluation, Goal, Usage
@@ -404,26 +404,6 @@ def test_a_verdict_is_an_error_unless_most_say_otherwise(verdicts, level):
     evaluation = panel(*(said(summary_valid=one) for one in verdicts), role="summary")
     (invalid,) = [one for one in evaluation.findings if "not summary_valid" in one.key]
     assert invalid.level == level
-
-
-OPINIONS = st.builds(
-    lambda role, score, near: Evaluation((), {role: score}, preference=near),
-    st.sampled_from(["alignment", "drift"]),
-    st.floats(0, 1),
-    st.floats(0, 1),
-)
-
-
-@given(st.lists(OPINIONS, min_size=1, max_size=7))
-def test_what_is_settled_lies_within_what_was_said(opinions):
-    evaluation = combine(opinions)
-    near = [one.preference for one in opinions]
-    assert min(near) - 1e-9 <= evaluation.preference <= max(near) + 1e-9
-    for role in ("alignment", "drift"):
-        values = [one.scores[role] for one in opinions if role in one.scores]
-        assert (role in evaluation.scores) is bool(values)
-        if values:
-            assert min(values) <= evaluation.scores[role] <= max(values)
 
 
 def test_they_are_asked_at_once_and_answer_in_their_order():

@@ -259,6 +259,8 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             # The group may outlive its first process, so kill it even when that process has ended.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            while await process.stdout.read(1 << 16):
+                pass  # some versions of Python wait for the end of a process until its pipe is empty
             code = await asyncio.shield(process.wait())
     finally:
         # Not by Python, which cannot remove folders that are nested a thousand deep.
