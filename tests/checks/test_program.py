@@ -264,6 +264,16 @@ def test_functions_named_test_are_run_each_in_a_scope_of_its_own():
     assert [one.message.rpartition(" is ")[2] for one in found] == ["2", "1"]
 
 
+def test_a_test_function_that_returns_or_is_named_elsewhere_is_one_test():
+    tests = "def test_it():\n    if f() == 7: return\n    assert f() == 3\n"
+    check = checks.python_tests(tests)
+    assert keys(check, "def f(): return 7") == []
+    assert keys(check, "def f(): return 1") == ["test_it()"]
+    check = checks.python_tests(HUMAN + "\nif True:\n    check(add)\n", "add")
+    assert findings(check, ADD) == []
+    assert keys(check, "def add(a, b): return 1") == ["if True: check(add)"]
+
+
 def test_notes_and_annotations_of_tests_are_respected():
     tests = (
         "'''Notes.'''\nfrom __future__ import annotations\n"
@@ -307,7 +317,6 @@ def test_what_misses_a_failed_preparation_is_not_run():
         ("def test_it(fixture): assert f()", None, "tests"),
         ("def check(a, b): assert a", "f", "tests"),
         ("def test_it():\n    assert f()\nit = [test_it]", None, "tests"),
-        ("def test_it():\n    return f()", None, "tests"),
         ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
         ("class Sums:\n    def testOne(self): assert f()\nassert Sums", None, "tests"),
         ("assert f()", "not a name", "entry_point"),
@@ -316,7 +325,7 @@ def test_what_misses_a_failed_preparation_is_not_run():
         ("def check(x, *, y): assert x", "f", "tests"),
         ("assert f()\nassert await f()", "f", "tests"),
     ],
-    ids=range(17),
+    ids=range(16),
 )
 def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
     with pytest.raises(InvalidInput) as error:

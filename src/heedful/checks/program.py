@@ -153,21 +153,23 @@ def _statements(
     """Yield each statement that runs, with its scope.
 
     The statements of `check(candidate)` and of `test_*()` functions come last, whether these are
-    called at the top level or not. One that is named elsewhere stays a function.
+    called at the top level or not. One that returns or is named elsewhere stays a function.
     """
     tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
     calls = tuple(f"{test.name}(" for test in tests)
     rest = [n for n in body if not (isinstance(n, ast.Expr) and ast.unparse(n).startswith(calls))]
     used = {n.id for part in rest for n in ast.walk(part) if isinstance(n, ast.Name)}
-    alone = [test for test in tests if test.name not in used]
+    whole = used | {t.name for t in tests if any(isinstance(n, ast.Return) for n in ast.walk(t))}
     for node in rest:
         if isinstance(node, ast.ClassDef) and re.search(
             r"\n +(async )?def test", ast.unparse(node)
         ):
             raise InvalidInput("tests", node.name, "assert statements or functions, no class")
-        if node not in alone:
+        if node not in tests or node.name in whole:
             yield 0, node
-    for scope, test in enumerate(alone, 1):
+    for scope, test in enumerate(tests, 1):
+        if test.name in used:
+            continue
         names = [n.arg for n in ast.walk(test.args) if isinstance(n, ast.arg)]
         if isinstance(test, ast.AsyncFunctionDef) or len(names) > (test.name == "check"):
             what = "a plain function without arguments; check(…) may take the program's function"
@@ -175,8 +177,10 @@ def _statements(
         if names and entry_point is None:
             what = "the name of the function that check(…) is to get"
             raise InvalidInput("entry_point", None, what)
+        call = ast.parse(f"{test.name}({entry_point})" if names else f"{test.name}()").body
         bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
-        yield from ((scope, node) for node in (*bound, *test.body))
+        steps = [(0, call[0])] if test.name in whole else [(scope, n) for n in (*bound, *test.body)]
+        yield from steps
 
 
 def _step(node: ast.stmt, scope: int) -> Step:
@@ -260,7 +264,7 @@ async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], 
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             while await process.stdout.read(1 << 16):
-                pass  # some versions of Python wait for the end of a process until its pipe is empty
+                pass  # some versions of Python wait for the process until its pipe is empty
             code = await asyncio.shield(process.wait())
     finally:
         # Not by Python, which cannot remove folders that are nested a thousand deep.
