@@ -331,9 +331,9 @@ def test_a_results_file_is_read(tmp_path, suffix):
     assert rows.key == "missing_results: rows"
     assert "has 20 rows, at least 21 asked for" in rows.message
     (columns,) = numbers.results(path, columns=["y", "rmse"])(None, NOW)
-    assert columns.key == "missing_results: columns"
-    assert "lacks rmse; it has y, yhat" in columns.message
-    assert columns.fix == "save the columns y, rmse"
+    assert columns.key == "missing_results: missing column"
+    assert columns.message == "there is no column 'rmse'; there are: y, yhat"
+    assert columns.fix == "write a column called 'rmse'"
     if suffix != ".parquet":  # a byte order mark is no part of the first name
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert kinds(numbers.results(path, 20, columns=["y", "yhat"])) == []

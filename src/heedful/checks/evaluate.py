@@ -134,13 +134,8 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, CheckFailed | ModelError], Finding]
 # Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-EMPTY = Finding(
-    "answer",
-    "the answer is empty",
-    "Answer with the result itself",
-    severity=1.0,
-    key="answer: empty",
-)
+_WHAT, _FIX = "the answer is empty", "Answer with the result itself"
+EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
