@@ -16,7 +16,7 @@ SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "contains": ({"needles": ["a", "b"]}, "ab", "a"),
     "critic": (JUDGE, "good", "bad"),
     "critics": ({"members": [JUDGE, JUDGE]}, "good", "bad"),
-    "equals": ({"expected": "yes", "case": False}, "YES", "no"),
+    "equals": ({"expected": "yes"}, "YES", "no"),
     "excludes": ({"needles": "a"}, "b", "a"),
     "grounding": ({"evidence": [{"shop": "Ox", "sales": 7}]}, "Ox: sales of 7", "Ox: sales of 8"),
     "insights": ({"metrics": {"mae": 2}}, "MAE: 2", "RMSE: 2"),
