@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import sys
 from itertools import count
 from typing import Any
@@ -17,7 +16,7 @@ SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "contains": ({"needles": ["a", "b"]}, "ab", "a"),
     "critic": (JUDGE, "good", "bad"),
     "critics": ({"members": [JUDGE, JUDGE]}, "good", "bad"),
-    "equals": ({"expected": "yes", "case": False}, "YES", "no"),
+    "equals": ({"expected": "yes"}, "YES", "no"),
     "excludes": ({"needles": "a"}, "b", "a"),
     "grounding": ({"evidence": [{"shop": "Ox", "sales": 7}]}, "Ox: sales of 7", "Ox: sales of 8"),
     "insights": ({"metrics": {"mae": 2}}, "MAE: 2", "RMSE: 2"),
@@ -28,28 +27,18 @@ SPECS: dict[str, tuple[dict[str, Any], str, str]] = {
     "regex": ({"pattern": "a+"}, "aa", "b"),
     "words": ({"at_least": 2}, "a b", "a"),
 }
-PAIR = {
-    "actual": [50.5, 51.0, 49.5, 50.0, 52.5, 48.0, 50.5, 49.0, 51.5, 50.0, 48.5, 52.0],
-    "predicted": [50.9, 51.2, 49.1, 50.3, 52.0, 48.4, 50.1, 49.3, 51.9, 49.8, 48.1, 51.5],
+GOOD = '{"actual": [50, 52, 48, 51], "predicted": [50.5, 51, 48.5, 52]}'
+SPECS |= {
+    "finite": ({"columns": "actual"}, GOOD, '{"actual": [1, null]}'),
+    "predictions": ({}, GOOD, GOOD.replace("48.5", "4800")),
+    "ranges": (
+        {"columns": {"actual": [0, 60]}, "predicted": [0, 60]},
+        GOOD,
+        GOOD.replace("5", "6"),
+    ),
+    "results": ({"path": lambda candidate, state: candidate}, __file__, "nowhere.csv"),
+    "rows": ({"key": "actual"}, GOOD, GOOD.replace("52", "50")),
 }
-GOOD = json.dumps(PAIR)
-for _name, _bad in {
-    "constant": [50] * 12,
-    "deviation": [n + 1e6 for n in range(12)],
-    "leakage": PAIR["actual"],
-    "predictions": [],
-    "skill": PAIR["predicted"][::-1],
-    "spread": [n * 1e3 for n in range(12)],
-}.items():
-    SPECS[_name] = {}, GOOD, json.dumps({**PAIR, "predicted": _bad})
-SPECS["finite"] = {"columns": "actual"}, GOOD, json.dumps({"actual": [1, None]})
-SPECS["ranges"] = (
-    {"columns": {"actual": [0, 60]}, "predicted": [0, 60]},
-    GOOD,
-    GOOD.replace("5", "6"),
-)
-SPECS["rows"] = {"key": "actual"}, '{"actual": [1, 2]}', GOOD
-SPECS["results"] = {"path": lambda candidate, state: candidate}, __file__, "nowhere.csv"
 UNIQUE = count()
 
 
@@ -92,7 +81,7 @@ def test_an_unknown_name_lists_those_there_are():
         ({"name": "a b:c"}, "name of a check"),
         ({"name": "os:"}, "name of a check"),
         ("words", "check is 'words'"),
-        ({"name": "words", "most": 5}, "most of check 'words' is 5.*at_least, at_most"),
+        ({"name": "words", "most": 5}, "arguments of check 'words'.*at_least, at_most.*'most'"),
         ({"name": "words", "at_most": "5"}, "at_most of check 'words'"),
         ({"name": "regex"}, "pattern of check 'regex'"),
         ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
@@ -102,9 +91,8 @@ def test_an_unknown_name_lists_those_there_are():
         ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
         ({"name": "python_tests", "tests": "assert ("}, "tests of check 'python_tests'"),
         ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
-        ({"name": "math:pi"}, "name of a function"),
     ],
-    ids=range(16),
+    ids=range(15),
 )
 def test_a_wrong_argument_is_named_with_its_check(spec, message):
     with pytest.raises(InvalidInput, match=message):
@@ -154,30 +142,9 @@ def test_a_module_may_import_its_neighbour_and_lie_in_a_package(write, tmp_path)
     assert checks.load({"name": f"{inner}:check"}, tmp_path)("", CONTEXT) == [8]
 
 
-def test_a_file_is_run_once_and_again_when_it_changed(write, tmp_path):
-    name = write("SEEN = []\ndef check(c, x): return SEEN\n")
-    spec = {"name": f"{name}:check"}
-    assert checks.load(spec, tmp_path) is checks.load(spec, tmp_path)
-    write("def check(c, x): return ['changed, longer']\n", name)
-    assert checks.load(spec, tmp_path)("", CONTEXT) == ["changed, longer"]
-
-
-def test_an_installed_module_is_found_without_a_folder(tmp_path):
-    spec = {"name": "heedful.checks.text:words", "at_most": 1}
-    assert keys(checks.load(spec, None), "a b") == ["words<=1"]
-    assert keys(checks.load(spec, tmp_path), "a b") == ["words<=1"]
-
-
 @pytest.mark.parametrize(
     "source",
-    [
-        "def (",
-        "import not_there_at_all",
-        "1 / 0",
-        "x",
-        "raise ValueError('odd')",
-        "raise SystemExit(0)",
-    ],
+    ["def (", "import not_there_at_all", "1 / 0", "raise SystemExit(0)"],
 )
 def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
     name = write(source)
@@ -207,8 +174,3 @@ def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
         checks.load({"name": f"{name}:nothing"}, tmp_path)
     several = checks.load({"name": f"{name}:several", "limits": [1, 2], "x": 3}, tmp_path)
     assert several("", CONTEXT) == [(1, 2), {"x": 3}]
-
-
-def test_a_function_that_does_not_tell_its_arguments_is_refused():
-    with pytest.raises(InvalidInput, match="name of a check is 'builtins:iter'"):
-        checks.load({"name": "builtins:iter"}, None)

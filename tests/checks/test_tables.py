@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from math import inf, nan
@@ -16,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pandera.pandas as for_pandas
-import pandera.polars as for_polars
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -25,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
-from heedful.checks import numbers, tables
+from heedful.checks import numbers
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput, PackageMissing
 from heedful.loop.record import Finding
@@ -93,8 +90,8 @@ ANYTHING = st.recursive(
 @settings(max_examples=150)
 @given(ANYTHING)
 def test_whatever_the_candidate_is_findings_say_so(candidate):
-    more: list[Any] = [numbers.rows(key="actual"), numbers.schema(schema={"actual": "integer"})]
-    for check in (*CHECKS, *more, numbers.schema(schema={"actual": "date"})):
+    every: list[Any] = [*CHECKS, numbers.rows(key="actual")]
+    for check in every:
         for found in findings(check, candidate):
             assert found.message
             assert found.fix or found.level == "note"
@@ -139,7 +136,6 @@ def test_columns_may_stand_among_other_things():
         {"x": {"first": 1, "second": 2}},
         {"x": (1, 2)},
         {"x": pl.Series([1, 2])},
-        np.array([(1,), (2,)], dtype=[("x", float)]),
         np.array([1, 2]),
         np.array([[1], [2]]),
         pd.Series([1, 2]),
@@ -201,39 +197,20 @@ def test_every_form_of_the_same_cells_gives_the_same_findings(tmp_path_factory, 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(*[st.one_of(st.none(), st.floats())] * 2), min_size=1, max_size=40))
 def test_typed_frames_agree_with_lists(tmp_path_factory, pairs):
-    actual, predicted = map(list, zip(*pairs, strict=True))
-    data = {"actual": actual, "predicted": predicted}
+    data = dict(zip(("actual", "predicted"), map(list, zip(*pairs, strict=True)), strict=True))
     table = pa.table({n: pa.array(c, pa.float64()) for n, c in data.items()})
     path = tmp_path_factory.mktemp("typed") / "r.parquet"
     parquet.write_table(table, path)
-    array = np.array(pairs, dtype=float)
-    polars = pl.DataFrame(table.to_pydict(), schema=dict.fromkeys(data, pl.Float64))
-    typed = [table, path, polars, polars.lazy(), table.to_pandas(), array, tuple(array.T)]
+    array, frame = np.array(pairs, dtype=float), pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    typed = [table, path, frame, frame.lazy(), table.to_pandas(), array, tuple(array.T)]
     typed += [
-        (pd.Series(actual, dtype=float), array[:, 1]),
+        tuple(table.to_pandas()[n] for n in data),
         dict(zip(data, table.columns, strict=True)),
     ]
     for check in CHECKS:
         expected = told(findings(check, data))
-        for form in typed:
-            assert told(findings(check, form)) == expected
-
-
-def test_keys_agree_in_files_and_frames(tmp_path):
-    data = {"id": [1, 2, None, 4, 2**53 + 1], "day": [date(2026, 1, n) for n in range(1, 6)]}
-    frame = pl.DataFrame(data)
-    frame.write_csv(tmp_path / "r.csv")
-    frame.write_parquet(tmp_path / "r.parquet")
-    frame.with_columns(pl.col("day").cast(pl.String)).write_ndjson(tmp_path / "r.jsonl")
-    made = [frame, frame.to_arrow(), *(tmp_path / f"r.{x}" for x in ("csv", "parquet", "jsonl"))]
-    for key in ("id", ["id", "day"], "day"):
-        check = numbers.rows(key=key, same_as={"id": [1, 2, 3, 5, 6], "day": ["2026-01-05"] * 5})
-        expected = said(check, data)
-        assert expected
-        for form in made:
-            assert said(check, form) == expected
-        if key == "day":
-            assert said(check, frame.to_pandas()) == expected
+        assert all(told(findings(check, form)) == expected for form in typed)
 
 
 # What a cell means
@@ -247,44 +224,6 @@ def test_what_is_no_number(cell):
     assert keys(check, {"x": array}) == ["finite: x no numbers", "finite: x empty"]
 
 
-def test_masked_cells_are_missing_and_the_widest_whole_numbers_are_numbers():
-    masked = {"x": np.ma.masked_array(np.arange(9.0), np.arange(9) < 3)}
-    assert said(numbers.finite(), masked) == ["x has 3 of 9 cells that are NaN or missing"]
-    wide = pl.DataFrame({"x": [1, 2]}).cast(pl.Int128)
-    assert findings(numbers.ranges(x=(1, 2)), wide) == []
-
-
-MIDNIGHT, THREE = datetime(2026, 1, 2), datetime(2026, 1, 2, 3)  # noqa: DTZ001
-
-
-@pytest.mark.parametrize(
-    ("cells", "text"),
-    [
-        ([7, 7.0, "7", "7.0", " 7 ", Decimal("7.0"), np.int64(7), np.float64(7)], "7"),
-        (["007"], "007"),
-        ([-7.5, "-7.5"], "-7.5"),
-        ([None, nan, "", "  ", pd.NaT, pd.NA], ""),
-        (["NA"], "NA"),
-        (["1.2.3"], "1.2.3"),
-        ([MIDNIGHT.date(), MIDNIGHT, pd.Timestamp(MIDNIGHT), "2026-01-02"], "2026-01-02"),
-        ([THREE, "2026-01-02T03:00:00", "2026-01-02 03:00:00"], "2026-01-02 03:00:00"),
-        (
-            [THREE.replace(tzinfo=UTC), "2026-01-02T03:00:00Z", "2026-01-02 03:00:00z"],
-            "2026-01-02 03:00:00+00:00",
-        ),
-    ],
-)
-def test_a_key_is_the_same_wherever_it_comes_from(cells, text):
-    assert {tables.to_key(cell) for cell in cells} == {text}
-
-
-def test_times_of_nanoseconds_are_keys(tmp_path):
-    at = pa.array([0, 3_600_000_000_001], pa.timestamp("ns"))
-    parquet.write_table(pa.table({"at": at}), tmp_path / "r.parquet")
-    check = numbers.rows(key="at", same_as={"at": ["1970-01-01", "1970-01-01 01:00:00"]})
-    assert findings(check, tmp_path / "r.parquet") == []
-
-
 # Ranges and finite cells
 
 
@@ -296,7 +235,7 @@ def test_ranges_count_what_lies_outside():
     assert below.message == "a b has 2 of 3 values below 0; the lowest is -2"
     assert above.message == "share has 1 of 3 values above 1; the highest is 1.5"
     assert "keep a b at least 0:" in below.fix
-    assert "keep share within 0 to 1:" in above.fix
+    assert "keep share at least 0 and at most 1:" in above.fix
     (found,) = findings(numbers.ranges(x=(None, 1)), {"x": [1.0000001, 12345678.25]})
     assert found.message == "x has 2 of 2 values above 1; the highest is 12345678.25"
     assert "keep x at most 1:" in found.fix
@@ -321,199 +260,36 @@ def test_finite_looks_at_the_columns_that_hold_numbers():
     assert keys(numbers.finite(), {"name": ["x"]}) == ["finite: no numbers"]
 
 
-# Schemas
-
-GOOD = {
-    "id": [1, 2, 3],
-    "share": [0.0, 0.5, 1.0],
-    "name": ["x", "y", "z"],
-    "day": [date(2026, 1, n) for n in (1, 2, 3)],
-    "fine": [True, False, True],
-}
-PLAIN = {
-    "id": "integer",
-    "share": (0, 1),
-    "name": {"type": "text", "nullable": True},
-    "day": "date",
-    "fine": "boolean",
-    "note": {"type": "text", "required": False},
-}
-
-
-def test_columns_that_fit_pass_in_every_form(tmp_path):
-    frame = pl.DataFrame(GOOD)
-    frame.write_csv(tmp_path / "r.csv")
-    frame.write_parquet(tmp_path / "r.parquet")
-    frame.with_columns(pl.col("day").cast(pl.String)).write_json(tmp_path / "r.json")
-    made = [GOOD, frame, frame.to_pandas(), frame.to_arrow(), frame.lazy()]
-    for form in (*made, *(tmp_path / f"r.{x}" for x in ("csv", "parquet", "json"))):
-        assert findings(numbers.schema(schema=PLAIN), form) == []
-
-
-@pytest.mark.parametrize(
-    ("column", "cells", "expected"),
-    [
-        ("id", [1, 2.5, "x"], ["id no whole numbers"]),
-        ("id", [1, None, 2], ["id missing"]),
-        ("id", [1, inf, 2], ["id infinite"]),
-        ("share", [nan, -0.1, 1.5], ["share missing", "share below", "share above"]),
-        ("share", ["?", "?", "?"], ["share no numbers", "share empty"]),
-        ("name", ["a", None, None], []),
-        ("name", [None, None, None], []),
-        ("name", ["a", 5, None], ["name no texts"]),
-        ("day", ["2026-01-01", "yesterday", 5], ["day no dates"]),
-        ("fine", ["true", "False", "yes"], ["fine no truth values"]),
-        ("note", [5, 5, 5], ["note no texts", "note empty"]),
-    ],
-)
-def test_cells_that_do_not_fit_are_found(column, cells, expected):
-    found = keys(numbers.schema(schema=PLAIN), {**GOOD, column: cells})
-    assert found == [f"schema: {key}" for key in expected]
-
-
-def test_the_words_of_a_schema():
-    (found,) = findings(numbers.schema(schema={"id": "integer"}), {"id": [1, 2.5, 3.5]})
-    assert found.message == "id has 2 of 3 cells that are no whole numbers, first 2.5"
-    assert found.fix.startswith("write whole numbers in id")
-    check = numbers.schema(schema={"a": "number", "b": "number"})
-    there = "; there are: c"
-    assert said(check, {"c": [1]}) == [f"there is no column {name!r}{there}" for name in "ab"]
-    assert keys(numbers.schema(schema={"a": "number"}), {"a": []}) == ["schema: a empty"]
-
-
-def polars_schema() -> Any:
-    share = for_polars.Column(float, for_polars.Check.in_range(0, 1), nullable=False)
-    return for_polars.DataFrameSchema({"id": for_polars.Column(int, unique=True), "share": share})
-
-
-class Model(for_polars.DataFrameModel):
-    id: int
-    share: float
-
-
-BAD = {"id": [1, 2, 2], "share": [0.5, 1.5, None]}
-
-
-def broken(form: Any, schema: Any) -> list[str]:
-    return sorted(finding.key for finding in findings(numbers.schema(schema=schema), form))
-
-
-def test_a_schema_of_pandera_is_met_or_not(tmp_path):
-    frame = pl.DataFrame(BAD)
-    frame.write_csv(tmp_path / "r.csv")
-    frame.write_parquet(tmp_path / "r.parquet")
-    rules = ["id: field_uniqueness", "share: in_range(0, 1)", "share: not_nullable"]
-    for form in (frame, frame.to_pandas(), tmp_path / "r.csv", tmp_path / "r.parquet", BAD):
-        assert broken(form, polars_schema()) == [f"schema: {rule}" for rule in rules]
-    good = pl.DataFrame({"id": [1, 2], "share": [0.0, 1.0]})
-    good.write_csv(tmp_path / "r.csv")
-    for form in (good, tmp_path / "r.csv"):
-        assert broken(form, polars_schema()) == broken(form, Model) == []
-    found = findings(numbers.schema(schema=polars_schema()), frame)
-    (one,) = [f for f in found if "in_range" in f.key]
-    assert one.message == "share: 1 times in 3 rows not in_range(0, 1), first '1.5'"
-    assert one.fix == "make share meet in_range(0, 1)"
-    assert broken(frame.clear(), polars_schema()) == ["missing_results: empty"]
-    assert broken(tmp_path / "gone.csv", polars_schema()) == [NO_FILE]
-
-
-def test_a_schema_for_pandas(tmp_path):
-    schema = for_pandas.DataFrameSchema(
-        {"id": for_pandas.Column(int), "share": for_pandas.Column(float, nullable=True)},
-        strict=True,
-    )
-    pl.DataFrame(BAD).write_parquet(tmp_path / "r.parquet")
-    for form in (pd.DataFrame(BAD), pl.DataFrame(BAD), tmp_path / "r.parquet"):
-        assert broken(form, schema) == []
-    assert broken(pd.DataFrame({**BAD, "more": 1}), schema) == ["schema: column_in_schema"]
-    assert broken(pd.DataFrame({"id": [1]}), schema) == ["schema: column_in_dataframe"]
-
-
-def test_pandera_sees_files_in_batches_with_the_types_they_have(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS", 10)
-    frame = pl.DataFrame({"id": [*range(99), None], "share": [2.0] * 100})
-    frame.cast({"id": pl.Int32}).write_parquet(tmp_path / "r.parquet")
-    columns = {"id": for_polars.Column(pl.Int32, nullable=True)}
-    share = polars_schema().columns["share"]
-    schema = for_polars.DataFrameSchema({**columns, "share": share})
-    (found,) = findings(numbers.schema(tmp_path / "r.parquet", schema), None)
-    assert found.message.startswith("share: 100 times in 100 rows not in_range(0, 1), first")
-
-
-def test_many_broken_rules_are_bounded():
-    wanted = {f"c{n}": for_polars.Column(float) for n in range(30)}
-    frame = pl.DataFrame({name: ["x"] for name in wanted})
-    found = findings(numbers.schema(schema=for_polars.DataFrameSchema(wanted)), frame)
-    assert len(found) == 11
-    last = found[-1]
-    assert (last.level, last.message) == ("note", "20 more rules of the schema are broken")
-
-
 # Rows and their keys
 
 
-APART = [
-    "no key: 1 of 6 rows have no id",
-    "twice: 2 of 6 rows have the same id as one before, such as 'x'; 'b'",
-    "missing: 2 of 4 wanted rows are missing, by id, such as 'a'; 'c'",
-    "extra: 1 of 6 rows are not wanted, by id, such as 'x'",
-]
-
-
 @pytest.mark.parametrize(
-    ("key", "same_as", "candidate", "expected"),
+    ("key", "candidate", "expected"),
     [
-        ("id", {"id": [3, 1, 2]}, {"id": [1, 2, 3], "y": [0, 0, 0]}, []),
-        ("id", {"id": list("abcd")}, {"id": ["d", "x", None, "b", "b", "x"]}, APART),
-        (
-            ["shop", "day"],
-            {"shop": ["a", "a"], "day": [1, 2]},
-            {"shop": ["a", "a"], "day": [2, 2]},
-            [
-                "twice: 1 of 2 rows have the same shop and day as one before, such as 'a, 2'",
-                "missing: 1 of 2 wanted rows are missing, by shop and day, such as 'a, 1'",
-            ],
-        ),
-        ("id", None, {"id": [1, 2]}, []),
+        ("id", {"id": [1, 2], "y": [0, 0]}, []),
+        ("id", {"id": ["\ud800", "a\0b"]}, []),
+        ("id", {"id": []}, ["missing_results: empty"]),
+        ("id", {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
         (
             "id",
-            None,
-            {"id": [1, 1]},
-            ["twice: 1 of 2 rows have the same id as one before, such as '1'"],
+            {"id": ["d", "x", None, "b", "b", "x"]},
+            [
+                "no key: 1 of 6 rows have no id",
+                "twice: 2 of 6 rows have the same id as one before, such as 'b'; 'x'",
+            ],
         ),
-        ("id", None, {"id": [None, ""]}, ["no key: 2 of 2 rows have no id"]),
-        ("id", None, {"id": ["\ud800", "a\0b"]}, []),
-        ((), [{"a": 1}, {"a": 2}], {"b": [5, 6]}, []),
-        ((), [{"a": 1}, {"a": 2}], {"b": [5]}, ["count: there are 1 rows, 2 are wanted"]),
+        (
+            ["shop", "day"],
+            {"shop": ["a", "a"], "day": [2, 2]},
+            ["twice: 1 of 2 rows have the same shop and day as one before, such as 'a, 2'"],
+        ),
     ],
 )
-def test_keys_that_do_not_match_are_counted_and_named(key, same_as, candidate, expected):
-    found = findings(numbers.rows(key=key, same_as=same_as), candidate)
-    assert [f"{one.key.removeprefix('rows: ')}: {one.message}" for one in found] == expected
+def test_rows_without_a_key_of_their_own_are_counted_and_named(key, candidate, expected):
+    found = findings(numbers.rows(key=key), candidate)
+    said = [f"{one.key.removeprefix('rows: ')}: {one.message}" for one in found]
+    assert [line[: len(start)] for line, start in zip(said, expected, strict=True)] == expected
     assert all(one.level == "error" and one.fix for one in found)
-
-
-def test_wanted_rows_that_repeat_a_key_are_a_warning():
-    (found,) = findings(numbers.rows(key="id", same_as={"id": [1, 1]}), {"id": [1]})
-    assert (found.level, found.key) == ("warning", "rows: wanted")
-
-
-IDS = st.lists(st.integers(0, 30), max_size=40)
-
-
-@given(IDS, IDS)
-def test_counts_are_those_of_sets(here, there):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "ROWS", 16)  # several batches
-        found = findings(numbers.rows(key="id", same_as={"id": there}), {"id": here})
-    counts = {one.key: int(one.message.split()[0]) for one in found if one.key[0] == "r"}
-    expected = {
-        "rows: missing": len(set(there) - set(here)),
-        "rows: extra": len(set(here) - set(there)),
-        "rows: twice": len(here) - len(set(here)),
-        "rows: wanted": len(there) - len(set(there)),
-    }
-    assert counts == {key: count for key, count in expected.items() if count and here}
 
 
 # Results files
@@ -555,9 +331,9 @@ def test_a_results_file_is_read(tmp_path, suffix):
     assert rows.key == "missing_results: rows"
     assert "has 20 rows, at least 21 asked for" in rows.message
     (columns,) = numbers.results(path, columns=["y", "rmse"])(None, NOW)
-    assert columns.key == "missing_results: columns"
-    assert "lacks rmse; it has y, yhat" in columns.message
-    assert columns.fix == "save the columns y, rmse"
+    assert columns.key == "missing_results: missing column"
+    assert columns.message == "there is no column 'rmse'; there are: y, yhat"
+    assert columns.fix == "write a column called 'rmse'"
     if suffix != ".parquet":  # a byte order mark is no part of the first name
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         assert kinds(numbers.results(path, 20, columns=["y", "yhat"])) == []
@@ -597,7 +373,7 @@ def test_the_words_for_a_missing_file(tmp_path, monkeypatch):
         ("a.csv", 'y,yhat\n"1,2\n', "unexpected end of data"),
         ("a.json", '[{"y": 1}, {"y"', ""),
         ("a.json", "[" * 100_000, ""),
-        ("a.jsonl", '{"y": 1, "yhat": 2}\n{"y": 1\n', "line 2, column 8: "),
+        ("a.jsonl", '{"y": 1, "yhat": 2}\n{"y": 1\n', "line 2: Expecting"),
         ("a.jsonl", '{"y": 1, "yhat": 2}\n[1]\n', "line 2 is no JSON object"),
         ("a.jsonl", '{"y": 1, "yhat": 2}\n' + "[" * 100_000, "line 2: "),
         ("a.parquet", "PAR1 not at all PAR1", ""),
@@ -610,15 +386,6 @@ def test_a_file_that_breaks_off_is_damaged(tmp_path, name, content, message):
         (finding,) = check(None, NOW)
         assert finding.key == "missing_results: corrupt"
         assert message in finding.message
-
-
-def test_a_parquet_file_cut_short_or_damaged_inside_is_damaged(tmp_path):
-    path = tmp_path / "a.parquet"
-    parquet.write_table(pa.table({"y": list(range(100_000))}), path, compression="gzip")
-    whole = path.read_bytes()
-    for content in (whole[:-20], whole[:2_000] + b"\0" * 58_000 + whole[60_000:]):
-        path.write_bytes(content)
-        assert kinds(numbers.results(path)) == ["corrupt"]
 
 
 @pytest.mark.parametrize("scan", [pl.scan_csv, pl.scan_parquet])
@@ -651,33 +418,17 @@ def test_what_counts_as_a_row(tmp_path, name, content, expected):
         assert kinds(numbers.results(path, at_least_rows=2)) == ["format"]
 
 
-def test_a_quoted_line_break_is_part_of_its_cell(tmp_path):
-    path, cell = tmp_path / "r.csv", '"' + "said\n" * 1_000 + '"'
-    path.write_text("note,y\n" + f"{cell},1\n" * 500)
-    assert kinds(numbers.results(path, 500, columns=["note", "y"])) == []
-    assert kinds(numbers.results(path, 501)) == ["rows"]
-
-
 def test_an_old_file_is_stale(tmp_path):
-    path, other = written(tmp_path, ".csv"), written(tmp_path, ".json")
+    path = written(tmp_path, ".csv")
     os.utime(path, (1_000.0, 1_000.0))
-    os.utime(other, (2_000.0, 2_000.0))
     later = Context("a task", began=5_000.0)
     (finding,) = numbers.results(path)(None, later)
     assert finding.key == "missing_results: stale"
     assert "written 1970-01-01 00:16:40.000+00:00, older than its stage" in finding.message
     assert "(1970-01-01 01:23:20.000+00:00)" in finding.message
     assert kinds(numbers.predictions(path, "y", "yhat"), later)[0] == "stale"
-    for newer_than, expected in (
-        (other, ["stale"]),
-        (1_000.0, []),
-        (1_001.0, ["stale"]),
-        (0.0, []),
-        (tmp_path / "input.csv", ["nothing to be newer than"]),
-        ("x" * 5_000, ["nothing to be newer than"]),
-    ):
+    for newer_than, expected in ((1_000.0, []), (1_001.0, ["stale"]), (0.0, [])):
         assert kinds(numbers.results(path, newer_than=newer_than), later) == expected
-    assert kinds(numbers.results(other, newer_than=path)) == []
     now = Context("a task", began=time.time())
     assert kinds(numbers.results(written(tmp_path, ".jsonl")), now) == []
 
@@ -689,15 +440,11 @@ WRONG: list[tuple[Callable[..., Any], str, list[Any]]] = [
     (numbers.ranges, "columns", [{}, "a", [("a", (0, 1))]]),
     (numbers.ranges, "a", [(2, 1), (None, None), 5]),
     (numbers.finite, "columns", [5]),
-    (numbers.rows, "source", ["results.csv"]),
-    (numbers.rows, "key", [[""]]),
+    (numbers.rows, "key", [[""], ()]),
     (numbers.results, "path", [5]),
     (partial(numbers.results, "a"), "at_least_rows", [-1, True]),
     (partial(numbers.results, "a"), "newer_than", [[], inf, True]),
     (partial(numbers.results, "a"), "columns", [[1], [""]]),
-    (numbers.schema, "schema", [None, {}, 5, {"a": "money"}, {"a": 5}, {"a": (5, 1)}]),
-    (numbers.schema, "schema", [{"a": {"kind": "text"}}, {"a": {"required": "yes"}}]),
-    (numbers.schema, "schema", [{"a": {"type": "text", "range": (0, 1)}}]),
 ]
 
 
@@ -717,8 +464,6 @@ def test_without_a_package_an_error_names_the_extra(tmp_path, monkeypatch):
         PackageMissing, match=r"reading Parquet needs pyarrow: .*heedful\[frames\]'"
     ):
         findings(numbers.finite(parquet_path), None)
-    with pytest.raises(PackageMissing, match=r"pip install 'heedful\[schemas\]'"):
-        findings(numbers.schema(schema=polars_schema()), BAD)
     assert findings(numbers.finite(csv_path), None) == []
     assert keys(numbers.rows(key="y"), csv_path) == []
     monkeypatch.setitem(sys.modules, "narwhals", None)

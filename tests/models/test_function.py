@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from heedful import errors
-from heedful.loop.record import Usage
 from heedful.models.contract import Answer, Message, Model
 from heedful.models.function import Function
 
@@ -83,16 +82,6 @@ async def test_a_function_gets_the_options_of_its_signature():
     assert seen == [{"temperature": 0.5, "seed": 3}, options]
 
 
-async def test_an_answer_keeps_its_own_usage_and_gets_the_time():
-    usage = Usage(calls=2, prompt_tokens=5)
-    answer = await ask(lambda messages: Answer("x", usage, "length"))
-    assert (answer.usage.calls, answer.usage.prompt_tokens, answer.finish) == (2, 5, "length")
-    assert answer.usage.seconds > 0
-    timed = await ask(lambda messages: Answer("x", Usage(calls=1, seconds=9.0)))
-    assert timed.usage.seconds == 9.0
-    assert (await ask(lambda messages: "[1]", schema={"type": "array"})).text == "[1]"
-
-
 def raising(error: Exception) -> Any:
     def call(messages: Any) -> str:
         raise error
@@ -132,6 +121,9 @@ async def slow_too(messages: Any) -> str:
         (slow, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
         (slow_too, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
         (shout, {"chat": []}, errors.InvalidInput, "messages"),
+        (shout, {"max_tokens": 0}, errors.InvalidInput, "max_tokens is 0"),
+        (shout, {"temperature": -0.1}, errors.InvalidInput, "temperature is -0.1"),
+        (shout, {"temperature": float("nan")}, errors.InvalidInput, "temperature is nan"),
         (
             shout,
             {"schema": {"enum": {"a"}}},

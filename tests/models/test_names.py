@@ -21,7 +21,6 @@ from heedful.models.remote import Remote
     [
         ("embedded", Embedded),
         ("embedded:smollm2", Embedded),
-        ("embedded:qwen2.5-coder-0.5b-instruct-q4_k_m", Embedded),
         ("openai:gpt-5", Remote),
         ("anthropic:some-model", Remote),
         ("google:gemini-2.5-flash", Remote),

@@ -18,28 +18,11 @@ COUNTED = {
             " leave a single space before the unit."
         ),
     ),
-    "Python": (
-        44,
-        (
-            "def mean(values: list[float]) -> float:\n"
-            '    """The arithmetic mean. Raises ValueError where there is none."""\n'
-            "    if not values:\n"
-            '        raise ValueError("no values")\n'
-            "    return sum(values) / len(values)\n"
-        ),
-    ),
     "JSON": (
         40,
         (
             '{"parcel": {"id": "A-4711", "weight_kg": 12.5, "tags": ["fragile", "express"],'
             ' "paid": true}}'
-        ),
-    ),
-    "log": (
-        60,
-        (
-            "2024-03-05T12:00:01Z ERROR [worker-7] GET /api/v1/parcels/4711 -> 503 after 30000 ms"
-            " (attempt 2/3)"
         ),
     ),
     "Chinese": (
@@ -49,13 +32,6 @@ COUNTED = {
             "并说明原因。"
         ),
     ),
-    "Japanese": (
-        31,
-        (
-            "荷物の重さはキログラムで書き、小数点以下一桁まで示してください。わからない場合は推測しないで"
-            "ください。"
-        ),
-    ),
     "Arabic": (
         39,
         (
@@ -63,20 +39,8 @@ COUNTED = {
             " تخمن بل اكتب السبب."
         ),
     ),
-    "Russian": (
-        36,
-        (
-            "Вес посылки нужно указывать в килограммах с одним знаком после запятой; если вес"
-            " неизвестен, не угадывайте."
-        ),
-    ),
     "emoji": (23, "👍🎉🚀🔥😂❤️✅⚠️💡🙏😊😭🤔👏💯✨🌍📦⚖️🏠"),
     "numbers": (52, "12.5 0.75 1234567 -3.14 2024-03-05 99.9% 1,250.00 007"),
-    "table": (
-        38,
-        "| name | kg | paid |\n|---|---:|:---:|\n| box | 12.5 | yes |\n| bag | 0.8 | no |\n",
-    ),
-    "capitals": (15, "URGENT: PLEASE CONFIRM THE DELIVERY DATE BEFORE FRIDAY"),
 }
 
 

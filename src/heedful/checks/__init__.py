@@ -12,7 +12,7 @@ _NAMES = {
     "claims.insights": "insights precision",
     "critique": "BIASES ROLES Role critic critics",
     "loading": "known load",
-    "numbers": "constant deviation finite leakage predictions ranges results rows skill spread",
+    "numbers": "finite predictions ranges results rows",
     "program": "python_tests",
     "schema": "json_schema",
     "text": "characters contains equals excludes not_empty regex words",

@@ -15,16 +15,11 @@ from heedful.checks.critique import critic as critic
 from heedful.checks.critique import critics as critics
 from heedful.checks.loading import known as known
 from heedful.checks.loading import load as load
-from heedful.checks.numbers import constant as constant
-from heedful.checks.numbers import deviation as deviation
 from heedful.checks.numbers import finite as finite
-from heedful.checks.numbers import leakage as leakage
 from heedful.checks.numbers import predictions as predictions
 from heedful.checks.numbers import ranges as ranges
 from heedful.checks.numbers import results as results
 from heedful.checks.numbers import rows as rows
-from heedful.checks.numbers import skill as skill
-from heedful.checks.numbers import spread as spread
 from heedful.checks.program import python_tests as python_tests
 from heedful.checks.schema import json_schema as json_schema
 from heedful.checks.text import characters as characters

@@ -17,7 +17,7 @@ import resource
 import signal
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from traceback import extract_tb
 from typing import Any
 
@@ -35,15 +35,15 @@ Record = Callable[..., None]
 
 def limit(asked: dict[str, Any]) -> None:
     """Set the limits of this process. Raises OSError or ValueError if the system refuses."""
-    mb, cpu = 1 << 20, int(asked["seconds"]) + 2
+    cpu = int(asked["seconds"]) + 2
     limits = {
         resource.RLIMIT_CPU: cpu,
-        resource.RLIMIT_FSIZE: int(asked["file_mb"] * mb),
+        resource.RLIMIT_FSIZE: 16 << 20,
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
     }
     if sys.platform != "darwin":  # where the address space cannot be limited
-        limits[resource.RLIMIT_AS] = int(asked["memory_mb"] * mb)
+        limits[resource.RLIMIT_AS] = int(asked["memory_mb"] * (1 << 20))
     for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -84,29 +84,20 @@ def show_value(value: object, show: Callable[[object], str] = repr) -> str:
     return text if len(text) <= 300 else text[:299] + "…"
 
 
-class Failed:
-    """The message of a failed assert of the tests (see `heedful.checks.program.Plan`)."""
-
-    def __init__(self, source: str, sides: dict[str, object], message: object) -> None:
-        self.source, self.sides, self.message = source, sides, message
-
-
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return the type, message and trace of an exception, in bounded length."""
-    frames = [f for f in extract_tb(error.__traceback__) if f.filename in (PROGRAM, TESTS)]
-    record: dict[str, Any] = {"type": type(error).__name__, "message": show_value(error, str)}
-    record["trace"] = [
-        f"{f.filename}:{f.lineno} in {f.name}: {(f.line or '')[:120]}" for f in frames[-4:]
-    ]
-    failed = error.args[0] if isinstance(error, AssertionError) and error.args else None
-    if isinstance(failed, Failed):
-        record["source"], record["message"] = failed.source, show_value(failed.message, str)
-        record["sides"] = {text: show_value(value) for text, value in failed.sides.items()}
-    elif isinstance(error, SyntaxError):
-        record["message"] = (
-            f"{error.msg} (line {error.lineno}: {(error.text or '').strip()[:120]!r})"
-        )
-    return record
+    """Return the type, message and trace of an exception, in bounded length.
+
+    `own` is True for an assert that stands in the tests themselves.
+    """
+    inner = error.__traceback__ and error.__traceback__.tb_next  # not the frame of this module
+    frames = [f for f in extract_tb(inner) if f.filename in (PROGRAM, TESTS)]
+    message = show_value(error, str)
+    if isinstance(error, SyntaxError):
+        line = (error.text or "").strip()[:120]
+        message = f"{error.msg} (line {error.lineno}: {line!r})"
+    trace = [f"{f.filename}:{f.lineno} in {f.name}: {(f.line or '')[:120]}" for f in frames[-4:]]
+    own = isinstance(error, AssertionError) and bool(frames) and frames[-1].filename == TESTS
+    return {"type": type(error).__name__, "message": message, "trace": trace, "own": own}
 
 
 def load(source: str, record: Record) -> dict[str, Any] | None:
@@ -130,28 +121,21 @@ def visible(names: dict[str, Any], entry: str | None, fresh: dict[str, Any]) -> 
     return space | {"__name__": "__main__", "__builtins__": fresh}
 
 
-def run_tests(code: types.CodeType, space: dict[str, Any], record: Record) -> None:
-    """Run the steps of the tests; record once each step that begins and each that fails."""
-    seen: set[tuple[str, int]] = set()
-
-    def once(kind: str, number: int, **fields: Any) -> None:
-        if (kind, number) not in seen:
-            seen.add((kind, number))
-            record(**{kind: number}, **fields)
-
-    class Step:
-        def __init__(self, number: int) -> None:
-            self.number = number
-
-        def __enter__(self) -> None:
-            once("step", self.number)
-
-        def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-            if error is not None:
-                once("failed", self.number, **describe(error))
-            return True
-
-    exec(code, space | {"@step": Step, "@failed": Failed})
+def run_tests(
+    steps: Sequence[tuple[types.CodeType, int, int]], names: dict[str, Any], record: Record
+) -> None:
+    """Run the steps of the tests in their scopes; record each that begins and each that fails."""
+    scopes = {0: names}
+    for number, (code, scope, sides) in enumerate(steps):
+        space = scopes[scope] if scope in scopes else scopes.setdefault(scope, dict(names))
+        kept = [f"@{place}" for place in range(sides)]
+        space |= dict.fromkeys(kept)
+        record(step=number)
+        try:
+            exec(code, space)
+        except BaseException as error:  # user code
+            shown = [show_value(space[name]) for name in kept]
+            record(failed=number, sides=shown, **describe(error))
     record(done=True)
 
 
@@ -166,7 +150,7 @@ def run(asked: dict[str, Any], record: Record) -> None:
         functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
         record(missing=entry, defines=functions[:12])
     elif names is not None:
-        run_tests(asked["code"], visible(names, entry, fresh), record)
+        run_tests(asked["steps"], visible(names, entry, fresh), record)
 
 
 def main() -> None:

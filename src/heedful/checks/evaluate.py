@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -135,13 +134,8 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, CheckFailed | ModelError], Finding]
 # Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
-EMPTY = Finding(
-    "answer",
-    "the answer is empty",
-    "Answer with the result itself",
-    severity=1.0,
-    key="answer: empty",
-)
+_WHAT, _FIX = "the answer is empty", "Answer with the result itself"
+EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
 
 def pure(checks: Sequence[Check], evaluate: Evaluate | None) -> bool:
@@ -238,13 +232,16 @@ def check_name(check: Callable[..., Any]) -> str:
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
     failed = partial(CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
-    for _ in range(tries - 1):
-        with suppress(CheckFailed, ModelError, UsageError):
+    while True:
+        tries -= 1
+        try:
             return await call(failed, check, candidate, at, at=at, thread=thread)
-    try:
-        return await call(failed, check, candidate, at, at=at, thread=thread)
-    except UsageError as error:  # for example a Finding with a wrong severity
-        raise failed(error) from error
+        except (CheckFailed, ModelError) as error:
+            if not tries or getattr(error, "usage", None):  # a judge that has already asked twice
+                raise
+        except UsageError as error:  # for example a Finding with a wrong severity
+            if not tries:
+                raise failed(error) from error
 
 
 def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache, partial, update_wrapper
 from importlib import import_module
 from inspect import Parameter, signature
@@ -13,16 +12,13 @@ from runpy import run_path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from heedful import checks
 from heedful.errors import InvalidInput, UnknownName
 
 Check = Callable[..., Any]
 
-FACTORIES = (
-    *("characters", "constant", "contains", "critic", "critics", "deviation", "equals"),
-    *("excludes", "finite", "grounding", "insights", "json_schema", "leakage", "not_empty"),
-    *("precision", "predictions", "python_tests", "ranges", "regex", "results", "rows"),
-    *("skill", "spread", "words"),
-)
+_OTHERS = ("ground", "known", "load", "ungrounded")
+FACTORIES = tuple(name for name in checks.__all__ if name.islower() and name not in _OTHERS)
 """The factories in `heedful.checks`, sorted."""
 
 
@@ -50,40 +46,31 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
 
 
 def _factory(name: str, folder: Path | None) -> Check:
-    full = f"heedful.checks:{name}" if name in FACTORIES else name
-    module, colon, function = full.partition(":")
+    if name in FACTORIES:
+        return getattr(checks, name)  # type: ignore[no-any-return]
+    module, colon, function = name.partition(":")
     if not colon:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    with _user_code("module of a check", name, "importable"):
-        owner = _import(module, None if name in FACTORIES else folder)
-        factory: Check | None = getattr(owner, function, None)
-    if factory is None:
+    try:
+        owner = _import(module, folder)
+    except (Exception, SystemExit) as error:  # user code
+        why = f"importable ({type(error).__name__}: {error})"
+        raise InvalidInput("module of a check", name, why) from error
+    factory: Check | None = getattr(owner, function, None)
+    if not callable(factory):
         there = [key for key, value in vars(owner).items() if callable(value) and key[0] != "_"]
         raise UnknownName(f"function of {module}", function, sorted(there))
-    if not callable(factory):
-        raise InvalidInput("name of a check", name, "the name of a function")
     return factory
-
-
-@contextmanager
-def _user_code(field: str, value: object, allowed: str) -> Iterator[None]:
-    """Turn whatever the user's code raises inside this block into InvalidInput."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:  # user code
-        why = f"{allowed} ({type(error).__name__}: {error})"
-        raise InvalidInput(field, value, why) from error
 
 
 def _import(module: str, folder: Path | None) -> ModuleType | SimpleNamespace:
     """Import a module; a file of that name in `folder` goes before an installed module."""
     if folder is not None:
-        stem = folder.resolve().joinpath(*module.split("."))
-        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
-            if path.is_file():
-                return _run_file(path, path.stat().st_mtime_ns)
+        path = folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
+        if path.is_file():
+            return _run_file(path, path.stat().st_mtime_ns)
     return import_module(module)
 
 
@@ -106,45 +93,40 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
     Raises InvalidInput.
     """
     try:
-        parameters = signature(factory).parameters
+        takes = signature(factory)
     except (TypeError, ValueError) as error:  # some functions written in C have no signature
         raise InvalidInput("name of a check", name, f"a Python function ({error})") from error
-    missing = _missing(name, parameters, arguments)
     places: Any = ()
-    for p in parameters.values():
+    missing: list[str] = []
+    for p in takes.parameters.values():
         if p.kind is Parameter.VAR_POSITIONAL:  # a task file has them as a list, under their name
             places = arguments.pop(p.name, ())
+        elif p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in arguments:
+            missing.append(p.name)
     places = places if isinstance(places, list | tuple) else (places,)
+    try:
+        takes.bind_partial(*places, **arguments)
+    except TypeError as error:
+        listed = ", ".join(takes.parameters) or "none"
+        allowed = f"some of {listed} ({error})"
+        raise InvalidInput(f"arguments of check {name!r}", arguments, allowed) from error
     if len(missing) == 2:  # the candidate and the context: it is the check itself
         # It keeps its name, and whether it is pure.
         return update_wrapper(partial(factory, **arguments), factory) if arguments else factory
     if missing:
         raise InvalidInput(f"{missing[0]} of check {name!r}", None, "given: it is required")
-    wrong: InvalidInput | None = None
-    check: Check | None = None
-    with _user_code(f"arguments of check {name!r}", arguments, "arguments that it takes"):
-        try:
-            check = factory(*places, **arguments)
-        except InvalidInput as error:
-            wrong = error
-    if wrong is not None:
-        raise InvalidInput(
-            f"{wrong.field} of check {name!r}", wrong.value, wrong.allowed
-        ) from wrong
+    return _call(name, factory, places, arguments)
+
+
+def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
+    try:
+        check: Check = factory(*places, **arguments)
+    except InvalidInput as error:
+        field = f"{error.field} of check {name!r}"
+        raise InvalidInput(field, error.value, error.allowed) from error
+    except (Exception, SystemExit) as error:  # user code
+        why = f"arguments that it takes ({type(error).__name__}: {error})"
+        raise InvalidInput(f"arguments of check {name!r}", arguments, why) from error
     if not callable(check):
         raise InvalidInput(f"what {name!r} returns", check, "a check: callable(candidate, context)")
     return check
-
-
-def _missing(
-    name: str, parameters: Mapping[str, Parameter], arguments: Mapping[str, Any]
-) -> list[str]:
-    """Return the parameters that lack a value. Raises InvalidInput for an unknown argument."""
-    open_ended = any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
-    for argument, value in arguments.items():
-        if argument not in parameters and not open_ended:
-            listed = f"left out; it takes {', '.join(parameters) or 'no arguments'}"
-            raise InvalidInput(f"{argument} of check {name!r}", value, listed)
-    optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    needed = [p for p in parameters.values() if p.default is p.empty and p.kind not in optional]
-    return [p.name for p in needed if p.name not in arguments]

@@ -22,16 +22,12 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import read, require
 from heedful.errors import InvalidInput, UsageError
 from heedful.loop.record import Finding, check_number
-
-if TYPE_CHECKING:
-    import subprocess
-    import tempfile
 
 _NAME = "python_tests"
 _CHILD = Path(__file__).with_name("_child.py")
@@ -43,17 +39,24 @@ _FIXES = {
     "MemoryError": "use less memory: {memory_mb} MiB are allowed",
     "SystemExit": "do not end the program: return the result",
 }
-_NOT_THERE = ("NameError", "UnboundLocalError")
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement of the tests, in one line; `test` is False when it only prepares others."""
+    """One statement of the tests, in one line; `test` is False if it only prepares others.
+
+    `code` runs it in a namespace: that of the tests (`scope` 0), or that of a test function. It
+    leaves the values that its assert compares in the variables "@0" and "@1", whose sources are
+    `sides`.
+    """
 
     source: str
     test: bool
+    scope: int
+    code: CodeType = field(repr=False)
+    sides: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +76,18 @@ class PythonTests:
     def share(self, findings: Sequence[Finding]) -> float:
         """Return the share of the tests, 0..1, that these findings do not name."""
         wrong = {finding.key for finding in findings}
-        failed = sum(step.test and _safe(step.source) in wrong for step in self.steps)
-        known = any(_safe(step.source) in wrong for step in self.steps)
-        return 0.0 if wrong and not known else 1 - failed / self.asks
+        named = [step.test for step in self.steps if _safe(step.source) in wrong]
+        return 0.0 if wrong and not named else 1 - sum(named) / self.asks
 
     async def __call__(self, candidate: Any, context: Context) -> list[Finding]:
         text = read(_NAME, candidate)
         if isinstance(text, Finding):
             return [text]
-        return list(_findings(self, *await _run(self, strip_fence(text))))
+        return list(_findings(self, *await _run(self.request, strip_fence(text))))
 
 
 def python_tests(
-    tests: str,
-    entry_point: str | None = None,
-    seconds: float = 5.0,
-    memory_mb: int = 512,
-    file_mb: int = 16,
+    tests: str, entry_point: str | None = None, seconds: float = 5.0, memory_mb: int = 512
 ) -> PythonTests:
     """Check that the candidate, a Python program, passes `tests`: one finding per failed statement.
 
@@ -97,9 +95,9 @@ def python_tests(
     or `check(candidate)`, which is called with the function named `entry_point`. One markdown fence
     around the program is removed. With an `entry_point`, the tests see the original of every other
     built-in function that the program redefines. Limits of a run: `seconds` of wall time (and two
-    more of CPU time, in case this process dies), `memory_mb` MiB of address space, `file_mb` MiB a
-    file, 64 open files, no processes. Its environment is empty, its working directory is temporary,
-    its output is discarded; it can import the installed packages of this process.
+    more of CPU time, in case this process dies), `memory_mb` MiB of address space, 16 MiB a file,
+    64 open files, no processes. Its environment is empty, its working directory is temporary, its
+    output is discarded; it can import the installed packages of this process.
 
     A test that could not run is a finding too, so the best program has the fewest findings.
     This is no sandbox: a hostile program can do what the user can. Raises InvalidInput for tests
@@ -112,13 +110,12 @@ def python_tests(
     require(named, "entry_point", entry_point, "the name of a function")
     check_number("seconds", seconds, 0.01, 86_400)
     check_number("memory_mb", memory_mb, 64, 1 << 20)
-    check_number("file_mb", file_mb, 1, 1 << 20)
     if find_spec("resource") is None:
         raise UsageError("python_tests needs the limits of a POSIX system (module resource)")
-    plan = plan_tests(tests, entry_point)
-    request = {"tests": tests, "code": plan.code, "entry_point": entry_point}
-    request |= {"seconds": seconds, "memory_mb": memory_mb, "file_mb": file_mb}
-    return PythonTests(plan.steps, request)
+    steps = plan_tests(tests, entry_point)
+    codes = [(step.code, step.scope, len(step.sides)) for step in steps]
+    request = {"tests": tests, "steps": codes, "entry_point": entry_point}
+    return PythonTests(steps, request | {"seconds": seconds, "memory_mb": memory_mb})
 
 
 def strip_fence(text: str) -> str:
@@ -133,107 +130,71 @@ def strip_fence(text: str) -> str:
 # Taking tests apart
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DEFINES = (*_FUNCTIONS, ast.ClassDef)
-_PREPARES = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
-_NO_STEP = (*_DEFINES, ast.Return, ast.Global, ast.Nonlocal)
+_PREPARES = (ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The steps of some tests, and the code that runs them in order.
-
-    The code needs two names that no source can spell. Each step runs as `with @step(number)`, which
-    swallows what the step raises. The message of each assert is `@failed(source, sides,
-    message)`, where `sides` maps the source of each compared expression to its value.
-    """
-
-    steps: tuple[Step, ...]
-    code: CodeType
-
-
-def plan_tests(tests: str, entry_point: str | None) -> Plan:
-    """Return the plan of `tests`; raises InvalidInput when they cannot run or would test nothing.
-
-    Each statement of `check(candidate)` and of `test_*()` functions is a step. A function of that
-    kind is called when the tests do not name it.
-    """
+def plan_tests(tests: str, entry_point: str | None) -> tuple[Step, ...]:
+    """Return the steps of `tests`; raises InvalidInput if they cannot run or would test nothing."""
     try:
-        tree = ast.parse(tests)
-        calls = _calls(tree.body, entry_point)
-        steps: list[Step] = []
-        tree.body = list(_stepwise([*tree.body, *calls], steps))
-        for part in [n for n in ast.walk(tree) if isinstance(n, ast.Assert)]:
-            _explain(part)
-        code = compile(ast.fix_missing_locations(tree), "tests.py", "exec", dont_inherit=True)
+        placed = _statements(ast.parse(tests).body, entry_point)
+        steps = tuple(_step(node, scope) for scope, node in placed)
+    except InvalidInput:
+        raise
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise InvalidInput("tests", tests, f"Python source ({error})") from error
     if not any(step.test for step in steps):
         raise InvalidInput("tests", tests, "Python source with at least one assert that runs")
-    return Plan(tuple(steps), code)
+    return steps
 
 
-def _is_test(name: str) -> bool:
-    return name == "check" or name.startswith("test_")
+def _statements(
+    body: Sequence[ast.stmt], entry_point: str | None
+) -> Iterator[tuple[int, ast.stmt]]:
+    """Yield each statement that runs, with its scope.
 
-
-def _calls(body: Sequence[ast.stmt], entry_point: str | None) -> list[ast.stmt]:
-    """Return calls of the test functions that nothing calls: they would pass without running."""
-    used = {n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name)}
-    calls = []
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            if any(isinstance(n, _FUNCTIONS) and n.name.startswith("test") for n in node.body):
-                raise InvalidInput("tests", node.name, "assert statements or functions, no class")
-        elif isinstance(node, _FUNCTIONS) and _is_test(node.name) and node.name not in used:
-            calls.append(_call(node, entry_point))
-    return calls
-
-
-def _call(node: ast.FunctionDef | ast.AsyncFunctionDef, entry_point: str | None) -> ast.stmt:
-    parameters = node.args
-    needed = len(parameters.posonlyargs + parameters.args) - len(parameters.defaults)
-    needed += parameters.kw_defaults.count(None)
-    if isinstance(node, ast.AsyncFunctionDef) or needed > (node.name == "check"):
-        what = "a plain function without arguments; check(…) may take one, the program's function"
-        raise InvalidInput("tests", node.name, what)
-    if needed and entry_point is None:
-        raise InvalidInput("entry_point", None, "the name of the function that check(…) is to get")
-    return ast.parse(f"{node.name}({entry_point if needed else ''})").body[0]
-
-
-def _stepwise(body: Sequence[ast.stmt], steps: list[Step]) -> Iterator[ast.stmt]:
-    """Yield the statements; wrap each that can fail in a step, and add that to `steps`."""
-    for node in body:
-        if isinstance(node, ast.FunctionDef) and _is_test(node.name):
-            node.body = list(_stepwise(node.body, steps))
-        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if future or note or isinstance(node, _NO_STEP):
-            yield node
+    The statements of `check(candidate)` and of `test_*()` functions come last, whether these are
+    called at the top level or not. One that returns or is named elsewhere stays a function.
+    """
+    tests = [n for n in body if isinstance(n, _FUNCTIONS) and re.match(r"check$|test_", n.name)]
+    calls = tuple(f"{test.name}(" for test in tests)
+    rest = [n for n in body if not (isinstance(n, ast.Expr) and ast.unparse(n).startswith(calls))]
+    used = {n.id for part in rest for n in ast.walk(part) if isinstance(n, ast.Name)}
+    whole = used | {t.name for t in tests if any(isinstance(n, ast.Return) for n in ast.walk(t))}
+    for node in rest:
+        if isinstance(node, ast.ClassDef) and re.search(
+            r"\n +(async )?def test", ast.unparse(node)
+        ):
+            raise InvalidInput("tests", node.name, "assert statements or functions, no class")
+        if node not in tests or node.name in whole:
+            yield 0, node
+    for scope, test in enumerate(tests, 1):
+        if test.name in used:
             continue
-        step = ast.Call(ast.Name("@step", ast.Load()), [ast.Constant(len(steps))], [])
-        steps.append(Step(_source(node), not isinstance(node, _PREPARES) and not _is_call(node)))
-        yield ast.copy_location(ast.With([ast.withitem(step)], [node]), node)
+        names = [n.arg for n in ast.walk(test.args) if isinstance(n, ast.arg)]
+        if isinstance(test, ast.AsyncFunctionDef) or len(names) > (test.name == "check"):
+            what = "a plain function without arguments; check(…) may take the program's function"
+            raise InvalidInput("tests", test.name, what)
+        if names and entry_point is None:
+            what = "the name of the function that check(…) is to get"
+            raise InvalidInput("entry_point", None, what)
+        call = ast.parse(f"{test.name}({entry_point})" if names else f"{test.name}()").body
+        bound = ast.parse(f"{names[0]} = {entry_point}").body if names else []
+        steps = [(0, call[0])] if test.name in whole else [(scope, n) for n in (*bound, *test.body)]
+        yield from steps
 
 
-def _is_call(node: ast.stmt) -> bool:
-    """Return True for a call of a test function, whose statements are the tests."""
-    call = node.value if isinstance(node, ast.Expr) else None
-    name = call.func if isinstance(call, ast.Call) else None
-    return isinstance(name, ast.Name) and _is_test(name.id)
-
-
-def _source(node: ast.stmt) -> str:
-    """Return a statement in one line; a block around a single assert is named by that assert."""
+def _step(node: ast.stmt, scope: int) -> Step:
+    """Return the step of a statement; a block around a single assert is named by that assert."""
     asserts = [n for n in ast.walk(node) if isinstance(n, ast.Assert)]
-    return _condition(asserts[0]) if len(asserts) == 1 else _one_line(ast.unparse(node))
-
-
-def _condition(node: ast.Assert) -> str:
+    only = asserts[0] if len(asserts) == 1 else None
     # Without the message of the assert: it may name the actual value.
-    return _one_line("assert " + ast.unparse(node.test))
+    source = _one_line(f"assert {ast.unparse(only.test)}" if only else ast.unparse(node))
+    sides = _keep_sides(only) if only else ()
+    note = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    test = not note and not isinstance(node, (*_FUNCTIONS, *_PREPARES))
+    tree = ast.fix_missing_locations(ast.Module([node], []))
+    code = compile(tree, "tests.py", "exec", dont_inherit=True)
+    return Step(source, test, scope, code, sides)
 
 
 def _one_line(source: str) -> str:
@@ -243,15 +204,14 @@ def _one_line(source: str) -> str:
     return f"{line[:230]}… {sha256(line.encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
-def _explain(node: ast.Assert) -> None:
-    """Make an assert report the values that it compared."""
-    source, sides = _condition(node), ast.Dict([], [])
+def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
+    """Make an assert keep the values that it compares; return their sources."""
+    sides: list[str] = []
 
     def keep(value: ast.expr) -> ast.expr:
-        name = f"@{len(sides.keys)}"
-        sides.keys.append(ast.Constant(_one_line(ast.unparse(value))))
-        sides.values.append(ast.Name(name, ast.Load()))
-        return ast.NamedExpr(ast.Name(name, ast.Store()), value)
+        name = ast.Name(f"@{len(sides)}", ast.Store())
+        sides.append(_one_line(ast.unparse(value)))
+        return ast.NamedExpr(name, value)
 
     match node.test:
         case ast.Compare(left, [_], [right]) as test:
@@ -262,95 +222,61 @@ def _explain(node: ast.Assert) -> None:
             pass
         case test:
             node.test = keep(test)
-    report = [ast.Constant(source), sides, node.msg or ast.Constant("it is false")]
-    node.msg = ast.Call(ast.Name("@failed", ast.Load()), report, [])
+    return tuple(sides)
 
 
 # Running
 
 
-async def _run(check: PythonTests, program: str) -> tuple[list[Record], int | None]:
+async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
     """Return the records of a run and its exit code, None after a time-out."""
     import asyncio
+    import subprocess
     import tempfile
 
     nonce, output, in_time = os.urandom(16).hex(), bytearray(), False
-    folder = tempfile.TemporaryDirectory(prefix="heedful-", ignore_cleanup_errors=True)
+    folder = tempfile.mkdtemp(prefix="heedful-")
+    # By default numpy's libraries start a thread for each processor.
+    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     try:
-        process = _start(check, program, nonce, folder.name)
+        with tempfile.TemporaryFile() as payload:
+            payload.write(marshal.dumps({**request, "nonce": nonce, "program": program}))
+            payload.seek(0)
+            process = await asyncio.create_subprocess_exec(
+                # As isolated as -I, which would ignore the seed: a program does the same each time.
+                *(sys.executable, "-s", "-P", "-B", "-X", "utf8", str(_CHILD)),
+                stdin=payload,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,  # until the child takes both over: why it could not begin
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+        assert process.stdout is not None
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(check.request["seconds"]):
-                    await _read(process, output)
+                async with asyncio.timeout(request["seconds"]):
+                    while len(output) < _VERDICT and (part := await process.stdout.read(1 << 16)):
+                        output += part
                     in_time = True
         finally:
-            _kill(process)
+            # The group may outlive its first process, so kill it even when that process has ended.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            while await process.stdout.read(1 << 16):
+                pass  # some versions of Python wait for the process until its pipe is empty
+            code = await asyncio.shield(process.wait())
     finally:
-        # In a thread that cancellation does not stop: a program can leave many files.
-        await asyncio.shield(asyncio.to_thread(_clear, folder))
-    records = _records(output, nonce)
+        # Not by Python, which cannot remove folders that are nested a thousand deep.
+        remove = asyncio.to_thread(subprocess.run, ["rm", "-rf", folder], check=False)
+        await asyncio.shield(remove)
+    start = f"{nonce} ".encode()
+    lines = bytes(output).split(b"\n")[:-1]  # the last line may be incomplete
+    records = [json.loads(line[len(start) :]) for line in lines if line.startswith(start)]
     if not records:
         said = output[-300:].decode(errors="replace")
         raise ChildProcessError(f"the process for the tests did not start: {said}")
-    return records, process.returncode if in_time else None
-
-
-def _start(check: PythonTests, program: str, nonce: str, folder: str) -> subprocess.Popen[bytes]:
-    import subprocess
-    import tempfile
-
-    # By default numpy's libraries start a thread for each processor.
-    environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    with tempfile.TemporaryFile() as payload:
-        payload.write(marshal.dumps({**check.request, "nonce": nonce, "program": program}))
-        payload.seek(0)
-        return subprocess.Popen(
-            # As isolated as -I, which would ignore the seed: a program does the same each time.
-            [sys.executable, "-s", "-P", "-B", "-X", "utf8", str(_CHILD)],
-            stdin=payload,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,  # until the child takes both over: why it could not begin
-            cwd=folder,
-            env=environment | {"PYTHONHASHSEED": "0"},
-            start_new_session=True,
-        )
-
-
-async def _read(process: subprocess.Popen[bytes], output: bytearray) -> None:
-    import asyncio
-
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), process.stdout
-    )
-    try:
-        while len(output) < _VERDICT and (part := await reader.read(1 << 16)):
-            output += part
-    finally:
-        transport.close()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    # The group may outlive its first process, so kill it even when that process has ended.
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _clear(folder: tempfile.TemporaryDirectory[str]) -> None:
-    import subprocess
-
-    try:
-        folder.cleanup()
-    except RecursionError:  # before Python 3.13, for folders nested a thousand deep
-        subprocess.run(["rm", "-rf", folder.name], check=False)
-
-
-def _records(output: bytes | bytearray, nonce: str) -> list[Record]:
-    """Return what was recorded, in order, without the last line, which may be incomplete."""
-    start = f"{nonce} ".encode()
-    lines = bytes(output).split(b"\n")[:-1]
-    return [json.loads(line[len(start) :]) for line in lines if line.startswith(start)]
+    return records, code if in_time else None
 
 
 # Judging
@@ -360,20 +286,17 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
     state: dict[str, Any] = {}
     for record in records:
         state |= record
-    steps, complete = check.steps, "done" in state
-    begun = {r["step"] for r in records if "step" in r}
-    if not complete:
-        yield _cause(check.request, state, code, steps[state["step"]] if begun else None)
-        begun.discard(state.get("step"))
-    # Tests can end without testing anything: all asserts in a branch that is not taken.
-    missed = not complete or not any(steps[number].test for number in begun)
-    failures, unprepared = {r["failed"]: r for r in records if "failed" in r}, False
-    for index, step in enumerate(steps):
-        failure = failures.get(index)
-        if failure and not (unprepared and failure["type"] in _NOT_THERE):
+    begun, unprepared = state.get("step", -1), False
+    if "done" not in state:
+        yield _cause(check.request, state, code, check.steps[begun] if begun >= 0 else None)
+        begun -= 1
+    failures = {record["failed"]: record for record in records if "failed" in record}
+    for number, step in enumerate(check.steps):
+        failure = failures.get(number)
+        if failure and not (unprepared and failure["type"] in ("NameError", "UnboundLocalError")):
             unprepared = unprepared or not step.test
             yield _failure(check.request, step, failure)
-        elif failure or (missed and step.test and index not in begun):
+        elif failure or (step.test and number > begun):
             yield _finding(f"not run: `{step.source}`", "", step.source, 0.3)
 
 
@@ -392,17 +315,16 @@ def _safe(text: str) -> str:
 
 
 def _failure(request: Record, step: Step, failure: Record) -> Finding:
-    source = failure.get("source", step.source)
-    if "sides" in failure:
-        # A literal reads as its value.
-        sides = {text: seen for text, seen in failure["sides"].items() if text[:200] != seen[:200]}
-        why = " and ".join(f"`{text}` is {seen}" for text, seen in sides.items())
-        what = f"`{source}` fails: {why or failure['message']}"
-        fix = f"change the program so that this holds: {source.removeprefix('assert ')}"
+    if failure["own"]:  # an assert of the tests; a literal reads as its value
+        pairs = zip(step.sides, failure["sides"], strict=False)
+        sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
+        what = f"`{step.source}` fails: "
+        what += " and ".join(sides) or failure["message"] or "it is false"
+        fix = f"change the program so that this holds: {step.source.removeprefix('assert ')}"
     else:
-        what = f"`{source}` raises {failure['type']}: {failure['message']}".rstrip(": ")
+        what = f"`{step.source}` raises {failure['type']}: {failure['message']}".rstrip(": ")
         fix = _fix(request, failure["type"])
-    return _finding(what, fix, source, trace=failure["trace"])
+    return _finding(what, fix, step.source, trace=failure["trace"])
 
 
 def _fix(request: Record, kind: str) -> str:
@@ -418,9 +340,8 @@ def _cause(request: Record, state: Record, code: int | None, running: Step | Non
         return _finding(what, fix, "syntax", 0.9)
     if "broken" in state:
         what = f"the program raises {state['type']} before any test runs: {state['message']}"
-        return _finding(
-            what, _fix(request, state["type"]), f"load {state['type']}", 0.9, state["trace"]
-        )
+        fix = _fix(request, state["type"])
+        return _finding(what, fix, f"load {state['type']}", 0.9, state["trace"])
     if "missing" in state:
         defines = ", ".join(state["defines"]) or "no function"
         what = f"there is no function {state['missing']}; the program defines {defines}"

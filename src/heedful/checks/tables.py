@@ -1,8 +1,7 @@
 """Tables of any kind, read in batches: files, data frames, mappings, rows and arrays.
 
-Parquet is read by pyarrow, CSV and TSV by pyarrow where it is installed, JSON lines by the standard
-library, in memory that does not grow with the file. A `.json` file and a lazy data frame are read
-whole.
+Parquet, CSV and JSON lines are read in memory that does not grow with the file. A `.json` file and
+a lazy data frame are read whole.
 
 A cell means the same in every form: text that reads as a number is that number (CSV is all text),
 an empty cell, None and NaN are missing, and truth values are not numbers.
@@ -16,13 +15,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
 from decimal import Decimal
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice
 from math import inf, nan
-from operator import itemgetter
 from os import PathLike
 from os.path import exists, isfile  # False for a name that the system refuses
 from pathlib import Path
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     Floats = NDArray[float64]
 
 ROWS = 65_536
-"""Rows of a batch; an eighth of them where the cells are Python objects, as in JSON lines."""
+"""Rows of a batch; an eighth of them where a row is made of Python objects, as in JSON lines."""
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq", ".json", ".jsonl", ".ndjson")
 MISSING = frozenset({"", "null", "none", "na", "n/a", "nan", "<na>", "nat"})
 """Texts that mean a missing cell, in lower case."""
@@ -49,7 +45,7 @@ RESULTS = "missing_results"
 """The check name of findings about results that are absent, empty, stale or damaged."""
 
 Cells = Any
-"""The cells of a column: a list, a numpy array or a pyarrow array."""
+"""The cells of a column: a list, or a numpy array of numbers."""
 Batches = Iterator[Sequence[Cells]]
 
 
@@ -85,7 +81,7 @@ class Table:
         """Yield the columns with these names, in this order. Raises TableError."""
         for name in names:
             if name not in self.columns:
-                raise self.missing_column(name)
+                raise self._missing_column(name)
             if self.columns.count(name) > 1:
                 what = f"{self.columns.count(name)} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a name of its own")
@@ -96,8 +92,7 @@ class Table:
         names = list(columns) or list(self.columns[:1])
         return sum(len(batch[0]) for batch in self.batches(names)) if names else 0
 
-    def missing_column(self, name: str) -> TableError:
-        """Return the error for a column that is not there, with the most likely fix."""
+    def _missing_column(self, name: str) -> TableError:
         more = len(self.columns) - 20
         there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
         near = [c for c in self.columns if c.strip().casefold() == name.strip().casefold()]
@@ -126,10 +121,9 @@ def locate(source: Any, candidate: Any, context: Context) -> Any:
 def open_table(data: Any, names: Sequence[str] = ()) -> Table:
     """Open a path, a data frame, a mapping of columns, a list of rows, or arrays.
 
-    Arrays have no column names: the `names` that the check asks for apply in order.
-
-    Text is read as JSON, never as a path, because a model may have written it. Raises TableError,
-    and PackageMissing if reading needs a package that is not installed.
+    Arrays have no column names: the `names` that the check asks for apply in order. Text is read
+    as JSON, never as a path, because a model may have written it. Raises TableError, and
+    PackageMissing if reading needs a package that is not installed.
     """
     import numpy as np
 
@@ -143,8 +137,8 @@ def open_table(data: Any, names: Sequence[str] = ()) -> Table:
             raise TableError("no data", "there are no data (None)", "give the data")
         case Mapping():
             return _open_mapping(data)
-        case np.ndarray():
-            return _open_array(data, names)
+        case np.ndarray() if data.ndim in (1, 2):
+            return _open_arrays([data] if data.ndim == 1 else list(data.T), names)
         case tuple() if data and all(_as_column(item) is not None for item in data):
             return _open_arrays(data, names)
         case list():
@@ -153,13 +147,11 @@ def open_table(data: Any, names: Sequence[str] = ()) -> Table:
             return _open_frame(data, names)
 
 
-def import_package(name: str, purpose: str) -> Any:
-    """Import an optional package. Raises PackageMissing, which names the extra to install."""
+def _import(name: str, purpose: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        extra = "schemas" if name.startswith(("pandera", "polars")) else "frames"
-        raise PackageMissing(purpose, name.partition(".")[0], extra) from error
+        raise PackageMissing(purpose, name.partition(".")[0], "frames") from error
 
 
 # Data in memory
@@ -174,32 +166,33 @@ def _open_mapping(data: Mapping[Any, Any]) -> Table:
 
 def _as_column(value: Any) -> Cells | None:
     """Return the cells of a column; None for a single value."""
+    import numpy as np
+
     if isinstance(value, Mapping):
         return list(value.values())
-    dimensions = getattr(value, "ndim", 1)
-    if isinstance(value, str | bytes) or not hasattr(value, "__len__") or not dimensions:
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
         return None
-    if isinstance(value, list) or hasattr(value, "to_pylist"):
+    if getattr(value, "ndim", 1) != 1:
+        return None
+    if type(value) is np.ndarray and value.dtype.kind in "fiu":
         return value
-    if hasattr(value, "__array__") and dimensions == 1:
-        import numpy as np
-
-        return value.tolist() if np.ma.isMaskedArray(value) else np.asarray(value)
+    for method in ("to_pylist", "to_list", "tolist"):  # of pyarrow, data frames and numpy
+        if hasattr(value, method):
+            return getattr(value, method)()
     return list(value)
 
 
-def _open_columns(held: Mapping[str, Cells]) -> Table:
+def _open_columns(columns: Mapping[str, Cells]) -> Table:
     def read(names: Sequence[str]) -> Batches:
-        chosen = {name: held[name] for name in names}
-        lengths = {name: len(cells) for name, cells in chosen.items()}
+        lengths = {name: len(columns[name]) for name in names}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
             what = f"the columns differ in length: {sizes}"
             raise TableError("unequal lengths", what, "give one value a row in every column")
         for start in range(0, max(lengths.values(), default=0), ROWS):
-            yield [cells[start : start + ROWS] for cells in chosen.values()]
+            yield [columns[name][start : start + ROWS] for name in names]
 
-    return Table(tuple(held), read)
+    return Table(tuple(columns), read)
 
 
 def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> Table:
@@ -208,15 +201,6 @@ def _open_arrays(arrays: Sequence[Any], names: Sequence[str]) -> Table:
         what = f"arrays given: {len(arrays)}; asked for are {', '.join(names)}"
         raise TableError("columns", what, f"give {len(names)} arrays, or columns with names")
     return _open_columns(dict(zip(names, map(_as_column, arrays), strict=True)))
-
-
-def _open_array(data: Any, names: Sequence[str]) -> Table:
-    if data.dtype.names:
-        return _open_columns({name: data[name] for name in data.dtype.names})
-    if data.ndim not in (1, 2):
-        what = f"the array has {data.ndim} dimensions"
-        raise TableError("not a table", what, "give an array of one column or of rows by columns")
-    return _open_arrays([data] if data.ndim == 1 else list(data.T), names)
 
 
 def _open_rows(rows: Sequence[Any], names: Sequence[str]) -> Table:
@@ -248,7 +232,7 @@ def _parts(rows: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _open_frame(data: Any, asked: Sequence[str]) -> Table:
-    narwhals = import_package("narwhals", f"reading a {type(data).__name__}")
+    narwhals = _import("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)
     except narwhals.exceptions.NarwhalsError as error:  # for example two columns with one name
@@ -263,7 +247,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     try:
         names = tuple(map(str, frame.collect_schema().names()))
     except OSError as error:  # a lazy frame looks for its file only now
-        raise damaged("the data frame", error) from error
+        raise _damaged("the data frame", error) from error
 
     def read(names: Sequence[str]) -> Batches:
         lazy = isinstance(frame, narwhals.LazyFrame)
@@ -282,8 +266,7 @@ _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
 """What readers raise for a file that is not what its name says; pyarrow's errors are among it."""
 
 
-def damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
-    """Return the error for data that cannot be read."""
+def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
     whose = f"results file {what}" if isinstance(what, Path) else what
     message = f"{whose} cannot be read: {shorten(str(error), 160)}"
     return TableError("corrupt", message, fix, RESULTS)
@@ -294,7 +277,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        raise damaged(path, error) from error
+        raise _damaged(path, error) from error
 
 
 def _open_file(path: Path, names: Sequence[str]) -> Table:
@@ -323,7 +306,7 @@ def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WH
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise damaged(whose, error, fix) from error
+        raise _damaged(whose, error, fix) from error
     if isinstance(data, Mapping):
         return _open_mapping(data)
     if isinstance(data, list):
@@ -338,12 +321,9 @@ def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
             if not line.strip():
                 continue
             try:
-                row = json.loads(line.rstrip())
-            except json.JSONDecodeError as error:
-                place = f"line {number}, column {error.colno}"
-                raise ValueError(f"{place}: {error.msg}") from error
+                row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"line {number}: {error}") from error
+                raise ValueError(f"line {number}: {getattr(error, 'msg', error)}") from error
             if not isinstance(row, Mapping):
                 raise ValueError(f"line {number} is no JSON object")
             yield row
@@ -359,60 +339,35 @@ def _open_csv(path: Path, separator: str) -> Table:
         what = f"results file {path} has no rows"
         raise TableError("empty", what, "write at least one row", RESULTS)
 
-    def read_lines(names: Sequence[str]) -> Batches:
-        columns = [itemgetter(header.index(name)) for name in names]
+    def read(names: Sequence[str]) -> Batches:
+        places = [header.index(name) for name in names]
         for part in _parts(islice(lines(), 1, None)):
             for width in set(map(len, part)) - {len(header)}:
-                why = f"a row has {width} cells, the header {len(header)}"
-                raise damaged(path, why)
-            yield [[cell or None for cell in map(column, part)] for column in columns]
+                raise _damaged(path, f"a row has {width} cells, the header {len(header)}")
+            yield [[row[place] or None for row in part] for place in places]
 
-    def read(names: Sequence[str]) -> Batches:
-        try:
-            yield from _read_arrow_csv(path, separator, header, names)
-        except TableError:
-            for _ in read_lines(names):  # the standard library may say more exactly what is wrong
-                pass
-            raise
-
-    return Table(tuple(header), read if find_spec("pyarrow") else read_lines)
-
-
-def _read_arrow_csv(
-    path: Path, separator: str, header: Sequence[str], names: Sequence[str]
-) -> Batches:
-    """Read columns of a CSV file as texts, which takes a third of the standard library's time."""
-    import pyarrow as pa
-    from pyarrow import csv as reader
-
-    with (
-        _reading(path),
-        reader.open_csv(
-            path,
-            reader.ReadOptions(use_threads=False),
-            reader.ParseOptions(delimiter=separator, newlines_in_values=True),
-            reader.ConvertOptions(
-                column_types=dict.fromkeys(header, pa.string()),
-                include_columns=list(names),
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        ) as batches,
-    ):
-        for batch in batches:
-            yield [batch.column(name) for name in names]
+    return Table(tuple(header), read)
 
 
 def _open_parquet(path: Path) -> Table:
-    file = import_package("pyarrow.parquet", "reading Parquet").ParquetFile
+    file = _import("pyarrow.parquet", "reading Parquet").ParquetFile
 
     def read(names: Sequence[str]) -> Batches:
         with _reading(path), file(path, buffer_size=1 << 20, pre_buffer=False) as opened:
             for batch in opened.iter_batches(ROWS, columns=list(names), use_threads=False):
-                yield [batch.column(name) for name in names]
+                yield [_from_arrow(batch.column(name)) for name in names]
 
     with file(path) as opened:
         return Table(tuple(opened.schema_arrow.names), read)
+
+
+def _from_arrow(cells: Any) -> Cells:
+    import pyarrow as pa
+
+    whole = pa.types.is_integer(cells.type) and not cells.null_count
+    if whole or pa.types.is_floating(cells.type):
+        return cells.to_numpy(zero_copy_only=False)
+    return cells.to_pylist()
 
 
 # Cells
@@ -430,15 +385,8 @@ def to_numbers(cells: Cells) -> Numbers:
     """Return the cells of a column as floats."""
     import numpy as np
 
-    if hasattr(cells, "to_pylist"):
-        if str(cells.type) == "string":
-            with suppress(ValueError):  # what Arrow reads as a number, Python does
-                cells = cells.cast("float64")
-        if re.match("u?int|float|double", str(cells.type)):
-            cells = cells.to_numpy(zero_copy_only=False)
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "fiu":
+    if isinstance(cells, np.ndarray):
         return Numbers(cells.astype(np.float64))
-    cells = to_list(cells)
     kinds = set(map(type, cells))
     if kinds <= {float, int, str, NoneType}:  # most columns hold numbers only: the short way
         there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
@@ -452,35 +400,20 @@ def to_numbers(cells: Cells) -> Numbers:
     return Numbers(values, len(wrong), wrong[0] if wrong else None)
 
 
-def to_list(cells: Cells) -> list[Any]:
-    """Return the cells of a column as Python objects."""
-    if not hasattr(cells, "to_pylist"):
-        return list(cells.tolist() if hasattr(cells, "tolist") else cells)
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(cells.type):  # Python's times have microseconds at most
-        cells = cells.cast(pa.timestamp("us", cells.type.tz), safe=False)
-    return list(cells.to_pylist())
-
-
 def to_number(cell: Any) -> float | None:
     """Return the number in a cell, NaN if the cell is missing, None if it is not a number.
 
     >>> to_number(" 1e3 "), to_number(True), to_number("1_000")
     (1000.0, None, None)
     """
-    if type(cell) is float:
-        return cell
     if is_missing(cell):
         return nan
     if isinstance(cell, str):
         fine = "_" not in cell and cell.isascii()
     else:
         fine = hasattr(cell, "__float__") and type(cell).__name__ not in ("bool", "bool_")
-    if not fine:
-        return None
     try:
-        return float(cell)
+        return float(cell) if fine else None
     except OverflowError:  # a whole number beyond all floats
         return inf if cell > 0 else -inf
     except (ValueError, TypeError):
@@ -495,28 +428,4 @@ def is_missing(cell: Any) -> bool:
         return len(cell) < 9 and cell.strip().casefold() in MISSING
     if isinstance(cell, Decimal):
         return cell.is_nan()
-    unequal = cell != cell
-    return type(cell).__name__ in ("NAType", "NaTType") or unequal is True or str(unequal) == "True"
-
-
-def to_key(cell: Any) -> str:
-    """Return the text that stands for a cell in a key: 7, 7.0, "7" and "7.0" are one key.
-
-    "007" is another key. A date equals its midnight, and Z equals +00:00 after a time. A missing
-    cell is ""; the text "NA" is a key like any other.
-    """
-    if type(cell) is int:
-        return str(cell)
-    if not isinstance(cell, str) and is_missing(cell):
-        return ""
-    if isinstance(cell, datetime):
-        text = cell.isoformat(" ")
-    elif isinstance(cell, date | time):
-        text = cell.isoformat()
-    else:
-        text = str(cell).strip()
-    if text[:10].count("-") == 2 and len(text) > 10:
-        text = text.replace("T", " ", 1)
-        return re.sub(r"[zZ]\Z", "+00:00", text).removesuffix(" 00:00:00")
-    whole, point, rest = text.partition(".")
-    return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text
+    return type(cell).__name__ in ("NAType", "NaTType") or str(cell != cell) == "True"

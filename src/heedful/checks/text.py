@@ -109,67 +109,63 @@ def _length(
     return TextCheck(unit, judge)
 
 
-def contains(*needles: str, case: bool = False) -> TextCheck:
-    """Check that every needle occurs; upper and lower case count as equal unless `case`.
+def contains(*needles: str) -> TextCheck:
+    """Check that every needle occurs; upper and lower case count as equal.
 
     Each missing needle is a finding. Raises InvalidInput without needles or for an empty one.
     """
-    return _occurrence("contains", needles, case)
+    return _occurrence("contains", needles)
 
 
-def excludes(*needles: str, case: bool = False) -> TextCheck:
-    """Check that no needle occurs; upper and lower case count as equal unless `case`.
+def excludes(*needles: str) -> TextCheck:
+    """Check that no needle occurs; upper and lower case count as equal.
 
     Each needle that occurs is a finding, with the place of its first occurrence. Raises
     InvalidInput without needles or for an empty one.
     """
-    return _occurrence("excludes", needles, case)
+    return _occurrence("excludes", needles)
 
 
-def _occurrence(name: str, needles: Sequence[str], case: bool) -> TextCheck:
-    fold = _folding(case)
+def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
     require(bool(needles), "needles", needles, "one text or more: it is required")
     for needle in needles:
         given = isinstance(needle, str) and needle != ""
         require(given, "needles", needle, "text that is not empty")
 
     def judge(text: str) -> Iterator[Finding]:
-        hay = fold(text)
+        hay = text.casefold()
         for needle in dict.fromkeys(needles):
-            at, quoted, key = hay.find(fold(needle)), shorten(needle, 120), f"{name} {needle!r}"
+            at, quoted, key = (
+                hay.find(needle.casefold()),
+                shorten(needle, 120),
+                f"{name} {needle!r}",
+            )
             if name == "contains" and at < 0:
                 yield Finding(name, f"{quoted} is missing", f"write {quoted} in it", key=key)
             if name == "excludes" and at >= 0:
                 # Folding can change the length ("ß" is "ss"), and with it the positions.
                 span = (at, at + len(needle)) if len(hay) == len(text) else None
-                what = (
-                    f"{quoted} occurs{f' at character {at}' if span else ''}, which is not allowed"
-                )
+                where = f" at character {at}" if span else ""
+                what = f"{quoted} occurs{where}, which is not allowed"
                 yield Finding(name, what, f"leave out {quoted}", key=key, span=span)
 
     return TextCheck(name, judge)
 
 
-def _folding(case: bool) -> Callable[[str], str]:
-    require(isinstance(case, bool), "case", case, "true or false")
-    return str if case else str.casefold
-
-
-def equals(expected: str, case: bool = False) -> TextCheck:
-    """Check that the text equals `expected`; upper and lower case count as equal unless `case`.
+def equals(expected: str) -> TextCheck:
+    """Check that the text equals `expected`; upper and lower case count as equal.
 
     A run of whitespace counts as one space, and as nothing at the ends; compatibility forms of
     Unicode (full-width digits, ligatures) count as the characters they stand for. The finding does
     not show `expected`, so that a model cannot copy it from its feedback. Raises InvalidInput if
     `expected` is no text or empty.
     """
-    fold = _folding(case)
     given = isinstance(expected, str) and expected.strip() != ""
     require(given, "expected", expected, "text that is not empty")
 
     def normal(text: str) -> str:
         # Folding can undo the composition: normalise once more.
-        folded = fold(unicodedata.normalize("NFKC", text))
+        folded = unicodedata.normalize("NFKC", text).casefold()
         return " ".join(unicodedata.normalize("NFKC", folded).split())
 
     wanted = normal(expected)

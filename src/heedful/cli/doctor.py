@@ -33,7 +33,7 @@ from heedful.store.store import Db as Rows
 
 PACKAGES = (
     *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
-    *("narwhals", "pyarrow", "pandera", "vega-datasets", "opentelemetry-proto"),
+    *("narwhals", "pyarrow", "vega-datasets", "opentelemetry-proto"),
     *("fastapi", "uvicorn", "prometheus-client", "psycopg", "procrastinate", "httpx"),
     *("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
 )

@@ -23,7 +23,6 @@ from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
 
 T = TypeVar("T")
-MOST_ANSWER_BYTES = 1_000_000
 WARMER = 0.5  # added to the temperature when asking again: at 0 a model repeats its answer
 
 
@@ -64,15 +63,10 @@ async def ask_for_json(
     """
     usage, complaint, why, text = NOTHING, "", "", ""
     for again in (0, 1):
+        asked, warmth = messages(complaint), temperature + again * WARMER
+        options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": warmth}
         try:
-            answer = await complete(
-                model,
-                messages(complaint),
-                schema=schema,
-                max_tokens=max_tokens,
-                temperature=temperature + again * WARMER,
-                seed=seed + again,
-            )
+            answer = await complete(model, asked, schema=schema, seed=seed + again, **options)
         except MalformedAnswer as error:  # its cost is unknown: it counts as one call
             why, text = str(error).rpartition("; it began: ")[0], error.answer
             usage, complaint = usage + Usage(1), "it was not the JSON object asked for"
@@ -104,7 +98,7 @@ def check_request(
     if not (isfinite(temperature) and temperature >= 0):
         raise InvalidInput("temperature", temperature, "a finite number of at least 0")
     try:
-        json.dumps(None if schema is None else dict(schema))
+        json.dumps(schema and dict(schema))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("schema", schema, "plain data that JSON can hold") from error
 
@@ -116,24 +110,17 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """Return `answer` if its size is bounded and, with a schema, its text is JSON.
+    """Return `answer` if, with a schema, its text is JSON. Raises MalformedAnswer.
 
-    Raises MalformedAnswer. Whether the JSON fits the schema is for the caller to check.
+    Whether the JSON fits the schema is for the caller to check.
     """
-    text = answer.text
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size > MOST_ANSWER_BYTES:
-        raise MalformedAnswer(
-            f"model {name!r} answered {size} bytes, at most {MOST_ANSWER_BYTES} are taken", text
-        )
-    if schema is None:
-        return answer
     try:
-        json.loads(text)
+        if schema is not None:
+            json.loads(answer.text)
     except (ValueError, RecursionError) as error:
         cut = " (cut off by max_tokens: raise it)" if answer.finish == "length" else ""
         what = f"model {name!r} was asked for JSON and its answer is not JSON{cut}: {error}"
-        raise MalformedAnswer(what, text) from error
+        raise MalformedAnswer(what, answer.text) from error
     return answer
 
 

@@ -10,17 +10,16 @@ import asyncio
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any
+from tempfile import TemporaryFile
+from typing import Any
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage
@@ -36,9 +35,6 @@ from heedful.models.call import (
 from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
-# No tokenizer puts more bytes into a token on average: a longer prompt cannot fit.
-MOST_BYTES_A_TOKEN = 64
-MOST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Linux
 TAIL_BYTES = 2_000
 
 
@@ -71,21 +67,17 @@ class Embedded:
         if context < 64:
             raise InvalidInput("context", context, "at least 64 tokens")
         self.name: str = name
-        self._timeout = timeout
-        self._cache, self._progress = cache, progress
+        self._cache, self._timeout, self._progress = cache, timeout, progress
         self._weights = weights.needed(name)
         self._file = None if self._weights else _local_file(name)
         if self._weights:
             context = min(context, self._weights.context or context)
         self._context, self._threads = context, threads
         self._closed = False
-        self._owner = 0
-        self._take_seat()
+        self._begin()
 
-    def _take_seat(self) -> None:
+    def _begin(self) -> None:
         """Begin without a child, also in a fork, where the child belongs to the parent."""
-        if self._owner == os.getpid():
-            return
         self._owner = os.getpid()
         self._turn = threading.Lock()  # held by the call that is answered
         self._lock = threading.Lock()  # guards what follows; never held for long
@@ -97,7 +89,7 @@ class Embedded:
     @property
     def pid(self) -> int | None:
         """The id of the process with the model; None before the first call and after its end."""
-        return next((child.pid for child in self._children), None)
+        return next((child.process.pid for child in self._children), None)
 
     async def complete(
         self,
@@ -115,82 +107,56 @@ class Embedded:
         ends; the next call loads the model again (0.2 s for 100 MB, 1 s for 500 MB).
         """
         check_request(messages, schema, max_tokens, temperature)
-        self._check_length(messages)
         request = _request(messages, schema, min(max_tokens, self._context), temperature, seed)
-        self._take_seat()
+        if self._owner != os.getpid():
+            self._begin()
         await self._find_weights()
-        abandoned = threading.Event()
+        gone = threading.Event()
         async with time_limit(self._timeout, self.name):
             try:
-                reply = await in_thread(partial(self._wait_and_ask, request, abandoned))
+                reply = await in_thread(partial(self._ask, request, gone))
             except asyncio.CancelledError:
-                self._abandon(abandoned)
+                gone.set()
+                with self._lock:
+                    if self._answered is gone:
+                        _kill(self._children)
                 raise
         return check_answer(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
         """End the child process; current and later calls fail as ModelUnavailable."""
-        self._take_seat()
+        if self._owner != os.getpid():
+            self._begin()
         with self._lock:
             self._closed = True
-            for child in self._children:
-                child.kill()
+            _kill(self._children)
         await in_thread(self._clear)
 
     def _clear(self) -> None:
         with self._turn:
             _end(self._children)
 
-    def _abandon(self, call: threading.Event) -> None:
-        call.set()
-        with self._lock:
-            if self._answered is call:
-                for child in self._children:
-                    child.kill()
-
-    def _wait_and_ask(self, request: dict[str, Any], abandoned: threading.Event) -> dict[str, Any]:
-        """Return the child's reply when it is this call's turn; it runs in a thread."""
+    def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
+        """Return the child's reply when it is this call's turn, unless its caller is gone."""
         with self._turn:
-            child = self._child_for(abandoned)
-            if child is None:
-                return {}
-            whole = False
-            try:
-                reply = child.ask(request)
-                whole = True
-            except _ChildDied:
-                raise self._unavailable("" if self._closed else child.last_words()) from None
-            finally:
-                with self._lock:
-                    self._answered = None
-                if abandoned.is_set() or not whole:
-                    _end(self._children)
-            return reply
-
-    def _child_for(self, call: threading.Event) -> _Child | None:
-        """Return the child that answers the call; None if nobody waits for the answer."""
-        with self._lock:
+            with self._lock:
+                if self._closed:
+                    raise ModelUnavailable(f"model {self.name!r} was closed; open it again")
+                if gone.is_set():
+                    return {}
+                if not self._children:
+                    self._children.append(_Child(str(self._file), self._context, self._threads))
+                child, self._answered = self._children[0], gone
+            reply = child.ask(request)
+            with self._lock:
+                self._answered = None
+            if reply is not None and not gone.is_set():
+                return reply
+            why = f"the process of model {self.name!r} ended: {child.last_words()}"
             if self._closed:
-                raise self._unavailable("")
-            if call.is_set():
-                return None
-            if not self._children:
-                self._children.append(_Child(str(self._file), self._context, self._threads))
-            self._answered = call
-            return self._children[0]
-
-    def _unavailable(self, last_words: str) -> ModelUnavailable:
-        if last_words:
-            return ModelUnavailable(f"the process of model {self.name!r} ended: {last_words}")
-        return ModelUnavailable(f"model {self.name!r} was closed; open it again")
-
-    def _check_length(self, messages: Sequence[Message]) -> None:
-        size = sum(len(message.content.encode("utf-8", "replace")) for message in messages)
-        if size > self._context * MOST_BYTES_A_TOKEN:
-            raise PromptTooLong(
-                f"the prompt has {size} bytes, far more than the {self._context} tokens of context "
-                f"of model {self.name!r} hold; shorten it"
-            )
+                why = f"model {self.name!r} was closed; open it again"
+            _end(self._children)
+            raise ModelUnavailable(why)
 
     async def _find_weights(self) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
@@ -218,76 +184,58 @@ class Embedded:
         raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 
-class _ChildDied(Exception):
-    """The process ended before it answered."""
-
-
 class _Child:
     """One process that runs PROGRAM."""
 
     def __init__(self, path: str, context: int, threads: int) -> None:
-        self._ending = threading.RLock()
-        with ExitStack() as held:
-            self._folder = TemporaryDirectory(prefix="heedful-", ignore_cleanup_errors=True)
-            socket = os.path.join(held.enter_context(self._folder), "s.sock")
-            self._said = held.enter_context(TemporaryFile())
-            self._process = held.enter_context(_start(self._said))
-            self._held = held.pop_all()
-        self.pid = self._process.pid
-        usable = os.name == "posix" and len(os.fsencode(socket)) <= MOST_SOCKET_PATH
+        self._said = TemporaryFile()  # noqa: SIM115 - `end` closes it
+        command = [sys.executable, "-P", str(PROGRAM)]
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
+            )
+        except OSError as error:
+            self._said.close()
+            what = f"the process for the embedded model did not start: {error}"
+            raise ModelUnavailable(what) from error
         settings = {"path": path, "context": context, "threads": threads}
-        paths = [path for path in sys.path if path]
-        self._send(settings | {"socket": socket if usable else "", "sys_path": paths})
+        self._send(settings | {"sys_path": [path for path in sys.path if path]})
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply. Raises _ChildDied."""
+    def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the reply, or None if the process ends before."""
         self._send(request)
-        pipe = self._process.stdout
-        line = pipe.readline() if pipe else b""
-        if not line.endswith(b"\n"):
-            raise _ChildDied
-        self._folder.cleanup()
-        reply: dict[str, Any] = json.loads(line)
+        line = self.process.stdout.readline() if self.process.stdout else b""
+        reply: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
         return reply
-
-    def kill(self) -> None:
-        """End the process without waiting."""
-        self._process.kill()
 
     def end(self) -> None:
         """Kill the process and release its resources; a second call does no harm."""
-        self.kill()
-        with self._ending, suppress(OSError):  # what was still to be written
-            self._held.close()
+        self.process.kill()
+        with suppress(OSError):  # what was still to be written
+            self.process.__exit__(None, None, None)
+        self._said.close()
 
     def last_words(self) -> str:
         """Return the exit code and the end of stderr. Call it before `end`."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1)
-        self.kill()
-        code = self._process.wait()
+            self.process.wait(1)
+        self.process.kill()
+        code = self.process.wait()
         self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - TAIL_BYTES))
         said = self._said.read().decode("utf-8", "replace").strip() or "nothing"
-        signalled = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else ""
-        return f"{signalled or f'exit code {code}'}; its last words: {said}"
+        how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
+        return f"{how}; its last words: {said}"
 
     def _send(self, message: dict[str, Any]) -> None:
-        pipe = self._process.stdin
         with suppress(OSError):  # a child that is gone is noticed when it is heard
-            if pipe:
-                pipe.write(json.dumps(message).encode() + b"\n")
-                pipe.flush()
+            if self.process.stdin:
+                self.process.stdin.write(json.dumps(message).encode() + b"\n")
+                self.process.stdin.flush()
 
 
-def _start(stderr: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-P", str(PROGRAM)]
-    try:
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
-        )
-    except OSError as error:
-        what = f"the process for the embedded model did not start: {error}"
-        raise ModelUnavailable(what) from error
+def _kill(children: list[_Child]) -> None:
+    for child in children:
+        child.process.kill()
 
 
 def _end(children: list[_Child]) -> None:
@@ -298,7 +246,6 @@ def _end(children: list[_Child]) -> None:
 
 
 def _local_file(name: str) -> Path:
-    """Return the file of `embedded:PATH.gguf`. Raises InvalidInput if there is none."""
     path = Path(name.removeprefix("embedded:")).expanduser()
     with suppress(OSError):  # a name that no file can have
         if path.is_file():

@@ -16,11 +16,13 @@ import signal
 import sys
 import threading
 import time
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 # Against 512 as many tokens a second and 30 MB less. It decides the last digits, so the answers.
 BATCH_TOKENS = 64
+MOST_SOCKET_PATH = 100  # the kernel's limit is 104 bytes on macOS, 108 on Linux
 
 
 def main() -> None:
@@ -58,9 +60,11 @@ def load(settings: dict[str, Any]) -> Any:
     # The native server always listens, on a random port of 127.0.0.1. Nobody needs that: a random
     # key, and where there are Unix sockets one that is removed once the model is loaded.
     params.api_keys = [uuid4().hex]
-    if settings["socket"]:
-        params.hostnames = [settings["socket"]]
-    return native.Server(params)
+    with TemporaryDirectory(prefix="heedful-") as folder:
+        socket = os.path.join(folder, "s.sock")
+        if os.name == "posix" and len(os.fsencode(socket)) <= MOST_SOCKET_PATH:
+            params.hostnames = [socket]
+        return native.Server(params)
 
 
 def answer(server: Any, request: dict[str, Any]) -> dict[str, Any]:

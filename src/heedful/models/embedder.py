@@ -87,7 +87,7 @@ def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray
 class OpenAIEmbedder:
     """An OpenAI-compatible embeddings endpoint. `dimensions` is the length of its vectors.
 
-    `url` None is OpenAI itself. `timeout` is in seconds a call, its `retries` included. Without
+    `url` None is OpenAI itself. `timeout` is in seconds a call. Without
     `api_key` the client library looks for a key in its own places. Raises InvalidInput.
     """
 
@@ -99,13 +99,12 @@ class OpenAIEmbedder:
         url: str | None = None,
         api_key: str | None = None,
         timeout: float = 60.0,
-        retries: int = 2,
     ) -> None:
         if dimensions < 1:
             raise InvalidInput("dimensions", dimensions, "an integer of at least 1")
         self.name: str = f"openai:{model}" if url is None else f"{url}#{model}"
         self.dimensions = dimensions
-        self._remote = Remote(self.name, api_key=api_key, timeout=timeout, retries=retries)
+        self._remote = Remote(self.name, api_key=api_key, timeout=timeout)
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Return one vector of length 1 for each text, in order.

@@ -6,12 +6,12 @@ import importlib
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from heedful.errors import MalformedAnswer, ModelError, UnknownName
-from heedful.loop.record import Usage
 from heedful.models.call import check_answer, check_request, check_timeout, in_thread, time_limit
 from heedful.models.contract import Answer, Message
 
@@ -27,10 +27,13 @@ class Function:
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
         check_timeout(timeout)
-        self.name: str = call if isinstance(call, str) else _name_of(call)
+        named = f"{getattr(call, '__module__', '?')}:{getattr(call, '__qualname__', repr(call))}"
+        self.name: str = call if isinstance(call, str) else named
         self._call = _look_up(call) if isinstance(call, str) else call
         self._timeout = timeout
-        self._takes = _keywords(self._call)
+        self._takes: Mapping[str, inspect.Parameter] = {}
+        with suppress(TypeError, ValueError):  # a builtin does not tell
+            self._takes = inspect.signature(self._call).parameters
 
     async def complete(
         self,
@@ -47,42 +50,33 @@ class Function:
         (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
         """
         check_request(messages, schema, max_tokens, temperature)
-        given = {
-            "schema": schema,
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "seed": seed,
-        }
-        chosen = {name: value for name, value in given.items() if name in self._takes}
+        given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
+        given |= {"temperature": temperature, "seed": seed}
+        if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
+            given = {name: value for name, value in given.items() if name in self._takes}
         begun = time.monotonic()
         async with time_limit(self._timeout, self.name):
-            said = await self._ask(partial(self._call, list(messages), **chosen))
-        return check_answer(self.name, self._answer(said, time.monotonic() - begun), schema)
+            said = await self._ask(partial(self._call, list(messages), **given))
+        seconds = time.monotonic() - begun
+        if isinstance(said, str):
+            said = Answer(said)
+        if not isinstance(said, Answer):
+            what = f"model {self.name!r} returned {type(said).__name__}, not str or Answer"
+            raise MalformedAnswer(what, repr(said))
+        usage = said.usage if said.usage.seconds else said.usage.lasting(seconds)
+        return check_answer(self.name, replace(said, usage=usage), schema)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
     async def _ask(self, call: Callable[[], Any]) -> Any:
-        run = partial(self._run, call)
+        def run() -> Any:
+            with _typed(f"model {self.name!r}"):
+                return call()
+
         said = run() if inspect.iscoroutinefunction(self._call) else await in_thread(run)
-        if not inspect.isawaitable(said):
-            return said
         with _typed(f"model {self.name!r}"):
-            return await said
-
-    def _run(self, call: Callable[[], Any]) -> Any:
-        with _typed(f"model {self.name!r}"):
-            return call()
-
-    def _answer(self, said: object, seconds: float) -> Answer:
-        if isinstance(said, str):
-            return Answer(said, Usage(calls=1, seconds=seconds))
-        if isinstance(said, Answer):
-            usage = said.usage if said.usage.seconds else said.usage.lasting(seconds)
-            return Answer(said.text, usage, said.finish)
-        raise MalformedAnswer(
-            f"model {self.name!r} returned {type(said).__name__}, not str or Answer", repr(said)
-        )
+            return await said if inspect.isawaitable(said) else said
 
 
 @contextmanager
@@ -96,13 +90,16 @@ def _typed(what: str) -> Iterator[None]:
         raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
 
 
-def _name_of(call: Callable[..., Any]) -> str:
-    return f"{getattr(call, '__module__', '?')}:{getattr(call, '__qualname__', repr(call))}"
-
-
 def _look_up(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
-    module = _module(name, module_name)
+    try:
+        with _typed(f"importing {module_name} for model {name!r}"):
+            module = importlib.import_module(module_name)
+    except ModelError as error:
+        why = error.__cause__
+        if isinstance(why, ModuleNotFoundError) and f"{module_name}.".startswith(f"{why.name}."):
+            raise UnknownName("model", name, [f"none: no module {why.name!r}"]) from why
+        raise
     found: Any = module
     for part in path.split("."):
         found = getattr(found, part, None)
@@ -112,26 +109,3 @@ def _look_up(name: str) -> Callable[..., Any]:
     public = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
     known = [f"{module_name}:{n}" for n in public]
     raise UnknownName("model", name, known or ["no callable in that module"])
-
-
-def _module(name: str, module: str) -> Any:
-    try:
-        with _typed(f"importing {module} for model {name!r}"):
-            return importlib.import_module(module)
-    except ModelError as error:
-        why = error.__cause__
-        if isinstance(why, ModuleNotFoundError) and f"{module}.".startswith(f"{why.name}."):
-            raise UnknownName("model", name, [f"none: no module {why.name!r}"]) from why
-        raise
-
-
-def _keywords(call: Callable[..., Any]) -> frozenset[str]:
-    every = frozenset(("schema", "max_tokens", "temperature", "seed"))
-    try:
-        parameters = inspect.signature(call).parameters
-    except (TypeError, ValueError):  # a builtin does not tell
-        return frozenset()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return every
-    by_keyword = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return every & {name for name, p in parameters.items() if p.kind in by_keyword}

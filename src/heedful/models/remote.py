@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 PROVIDERS = ("openai", "anthropic", "google")
+# Profiles of models that refuse a temperature; the library drops the seed by itself.
+_NO_TEMPERATURE = ("openai_supports_reasoning", "anthropic_disallows_sampling_settings")
 _BUSY = (ModelUnavailable, "gives no answers for now; try later")
 _FAILED = (ModelError, "failed")
 _AWAY = (ModelUnavailable, "cannot be reached; check the address and that the server runs")
@@ -67,17 +69,12 @@ class Remote:
     including its `retries` (after a refused connection or a busy server). Raises InvalidInput.
     """
 
+    retries = 2
+
     def __init__(
-        self,
-        name: str,
-        *,
-        api_key: str | None = None,
-        timeout: float | None = 120.0,
-        retries: int = 2,
+        self, name: str, *, api_key: str | None = None, timeout: float | None = 120.0
     ) -> None:
         check_timeout(timeout)
-        if retries < 0:
-            raise InvalidInput("retries", retries, "an integer of at least 0")
         self._kind, _, model = name.partition(":")
         self._url = ""
         if self._kind not in PROVIDERS:
@@ -87,7 +84,6 @@ class Remote:
             raise InvalidInput("model", name, "a provider or an address, and the name of a model")
         self.name: str = name
         self.model: str = model
-        self.retries: int = retries
         self._key, self._timeout = api_key, timeout
 
     async def complete(
@@ -105,20 +101,20 @@ class Remote:
         InvalidInput.
         """
         check_request(messages, schema, max_tokens, temperature)
-        settings = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
-        settings["max_retries"] = self.retries
+        settings: dict[str, Any] = {"max_tokens": max_tokens, "max_retries": self.retries}
         begun = time.monotonic()
         async with self.asking("a completion"):
             from pydantic_ai.direct import model_request
 
             async with self._open() as model:
-                if _fixed_temperature(model):
-                    del settings["temperature"]
+                profile: Mapping[str, Any] = dict(model.profile)
+                if not any(profile.get(name) for name in _NO_TEMPERATURE):
+                    settings["temperature"] = temperature
                 response = await model_request(
                     model,
                     _turns(messages),
-                    model_settings=cast("ModelSettings", settings),
-                    model_request_parameters=_parameters(model, schema),
+                    model_settings=cast("ModelSettings", settings | {"seed": seed}),
+                    model_request_parameters=_parameters(profile, schema),
                 )
         return check_answer(self.name, self._answer(response, time.monotonic() - begun), schema)
 
@@ -185,16 +181,11 @@ class Remote:
             hint = "; raise max_tokens" if why == "length" else ""
             raise MalformedAnswer(f"model {self.name!r} answered no text ({why}{hint})")
         used = response.usage
-        usage = Usage(1, used.input_tokens, used.output_tokens, _cost(response), seconds)
+        cost = 0.0  # in US dollars by the library's price list, if it has a price
+        with suppress(LookupError, ValueError, AssertionError):
+            cost = float(response.cost().total_price)
+        usage = Usage(1, used.input_tokens, used.output_tokens, cost, seconds)
         return Answer(text, usage, "length" if response.finish_reason == "length" else "stop")
-
-
-def _cost(response: ModelResponse) -> float:
-    """Return the cost in US dollars by the library's price list; 0 without a price."""
-    try:
-        return float(response.cost().total_price)
-    except (LookupError, ValueError, AssertionError):
-        return 0.0
 
 
 def _check_address(url: str) -> None:
@@ -207,22 +198,14 @@ def _check_address(url: str) -> None:
         raise InvalidInput("url", url, "an address as in http://127.0.0.1:8000/v1")
 
 
-def _fixed_temperature(model: ProviderModel) -> bool:
-    """Return True if the model refuses a temperature; the library drops the seed."""
-    profile: Mapping[str, Any] = dict(model.profile)
-    return bool(
-        profile.get("openai_supports_reasoning")
-        or profile.get("anthropic_disallows_sampling_settings")
-    )
-
-
-def _parameters(model: ProviderModel, schema: Mapping[str, Any] | None) -> ModelRequestParameters:
+def _parameters(
+    profile: Mapping[str, Any], schema: Mapping[str, Any] | None
+) -> ModelRequestParameters:
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
 
     if schema is None:
         return ModelRequestParameters()
-    profile: Mapping[str, Any] = dict(model.profile)
     strict = None if profile.get("json_schema_transformer") else False
     return ModelRequestParameters(
         output_mode="native" if profile.get("supports_json_schema_output") else "prompted",
@@ -233,12 +216,12 @@ def _parameters(model: ProviderModel, schema: Mapping[str, Any] | None) -> Model
 def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
     from pydantic_ai import messages as theirs
 
-    asked = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
+    parts = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
     turns: list[ModelMessage] = []
     for message in messages:
         content = replace_surrogates(message.content)
         if message.role == "assistant":
             turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
         else:
-            turns.append(theirs.ModelRequest([asked[message.role](content)]))
+            turns.append(theirs.ModelRequest([parts[message.role](content)]))
     return turns

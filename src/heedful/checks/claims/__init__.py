@@ -27,7 +27,6 @@ from heedful.checks.claims.words import content_stems, parse_number, tokenize
 from heedful.checks.critique import (
     LONGEST,
     judge_messages,
-    judge_once,
     open_judge,
     parse_object,
     plain_text,
@@ -226,9 +225,7 @@ class JudgedGrounding:
         if isinstance(found, Finding):
             return Evaluation((found,))
         text, evidence, claims = found
-        judged, usage = await judge_once(
-            self, candidate, context, lambda: judge_claims(claims, text, evidence, self.model)
-        )
+        judged, usage = await judge_claims(claims, text, evidence, self.model)
         return Evaluation(tuple(self.rules.findings(judged)), usage=usage)
 
 
