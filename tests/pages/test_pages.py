@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from heedful.pages import html, markdown
-from heedful.pages.words import happened, lasted, visible
+from heedful.pages.report import happened, lasted, visible
 from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 from tests.conftest import SOAK
 from tests.pages.support import (
@@ -307,8 +307,8 @@ def test_what_hides_is_made_visible(of, shown):
 
 
 def test_times_are_rounded_to_what_is_shown():
-    times = [lasted(ms) for ms in (0, 9.994, 999.4, 59_949, 59_950, 3_569_400, 3_570_000)]
-    assert times == ["0 ms", "10 ms", "999 ms", "59.9 s", "1 min", "59 min 29 s", "1 h"]
+    times = [lasted(ms) for ms in (0, 9.994, 999.4, 59_400, 59_950, 3_569_400, 3_600_000)]
+    assert times == ["0 ms", "9.99 ms", "999 ms", "59.4 s", "1 min 0 s", "59 min 29 s", "1 h 0 min"]
 
 
 def test_a_secret_is_on_no_page():
