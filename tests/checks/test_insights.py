@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import Evidence, grounding, insights, precision
+from heedful.checks import insights, precision
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
@@ -209,16 +209,3 @@ def test_the_bound_is_an_argument():
     assert findings(precision(at_most=0), "7 apples")
     with pytest.raises(InvalidInput):
         precision(at_most=-1)
-
-
-def test_grounding_may_ask_for_its_evidence_at_each_call():
-    check = grounding(lambda candidate, state: state["metrics"])
-    assert not check.pure
-    assert grounding(METRICS).pure
-
-    def keys(metrics: object) -> list[str]:
-        return [f.key for f in check("The MAE is 2.1.", Context("t", data={"metrics": metrics}))]
-
-    assert keys(METRICS) == keys(Evidence(METRICS)) == []
-    assert keys({"mae": 2.4}) == ["grounding: number 2.1 $.mae"]
-    assert keys(None) == ["grounding: no evidence"]

@@ -1,6 +1,5 @@
 # Made by scripts/stub.py from the table in __init__.py.
 from heedful.checks.claims import Claim as Claim
-from heedful.checks.claims import Derived as Derived
 from heedful.checks.claims import Evidence as Evidence
 from heedful.checks.claims import Lexicon as Lexicon
 from heedful.checks.claims import ground as ground
