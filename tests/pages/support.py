@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.loop.record import Usage
+from heedful.pages import markdown
 from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 
 BEGAN = 1_781_000_000.0
@@ -140,3 +141,7 @@ def stages() -> tuple[StageReport, ...]:
 
 def example() -> Report:
     return Report("forecast", "nightly-7", stages(), BEGAN, BEGAN + 112)
+
+
+if __name__ == "__main__":
+    print(markdown(example()), end="")

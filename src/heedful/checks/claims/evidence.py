@@ -148,28 +148,20 @@ def _number(cell: object) -> float | None:
     return plain if isfinite(plain) else None
 
 
-def read_rows(evidence: Any) -> Iterator[Row]:
-    """Yield every row in a mapping, a list, a data frame, text or a plain value.
-
-    Text that holds data is read as data. Raises InvalidInput for a frame that cannot be read and
-    for a path, PackageMissing.
-    """
-    value = _unframe(evidence, DEEPEST)
-    yield from _rows(_parse(value) if isinstance(value, str) else value, (), "$", 0)
-
-
 # Data frames
 
 
-def _unframe(value: Any, depth: int) -> Any:
-    """Return a value with every data frame in its mappings as a list of rows."""
+def _plain(value: Any) -> Any:
+    """Return a data frame as rows, a Series as a mapping, a date as text, all else as it is."""
     kind = type(value)
     if isinstance(value, Mapping):
-        return {name: _unframe(v, depth - 1) for name, v in value.items()} if depth else value
+        return value
     if hasattr(kind, "columns"):
         return _frame_rows(value)
     if hasattr(kind, "keys"):  # a Series, a row of a database
         return dict(value)
+    if hasattr(kind, "isoformat"):
+        return str(value.isoformat()).removesuffix("T00:00:00")
     if hasattr(kind, "__fspath__"):
         raise InvalidInput("evidence", str(value), "what the file holds, read as text or a frame")
     return value
@@ -267,13 +259,13 @@ def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
-    if depth > DEEPEST:
-        return
+    """Yield every row in a mapping, a list, a data frame or a plain value."""
+    value = _plain(value)
     if isinstance(value, Mapping):
         yield from _mapping_rows(value, table, path, depth)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         rows = _row if _is_table(value) else _rows
-        for n, item in enumerate(value):
+        for n, item in enumerate(value if depth < DEEPEST else ()):
             yield from rows(item, table, f"{path}[{n}]", depth + 1)
     else:
         yield Row(table, path, (), {(): value})
@@ -281,41 +273,34 @@ def _rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
 
 def _is_table(value: Any) -> bool:
     """Return True for a list of mappings."""
-    listed = isinstance(value, Sequence) and not isinstance(value, str) and bool(value)
-    return listed and all(isinstance(row, Mapping) for row in value)
+    return isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
 
 
 def _row(
     row: Mapping[Any, Any], table: Path, path: str, depth: int, key: Path = ()
 ) -> Iterator[Row]:
     """Yield one row with all that is nested in it, then the rows of the tables inside."""
-    cells: dict[Path, Any] = {}
-    inner: list[tuple[Path, Any]] = []
-    _flatten(row, (), cells, inner, depth)
+    cells = dict(_flatten(row, (), depth))
+    tables = [name for name, cell in cells.items() if cell and _is_table(cell)]
+    inner = [(name, cells.pop(name)) for name in tables]
     if cells:
         yield Row(table, path, key, cells)
     for name, value in inner:
         yield from _rows(value, (*table, *name), f"{path}.{'.'.join(name)}", depth + 1)
 
 
-def _flatten(
-    value: Mapping[Any, Any], above: Path, cells: dict[Path, Any], inner: list[Any], depth: int
-) -> None:
+def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tuple[Path, Any]]:
     for name, cell in value.items():
         here = (*above, str(name))
-        if type(cell) in _PLAIN:
-            cells[here] = cell
-            continue
-        if isinstance(cell, list | tuple) and _is_table(cell) and len(cell) == 1:
-            cell = cell[0]
-        if isinstance(cell, Mapping) and len(here) < DEEPEST - depth:
-            _flatten(cell, here, cells, inner, depth)
-        elif isinstance(cell, Mapping) or _is_table(cell):
-            inner.append((here, cell))
-        elif hasattr(cell, "isoformat"):
-            cells[here] = str(cell.isoformat()).removesuffix("T00:00:00")
-        else:
-            cells[here] = cell
+        if type(cell) not in _PLAIN:
+            cell = _plain(cell)
+            if _is_table(cell) and len(cell) == 1:
+                cell = cell[0]
+            if isinstance(cell, Mapping):
+                if len(here) < DEEPEST - depth:
+                    yield from _flatten(cell, here, depth)
+                continue
+        yield here, cell
 
 
 def _mapping_rows(value: Mapping[Any, Any], table: Path, path: str, depth: int) -> Iterator[Row]:
@@ -435,7 +420,8 @@ class Evidence:
         self._texts: dict[str, None] = {}
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, bool]]] = defaultdict(list)
-        for row in read_rows(evidence):
+        value = _parse(evidence) if isinstance(evidence, str) else evidence
+        for row in _rows(value, (), "$", 0):
             self._index(row)
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
         paths = {path for table in self.tables.values() for path in table.paths}
@@ -460,6 +446,9 @@ class Evidence:
             for token in tokenize(word):
                 self._named[token.low].append((row, False))
         for path, cell in row.cells.items():
+            if type(cell) is float and isfinite(cell):  # as most cells of a large table are
+                self._plain.add(abs(cell))
+                continue
             for value in cell if isinstance(cell, list | tuple) else (cell,):
                 if (plain := _number(value)) is not None:
                     self._plain.add(abs(plain))

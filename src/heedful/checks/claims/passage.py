@@ -37,13 +37,7 @@ DATA = 0.2
 _ENDS = frozenset(".!?;\n。！？")
 _BREAKS = frozenset(".,!?;:()[]") | frozenset("and but while whereas although which who".split())
 _INTRODUCES = frozenset(":=(*~≈$€£|`")
-_ABOUT = frozenset(
-    "around about approximately roughly nearly almost over under above below".split()
-)
 _OF = frozenset("of is was at : =".split())
-_SAYS = (
-    _OF | _ABOUT | frozenset("are were be been between reached reaching only just ( hit".split())
-)
 # A number after these is a change, or a unit.
 _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
@@ -283,7 +277,7 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     before, after = sentence.before(quantity), sentence.after(quantity)
     phrases = [(before[:4], True)] if low in _OF else []
     phrases += [(after, False)]
-    phrases += [(before, False)] if low in _SAYS or not after else []
+    phrases += [(before, False)] if low in _OF or not after else []
     for rows, strict in (
         (sentence.subject(quantity.first), False),
         (sentence.dated_rows(), False),
