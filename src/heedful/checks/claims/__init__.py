@@ -61,6 +61,11 @@ _INSTRUCTION = (
     "the evidence says the same or it follows from it, contradicted where the evidence says "
     "otherwise, not found where the evidence does not tell."
 )
+# The level and severity of a verdict; what is not found has the level that the caller chooses.
+_LEVELS: Mapping[Verdict, tuple[Level, float]] = {
+    "contradicted": ("error", 0.6),
+    "supported": ("note", 0.0),
+}
 Unsupported = Literal["error", "warning"]
 Words = Lexicon | Mapping[str, Any]
 
@@ -156,33 +161,26 @@ class Grounding:
         return [self._finding(c) for c in claims if c.verdict != "supported" or c.judge]
 
     def _finding(self, claim: Claim) -> Finding:
-        level, severity, fix = _LEVELS[claim.verdict]
         text, paths = shorten(claim.text, 120), ", ".join(claim.paths)
+        level, severity = _LEVELS.get(claim.verdict, (self.unsupported, 0.3))
         by = f"judged by {claim.judge}" if claim.judge else ""
         what = f"{claim.kind} {text} is {claim.verdict}: {claim.why}" + (f" ({by})" if by else "")
+        fix = "correct it"
         if claim.nearest and not by:
             what += f"; the nearest true value is {claim.nearest}"
-            fix = f"write {claim.nearest} for {{0}}, or leave {{0}} out"
+            fix = f"write {claim.nearest} for {text}"
             if claim.kind == "comparison":
-                fix = f"correct {{0}}: it is {claim.nearest}, or leave {{0}} out"
+                fix = f"correct {text}: it is {claim.nearest}"
         return Finding(
             _NAME,
             what,
-            fix.format(text),
-            level=level or self.unsupported,
+            "" if level == "note" else f"{fix}, or leave {text} out",
+            level=level,
             severity=severity,
             key=f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip(),
             evidence=by or (f"{paths} = {claim.nearest}" if paths else ""),
             span=claim.span,
         )
-
-
-# The level, severity and fix of each verdict; None: the level that the caller chooses.
-_LEVELS: Mapping[Verdict, tuple[Level | None, float, str]] = {
-    "contradicted": ("error", 0.6, "correct it, or leave {0} out"),
-    "not found": (None, 0.3, "correct it, or leave {0} out"),
-    "supported": ("note", 0.0, ""),
-}
 
 
 def grounding(

@@ -8,7 +8,7 @@ import json
 import re
 import warnings
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -41,8 +41,6 @@ _LINE = re.compile(r"\s*(?:[-*#•]+\s*)?([^\W\d][^:\n]{0,58}?)\s*:\s+(\S.*)")
 # A longer text names nothing; a word in more cells names no row.
 SHORT = 60
 COMMON = 500
-# The dated rows that make a table a series.
-SERIES = 3
 _NAMES = frozenset("name id title model key".split())
 
 
@@ -258,13 +256,13 @@ def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
 # Mappings and lists
 
 
-def _rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
+def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
     """Yield every row in a mapping, a list, a data frame or a plain value."""
     value = _plain(value)
     if isinstance(value, Mapping):
         yield from _mapping_rows(value, table, path, depth)
     elif isinstance(value, Sequence) and not isinstance(value, str):
-        rows = _row if _is_table(value) else _rows
+        rows = _row if _is_table(value) else read_rows
         for n, item in enumerate(value if depth < DEEPEST else ()):
             yield from rows(item, table, f"{path}[{n}]", depth + 1)
     else:
@@ -286,7 +284,7 @@ def _row(
     if cells:
         yield Row(table, path, key, cells)
     for name, value in inner:
-        yield from _rows(value, (*table, *name), f"{path}.{'.'.join(name)}", depth + 1)
+        yield from read_rows(value, (*table, *name), f"{path}.{'.'.join(name)}", depth + 1)
 
 
 def _flatten(value: Mapping[Any, Any], above: Path, depth: int) -> Iterator[tuple[Path, Any]]:
@@ -398,7 +396,7 @@ class Mention(NamedTuple):
 
     first: int
     last: int
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
 
 
 class Evidence:
@@ -408,7 +406,8 @@ class Evidence:
     Raises InvalidInput for what cannot be read and for a wrong lexicon, PackageMissing.
 
     `words` are the stems of all words, `numbers` all numbers in order; those in names of columns
-    and rows, and how many rows a table has, included.
+    and rows, and how many rows a table has, included. `labels` are the numbers in names of columns,
+    `singles` the rows that are alone in their tables. `prose` is True for nothing but sentences.
     """
 
     def __init__(self, evidence: Any, lexicon: Lexicon | Mapping[str, Any] | None = None) -> None:
@@ -421,31 +420,37 @@ class Evidence:
         self._plain: set[float] = set()
         self._named: dict[str, list[tuple[Row, bool]]] = defaultdict(list)
         value = _parse(evidence) if isinstance(evidence, str) else evidence
-        for row in _rows(value, (), "$", 0):
+        for row in read_rows(value, (), "$", 0):
             self._index(row)
             self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
         paths = {path for table in self.tables.values() for path in table.paths}
         names = {name for path in paths for name in path}
-        self._parts = {part for name in names for part in split_name(name)}
+        parts = {part for name in names for part in split_name(name)}
+        self._parts = [part for part in parts if not part.isdecimal()]
+        self.labels: set[float] = {float(part) for part in parts if part.isdecimal()}
         counts = {float(len(table.rows)) for table in self.tables.values()} - {1.0}
         words, numbers = set[str](), self._plain | counts
         for text in (*self._texts, *names, *(" ".join(split_name(name)) for name in names)):
             tokens = tokenize(text)
             words.update(content_stems(token.low for token in tokens if token.kind == "word"))
             numbers.update(abs(quantity.value) for quantity in quantities(tokens))
-        self.words = frozenset(words)
-        self.numbers = sorted(numbers)
+        self.words: set[str] = words
+        self.numbers: list[float] = sorted(numbers)
+        every = self.tables.values()
+        self.prose: bool = all(len(table.paths) == len(table.rows) == 1 for table in every)
+        self.singles: list[Row] = [table.rows[0] for table in every if len(table.rows) == 1]
+        self.weekdays: set[int | None] = {date.weekday for date, _ in self.dates} - {None}
+        self._roots = {word[:4] for word in words if len(word) > 3 and not self.prose}
+        # Texts of two to four capitals may abbreviate a name.
+        codes = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())
+        self._codes = {text.casefold() for text in codes}
 
     def __bool__(self) -> bool:
         """Return True if the evidence is not empty."""
         return bool(self._plain) or any(self._texts)
 
     def _index(self, row: Row) -> None:
-        for word in row.key:
-            self._texts[word] = None
-            for token in tokenize(word):
-                self._named[token.low].append((row, False))
-        for path, cell in row.cells.items():
+        for path, cell in (*row.cells.items(), (("key",), row.key)):
             if type(cell) is float and isfinite(cell):  # as most cells of a large table are
                 self._plain.add(abs(cell))
                 continue
@@ -476,7 +481,7 @@ class Evidence:
     def knows(self, word: str) -> bool:
         """Return whether the stem of a word is in the evidence, or names a column."""
         if word not in self._known:
-            named = any(likeness(word, part) > 1 for part in self._parts if not part.isdecimal())
+            named = any(likeness(word, part) > 1 for part in self._parts)
             self._known[word] = named or word in self.words
         return self._known[word]
 
@@ -486,40 +491,9 @@ class Evidence:
             return True
         return any(is_abbreviation(code, word) for code in self._codes)
 
-    @cached_property
-    def _codes(self) -> frozenset[str]:
-        """Texts of two to four capitals, which may abbreviate a name."""
-        texts = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())
-        return frozenset(text.casefold() for text in texts)
-
-    @cached_property
-    def _roots(self) -> frozenset[str]:
-        return frozenset(word[:4] for word in self.words if len(word) > 3 and not self.prose)
-
-    @cached_property
-    def prose(self) -> bool:
-        """True if the evidence is only sentences."""
-        return all(len(t.paths) == len(t.rows) == 1 for t in self.tables.values())
-
-    @cached_property
-    def labels(self) -> dict[float, set[str]]:
-        """Number in the name of a column -> the other parts of such names: the 5 of "5G bands"."""
-        labels: dict[float, set[str]] = defaultdict(set)
-        for path in {path for table in self.tables.values() for path in table.paths if path}:
-            parts = split_name(path[-1])
-            for part in parts:
-                if part.isdecimal():
-                    labels[float(part)].update({*parts} - {part})
-        return labels
-
     def holds(self, low: float, high: float) -> bool:
         """Return whether the evidence has a number from `low` to `high` anywhere."""
         return bisect_right(self.numbers, high) > bisect_left(self.numbers, low)
-
-    @cached_property
-    def singles(self) -> list[Row]:
-        """The rows that are alone in their tables."""
-        return [table.rows[0] for table in self.tables.values() if len(table.rows) == 1]
 
     def on(self, date: Date) -> list[Row]:
         """Return the rows that hold a date which agrees."""
@@ -527,40 +501,26 @@ class Evidence:
             self._on[date[2:]] = [row for other, row in self.dates if other.agrees(date)]
         return self._on[date[2:]]
 
-    @cached_property
-    def series(self) -> set[Path]:
-        """The tables with dated rows; a table with few of them states dates as facts."""
-        count = Counter(row.table for _, row in self.dates)
-        return {table for table, dated in count.items() if dated >= SERIES}
-
-    @cached_property
-    def weekdays(self) -> set[int | None]:
-        """The weekdays of the dates."""
-        return {date.weekday for date, _ in self.dates} - {None}
-
     # The rows that a text names
 
     def mentions(self, tokens: Sequence[Token]) -> Iterator[Mention]:
         """Yield what a text names, in order; the longest run of words wins."""
         at = 0
         while at < len(tokens):
-            first, places = at, self._places(tokens[at]) if tokens[at].kind == "word" else {}
+            first, rows = at, self._rows(tokens[at]) if tokens[at].kind == "word" else []
             at += 1
-            while places and at < len(tokens):
-                more = self._places(tokens[at])
-                both = {key: more[key] for key in places if key in more}
+            while rows and at < len(tokens):
+                more = set(self._rows(tokens[at]))
+                both = [row for row in rows if row in more]
                 if not both:
                     break
-                places, at = both, at + 1
-            if places:
-                yield Mention(first, at - 1, tuple(places.values()))
+                rows, at = both, at + 1
+            if rows:
+                yield Mention(first, at - 1, rows)
 
-    def _places(self, token: Token) -> dict[int, Row]:
+    def _rows(self, token: Token) -> list[Row]:
         """Return the rows that have the word in a cell."""
-        rows = self._named.get(token.low, []) if len(token.low) > 1 else []
+        named = self._named.get(token.low, []) if len(token.low) > 1 else []
         plain = token.text[0].islower()
-        return (
-            {id(row): row for row, title in rows if not (title and plain)}
-            if len(rows) <= COMMON
-            else {}
-        )
+        rows = (row for row, title in named if not (title and plain))
+        return list(dict.fromkeys(rows)) if len(named) <= COMMON else []

@@ -132,14 +132,12 @@ class Sentence:
         return Claim((start, end), self.text[start:end], kind, verdict, paths, nearest, why)
 
     def _is_label(self, quantity: Quantity) -> bool:
-        """Return whether the number is part of a name: "three-point", "5G", "first quarter"."""
-        beside = self.evidence.labels.get(quantity.value, set())
+        """Return whether the number is part of a name: "three-point", "5G"."""
         at = quantity.last + 1
-        if any(likeness(self.low(at), part) > 1 for part in beside):
-            return True
         hyphen = self.low(at) == "-" and self.low(at + 1) not in ("of", "for", "")
         close = at < len(self.tokens) and self.tokens[at].start == self.tokens[at - 1].end
-        return (hyphen or close) and self.low(at + hyphen)[:1].isalpha() and bool(beside)
+        noun = (hyphen or close) and self.low(at + hyphen)[:1].isalpha()
+        return noun and quantity.value in self.evidence.labels
 
     # What a number is about
 
@@ -181,13 +179,7 @@ class Sentence:
             chosen.append(before[-2])
         tables = {row.table for mention in chosen for row in mention.rows}
         others = [m for m in before if tables.isdisjoint(row.table for row in m.rows)]
-        rows = (row for mention in chosen + others[-1:] for row in mention.rows)
-        return list({id(row): row for row in rows}.values())
-
-    def dated_rows(self) -> list[Row]:
-        """Return the rows of its date in tables that are series; of several dates none counts."""
-        rows = self.evidence.on(self.dates[0]) if len(self.dates) == 1 else []
-        return [row for row in rows if row.table in self.evidence.series]
+        return list(dict.fromkeys(row for m in chosen + others[-1:] for row in m.rows))
 
 
 def _parts(low: str) -> Sequence[str]:
@@ -268,8 +260,8 @@ def _judge(
 def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     """Return the cells that a number may stand for.
 
-    They lie in the rows that it is about, in those of its date, or in those that are alone in their
-    tables; in the columns that introduce it ("an RMSE of 3"), that follow, or that stand before it.
+    They lie in the rows that it is about, in those of the only date, or in those that are alone in
+    their tables; in columns that introduce it ("an RMSE of 3"), that follow, or that precede it.
     """
     low = sentence.low(quantity.first - 1)
     if low in _UNBOUND:
@@ -278,9 +270,11 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
     phrases = [(before[:4], True)] if low in _OF else []
     phrases += [(after, False)]
     phrases += [(before, False)] if low in _OF or not after else []
+    dates = sentence.dates
+    dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
     for rows, strict in (
         (sentence.subject(quantity.first), False),
-        (sentence.dated_rows(), False),
+        (dated, False),
         (sentence.evidence.singles, True),
     ):
         for phrase, whole in phrases:
