@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.checks import Evidence, ground, grounding
-from heedful.checks.claims.words import dates, likeness, parse_number, quantities, tokenize
+from heedful.checks.claims.words import dates, quantities, tokenize
 from heedful.errors import InvalidInput, PackageMissing
 from tests.checks.support import findings
 
@@ -179,14 +179,6 @@ def test_numbers_are_read_as_people_write_them(text, values):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("1,234.5", 1234.5), (" 12 % ", 12), ("-3", -3), *((t, None) for t in ("12a", "1-2", ""))],
-)
-def test_a_text_that_is_a_number(text, value):
-    assert parse_number(text) == value
-
-
-@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("2021-03-02", [(2021, 3, 2)]),
@@ -205,24 +197,6 @@ def test_a_text_that_is_a_number(text, value):
 )
 def test_dates_are_read_in_several_orders(text, found):
     assert [tuple(date[2:]) for date in dates(text)] == found
-
-
-@pytest.mark.parametrize(
-    ("word", "part", "alike"),
-    [
-        ("rebounds", "reb", True),
-        ("point", "pts", True),
-        ("steals", "stl", True),
-        ("temperature", "temp", True),
-        ("fourth", "4", True),
-        ("populations", "population", True),
-        ("percent", "pts", False),
-        ("the", "t", False),
-        ("blocks", "ast", False),
-    ],
-)
-def test_an_abbreviation_stands_for_a_word(word, part, alike):
-    assert bool(likeness(word, part)) is alike
 
 
 # Hostile evidence and texts
