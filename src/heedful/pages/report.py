@@ -161,7 +161,7 @@ class AttemptView:
         """The lines; those of a difference with their signs."""
         signs = (f"{line.sign} " if self.before else "" for line in self.lines)
         pairs = zip(signs, self.lines, strict=True)
-        return "\n".join(sign + visible(line.text) for sign, line in pairs)
+        return "\n".join(sign + line.visible() for sign, line in pairs)
 
 
 def _values(report: Report) -> dict[str, object]:
@@ -191,7 +191,7 @@ def _output(
         return compare(before.output, attempt.output, room)
     text, rest = _read(attempt.output)
     every = split_lines(_pretty(text) or text)
-    lines = _fitting([Line(" ", ((line, False),)) for line in every[:FIRST]], room, _line_text)
+    lines = _fitting([Line(" ", ((line, False),)) for line in every[:FIRST]], room, Line.visible)
     unread = [counted(len(every) - len(lines), "more line")] * (len(every) > len(lines))
     unread += [counted(rest, "character")] * bool(rest)
     return lines, f"{' and '.join(unread)} not shown." if unread else ""
@@ -200,10 +200,6 @@ def _output(
 def _check_text(check: CheckResult) -> str:
     pairs = (text for pair in details(check) for text in pair)
     return "".join(map(cut, (check.check_name, check.message, check.suggestion, *pairs)))
-
-
-def _line_text(line: Line) -> str:
-    return visible(line.text)
 
 
 def _fitting(items: Sequence[T], most: int, text: Callable[[T], str]) -> Sequence[T]:
@@ -260,10 +256,9 @@ class Line(NamedTuple):
     sign: str
     pieces: Sequence[tuple[str, bool]]
 
-    @property
-    def text(self) -> str:
-        """The whole line."""
-        return "".join(piece for piece, _ in self.pieces)
+    def visible(self) -> str:
+        """Return the whole line, harmless."""
+        return visible("".join(piece for piece, _ in self.pieces))
 
 
 def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
@@ -281,7 +276,7 @@ def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
         if rest or other:
             return (), f"the same in the first {READ - BEHIND:,} characters"
         return (), "the same as before, but for secrets or the way it is written"
-    lines = _fitting(list(_draw(a, b, places)), room, _line_text)
+    lines = _fitting(list(_draw(a, b, places)), room, Line.visible)
     removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
     left = removed + added - sum(line.sign in "-+" for line in lines)
     note = f"{counted(removed, 'line')} removed, {added:,} added"
