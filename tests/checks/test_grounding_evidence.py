@@ -13,13 +13,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from heedful.checks import Evidence, ground, grounding
+from heedful.checks import Evidence, ground
 from heedful.checks.claims.words import dates, quantities, tokenize
 from heedful.errors import InvalidInput, PackageMissing
-from tests.checks.support import findings
 
 CITIES = [{"city": "Bern", "people": 134_794}, {"city": "Chur", "people": 38_366}]
 TRUE, FALSE = "Chur has 38,366 people.", "Chur has 134,794 people."
@@ -59,13 +56,6 @@ def test_rows_with_the_same_name_support_either():
     rows = [{"name": "Kim Ray", "age": 30}, {"name": "Kim Ray", "age": 41}]
     for age, verdict in (("30", "supported"), ("41", "supported"), ("35", "contradicted")):
         assert [c.verdict for c in ground(f"Kim Ray has an age of {age}.", rows)] == [verdict]
-
-
-def test_evidence_is_indexed_once_for_many_texts():
-    evidence = Evidence(CITIES)
-    assert ground(TRUE, evidence) == ground(TRUE, CITIES)
-    assert evidence
-    assert not Evidence([])
 
 
 # Data frames
@@ -131,13 +121,6 @@ WIDE = pd.DataFrame({"model": ["A1", "B2"], "rmse": [1.0, 2.0], "mape": [3.0, 4.
 )
 def test_frames_have_names_levels_and_series(evidence, text, places):
     assert [(claim.verdict, claim.paths) for claim in ground(text, evidence)] == places
-
-
-@pytest.mark.parametrize(
-    "frame", [PANDAS.iloc[:0], POLARS.clear(), pa.Table.from_pylist([]), pd.DataFrame()]
-)
-def test_a_frame_without_rows_is_no_evidence(frame):
-    assert [one.key for one in findings(grounding(frame), "2 apples")] == ["grounding: no evidence"]
 
 
 class Columned:
@@ -242,13 +225,3 @@ def steps(text: str, evidence: Evidence) -> int:
     finally:
         sys.setprofile(before)
     return calls
-
-
-@given(st.lists(st.lists(st.integers(2, 999), min_size=3, max_size=3), min_size=2, max_size=5))
-def test_csv_and_rows_are_the_same_evidence(table):
-    rows = [dict(zip(("aa", "bb", "cc"), row, strict=True)) for row in table]
-    lines = ["aa,bb,cc", *(",".join(map(str, row)) for row in table)]
-    text = " ".join(f"{name} of {v}" for row in table for name, v in zip("abc", row, strict=True))
-    assert [one.verdict for one in ground(text, rows)] == [
-        one.verdict for one in ground(text, "\n".join(lines))
-    ]
