@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import nlargest
+from math import fsum
 from typing import Any, ClassVar, Literal, get_args
 
 from heedful.checks.claims.evidence import Evidence, Lexicon, Row
@@ -255,7 +256,7 @@ def _show(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, s
     near = dict[str, None]()
     for sentence in whole:
         words = _stems(sentence)
-        score = {piece: sum(1 / count[w] for w in words & pieces[piece]) for piece in pieces}
+        score = {piece: fsum(1 / count[w] for w in words & pieces[piece]) for piece in pieces}
         near |= dict.fromkeys(p for p in nlargest(PIECES, score, key=score.__getitem__) if score[p])
     shown = {"evidence": "\n".join(near), "candidate": "\n".join(lines)}
     return {name: cut_middle(plain_text(part), LONGEST) for name, part in shown.items()}
