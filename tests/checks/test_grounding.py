@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import Claim, Evidence, Lexicon, ground, grounding, ungrounded
+from heedful.checks import Claim, Evidence, Lexicon, ground, grounding
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from tests.checks.support import findings
@@ -47,9 +47,9 @@ SPLIT = {"train": {"rmse": 2.0, "mae": 1.5}, "test": {"rmse": 3.25, "mae": 2.5}}
 WATER = "date,level\n2021-03-01,2.5\n2021-03-02,3.75\n2021-03-03,3.1\n2021-03-04,1.25\n"
 
 
-def judged(text: str, evidence: object, tolerance: float = 0.0) -> dict[str, str]:
+def judged(text: str, evidence: object) -> dict[str, str]:
     """What is claimed -> the verdict; statements left out."""
-    claims = ground(text, evidence, tolerance=tolerance)
+    claims = ground(text, evidence)
     return {claim.text: claim.verdict for claim in claims if claim.kind != "statement"}
 
 
@@ -181,16 +181,9 @@ def test_a_sentence_of_other_things_is_not_found():
 
 
 def test_a_claim_says_where_and_what_is_true():
-    text = "Ridge has an RMSE of 3.4."
+    (claim,) = ground("Ridge has an RMSE of 3.4.", MODELS)
     paths, why = ("$[1].rmse",), "held against its row and column"
-    for tolerance, verdict in ((0.0, "contradicted"), (0.05, "supported")):
-        (claim,) = ground(text, MODELS, tolerance=tolerance)
-        assert claim == Claim((21, 24), "3.4", "number", verdict, paths, "3.25", why)
-
-
-def test_the_share_of_ungrounded_numbers():
-    assert ungrounded(ground("Ridge: RMSE 4.1, and Naive: RMSE 4.1.", MODELS)) == 0.5
-    assert ungrounded(ground("Nothing.", MODELS)) == 0.0
+    assert claim == Claim((21, 24), "3.4", "number", "contradicted", paths, "3.25", why)
 
 
 # The check
@@ -235,8 +228,6 @@ def test_no_evidence_is_a_finding_of_its_own(evidence):
 @pytest.mark.parametrize(
     ("evidence", "options"),
     [
-        (MODELS, {"tolerance": -0.1}),
-        (MODELS, {"tolerance": "no"}),
         (MODELS, {"unsupported": "note"}),
         (MODELS, {"judge": 3}),
         (MODELS, {"lexicon": 5}),

@@ -43,7 +43,6 @@ __all__ = [
     "ground",
     "grounding",
     "index_source",
-    "ungrounded",
 ]
 
 _NAME = "grounding"
@@ -71,26 +70,17 @@ Unsupported = Literal["error", "warning"]
 Words = Lexicon | Mapping[str, Any]
 
 
-def ground(
-    text: str, evidence: Any, *, tolerance: float = 0.0, lexicon: Words | None = None
-) -> tuple[Claim, ...]:
+def ground(text: str, evidence: Any, *, lexicon: Words | None = None) -> tuple[Claim, ...]:
     """Return what a text claims, in order, with what the evidence says of each claim.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
     value" lines or prose) or `Evidence`, which many texts can share. A number is held against the
-    rows and columns that the words around it name; it is right if the value rounds to it or lies
-    within the relative `tolerance`. `lexicon` has the words of a field. No model is asked.
-    Raises InvalidInput.
+    rows and columns that the words around it name; it is right if the value rounds to it. `lexicon`
+    has the words of a field. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
-    every = (claim for sentence in sentences(text, index) for claim in claims(sentence, tolerance))
+    every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
     return tuple(sorted(every, key=lambda claim: claim.span))
-
-
-def ungrounded(claims: Sequence[Claim]) -> float:
-    """Return the share of the numbers, 0..1, that the evidence does not support."""
-    numbers = [claim.verdict != "supported" for claim in claims if claim.kind == "number"]
-    return sum(numbers) / len(numbers) if numbers else 0.0
 
 
 def _index(evidence: Any, lexicon: Words | None) -> Evidence:
@@ -117,7 +107,6 @@ class Grounding:
     """A check that the evidence supports what a text says; made by `grounding`."""
 
     evidence: Callable[[Any, Any], Evidence] = field(repr=False)
-    tolerance: float
     unsupported: Unsupported
     model: Model | None
     pure: bool
@@ -155,7 +144,7 @@ class Grounding:
         if not evidence:
             what = "there is no evidence to hold the text against"
             return Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")
-        return ground(text, evidence, tolerance=self.tolerance), text, evidence
+        return ground(text, evidence), text, evidence
 
     def _findings(self, claims: Sequence[Claim]) -> list[Finding]:
         """Return what is wrong with claims, and a note on each that a model supports."""
@@ -187,7 +176,6 @@ class Grounding:
 def grounding(
     evidence: Any,
     *,
-    tolerance: float = 0.0,
     unsupported: Unsupported = "warning",
     lexicon: Words | None = None,
     judge: Model | str | None = None,
@@ -199,16 +187,13 @@ def grounding(
     is indexed once; if it is a function `evidence(candidate, state)`, where the state is
     `Context.data`, at each call. `lexicon` is a `Lexicon`, or a mapping of its fields. `judge`, a
     Model or its name, is asked about the first few claims that were not found; its verdicts are
-    marked. Raises InvalidInput for a tolerance outside 0..1, another level, a wrong lexicon or
-    something that is no Model.
+    marked. Raises InvalidInput for another level, a wrong lexicon or something that is no Model.
     """
-    fine = isinstance(tolerance, int | float) and 0 <= tolerance <= 1
-    require(fine, "tolerance", tolerance, "a share from 0 to 1")
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
     model = open_judge(judge) if isinstance(judge, str) else judge
     require(model is None or isinstance(model, Model), "judge", judge, "a Model or its name")
     pure = model is None and not callable(evidence)
-    return Grounding(index_source(evidence, lexicon), float(tolerance), unsupported, model, pure)
+    return Grounding(index_source(evidence, lexicon), unsupported, model, pure)
 
 
 # A model judges

@@ -10,7 +10,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar
 
-from heedful.checks.claims import ground, index_source, ungrounded
+from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import likeness, split_name
@@ -137,9 +137,7 @@ def _there(results: Any) -> bool:
     if isinstance(results, Path | str):
         path = Path(results)
         return path.is_file() and path.stat().st_size > 0
-    if hasattr(type(results), "__len__"):
-        return len(results) > 0
-    return results is not None and results is not False
+    return len(results) > 0 if hasattr(type(results), "__len__") else bool(results)
 
 
 def _cited(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
@@ -231,11 +229,11 @@ class Precision:
         if isinstance(text, Finding):
             return [text]
         claims = ground(text, self.evidence(candidate, context.data))
-        count = sum(claim.kind == "number" for claim in claims)
-        if count <= self.at_most:
+        wrong = [claim.verdict != "supported" for claim in claims if claim.kind == "number"]
+        if len(wrong) <= self.at_most:
             return []
-        share = ungrounded(claims)
-        what = f"{count} specific numbers, {share:.0%} of them not borne out by evidence"
+        share = sum(wrong) / len(wrong)
+        what = f"{len(wrong)} specific numbers, {share:.0%} of them not borne out by evidence"
         fix = "cross-check them with the results; leave out those that are not there"
         level: Any = "warning" if share else "note"
         return [Finding(PRECISION, what, fix, level=level, severity=share / 2, key=PRECISION)]

@@ -208,9 +208,9 @@ def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
         start = at
 
 
-def claims(sentence: Sentence, tolerance: float) -> Iterator[Claim]:
+def claims(sentence: Sentence) -> Iterator[Claim]:
     """Yield all that a sentence claims."""
-    yield from _numbers(sentence, tolerance)
+    yield from _numbers(sentence)
     yield from _dates(sentence)
     yield from _names(sentence)
     yield from _extremes(sentence)
@@ -220,32 +220,24 @@ def claims(sentence: Sentence, tolerance: float) -> Iterator[Claim]:
 # Numbers
 
 
-def _numbers(sentence: Sentence, tolerance: float) -> Iterator[Claim]:
+def _numbers(sentence: Sentence) -> Iterator[Claim]:
     """Yield a claim for every number that says something of the evidence."""
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
         if waiting and _is_pair(sentence, quantity, waiting[-1]):
             pair = quantity, waiting.pop()
-            for one, cell in zip(pair, _paired(sentence, *pair, tolerance), strict=True):
-                yield _judge(sentence, one, [cell] if cell else [], tolerance)
+            for one, cell in zip(pair, _paired(sentence, *pair), strict=True):
+                yield _judge(sentence, one, [cell] if cell else [])
         else:
             cells = _bind(sentence, quantity)
             if cells or quantity.digits:
-                yield _judge(sentence, quantity, cells, tolerance)
+                yield _judge(sentence, quantity, cells)
 
 
-def _fits(quantity: Quantity, value: float, tolerance: float) -> bool:
-    """Return whether a number says a value: 38 % says 0.38."""
-    values = (value, value * 100) if quantity.percent and abs(value) <= 1 else (value,)
-    return any(quantity.fits(v, tolerance) for v in values)
-
-
-def _judge(
-    sentence: Sentence, quantity: Quantity, cells: Sequence[Cell], tolerance: float
-) -> Claim:
+def _judge(sentence: Sentence, quantity: Quantity, cells: Sequence[Cell]) -> Claim:
     """Return the claim of a number that is held against cells, or against all of the evidence."""
-    right = [cell for cell in cells if _fits(quantity, cell.value, tolerance)]
+    right = [cell for cell in cells if quantity.fits(cell.value)]
     near = min((c.value for c in right or cells), key=lambda v: abs(v - quantity.value), default=0)
     first, last = quantity.first, quantity.last
     if cells:
@@ -311,9 +303,7 @@ def _is_pair(sentence: Sentence, one: Quantity, two: Quantity) -> bool:
     return 0 < len(between) < 4 and _JOINS.issuperset(between)
 
 
-def _paired(
-    sentence: Sentence, one: Quantity, two: Quantity, tolerance: float
-) -> tuple[Cell | None, Cell | None]:
+def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
     """Return the cells of the columns that the lexicon pairs under a name in the phrase."""
     phrase = sentence.after(two)
     named = sentence.low(one.first - 1) == "(" and sentence.low(two.last + 1) == ")"
@@ -326,7 +316,7 @@ def _paired(
         for row in sentence.subject(one.first):
             a, b = (row.named(column) for column in columns)
             if a and b:
-                right = _fits(one, a.value, tolerance) + _fits(two, b.value, tolerance)
+                right = one.fits(a.value) + two.fits(b.value)
                 options.append((len(words), right, a, b))
     return max(options, key=lambda option: option[:2])[2:] if options else (None, None)
 

@@ -64,10 +64,10 @@ class Quantity(NamedTuple):
     digits: bool
     percent: bool
 
-    def fits(self, value: float, tolerance: float = 0.0) -> bool:
-        """Return whether `value` rounds to this, or lies within the relative `tolerance`."""
-        distance = abs(value - self.value)
-        return distance <= self.step / 2 * (1 + 1e-9) or distance <= tolerance * abs(value)
+    def fits(self, value: float) -> bool:
+        """Return whether `value` rounds to this; 38 % says 0.38 too."""
+        values = (value, value * 100) if self.percent and abs(value) <= 1 else (value,)
+        return any(abs(v - self.value) <= self.step / 2 * (1 + 1e-9) for v in values)
 
 
 def tokenize(text: str) -> list[Token]:
