@@ -90,6 +90,7 @@ def wrong(text: str, evidence: object, lexicon: Mapping[str, Any] | None = None)
         (MODELS, "The highest R2 value is that of Forest; the highest RMSE was Naive's.", []),
         (MODELS, "Forest, with the highest R² and the highest RMSE, is best.", ["highest RMSE"]),
         (MODELS, "Ridge was tuned and the lowest RMSE was reached.", []),
+        (MODELS, "Forest has the lowest RMSE, 3.0, and Ridge follows with 3.25.", []),
     ],
 )
 def test_what_a_text_says_of_rows_and_columns(evidence, text, contradicted):

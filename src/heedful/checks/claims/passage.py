@@ -42,8 +42,11 @@ _OF = frozenset("of is was at : =".split())
 _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
-_STOPS = _BREAKS | frozenset("is was of in at for by than among".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
+# Where the phrase of a superlative ends; what links it to a name after it, and what does not.
+_IS = frozenset("is was of in at for by".split())
+_STOPS = _BREAKS | _IS | {"than", "among"}
+_APART = frozenset((",", ";", "and", "but"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +400,12 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
 def _holder(sentence: Sentence, at: int, end: int) -> Sequence[Row]:
     """Return the rows that a superlative is said of: named right after its phrase, or before it."""
     after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
-    if after and not _STOPS.isdisjoint(sentence.lows[end : after.first]):
+    between = set(sentence.lows[end : after.first] if after else ())
+    if after and _IS & between and not _APART & between:
         return after.rows
     before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
     if before is None or sentence.low(end) in ("is", "was"):
         return ()
-    between = sentence.lows[before.last + 1 : at]
-    return before.rows if {";", "but", "than", "of"}.isdisjoint(between) else ()
+    return (
+        () if {";", "but", "than", "of"} & {*sentence.lows[before.last + 1 : at]} else before.rows
+    )
