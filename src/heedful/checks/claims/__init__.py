@@ -67,10 +67,10 @@ _LEVELS: Mapping[Verdict, tuple[Level, float]] = {
     "supported": ("note", 0.0),
 }
 Unsupported = Literal["error", "warning"]
-Words = Lexicon | Mapping[str, Any]
+Terms = Lexicon | Mapping[str, Any]
 
 
-def ground(text: str, evidence: Any, *, lexicon: Words | None = None) -> tuple[Claim, ...]:
+def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[Claim, ...]:
     """Return what a text claims, in order, with what the evidence says of each claim.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
@@ -83,7 +83,7 @@ def ground(text: str, evidence: Any, *, lexicon: Words | None = None) -> tuple[C
     return tuple(sorted(every, key=lambda claim: claim.span))
 
 
-def _index(evidence: Any, lexicon: Words | None) -> Evidence:
+def _index(evidence: Any, lexicon: Terms | None) -> Evidence:
     if not isinstance(evidence, Evidence):
         return Evidence(evidence, lexicon)
     if lexicon is not None:
@@ -91,7 +91,7 @@ def _index(evidence: Any, lexicon: Words | None) -> Evidence:
     return evidence
 
 
-def index_source(source: Any, lexicon: Words | None = None) -> Callable[[Any, Any], Evidence]:
+def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, Any], Evidence]:
     """Return `f(candidate, state)` that gives indexed evidence, from evidence or such a function.
 
     Evidence is indexed once, here; what a function returns, at each call.
@@ -177,7 +177,7 @@ def grounding(
     evidence: Any,
     *,
     unsupported: Unsupported = "warning",
-    lexicon: Words | None = None,
+    lexicon: Terms | None = None,
     judge: Model | str | None = None,
 ) -> Grounding:
     """Check that the evidence contradicts nothing in the text; `ground` says how it is read.

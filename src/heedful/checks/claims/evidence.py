@@ -8,6 +8,7 @@ import json
 import re
 import warnings
 from bisect import bisect_left, bisect_right
+from calendar import weekday
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -132,18 +133,15 @@ class Cell(NamedTuple):
 
 
 def _number(cell: object) -> float | None:
-    if type(cell) is float:
-        return cell if isfinite(cell) else None
+    """Return the finite number that a cell is, or that its whole text is."""
     if isinstance(cell, str):
-        cell = cell.strip()
-        return parse_number(cell) if cell and (cell[0] in "-−." or cell[0].isdigit()) else None
+        return parse_number(cell)
     if isinstance(cell, bool) or not hasattr(cell, "__float__"):
         return None
-    try:
+    with suppress(OverflowError):  # a whole number beyond all floats
         plain = float(cell)
-    except OverflowError:  # a whole number beyond all floats
-        return None
-    return plain if isfinite(plain) else None
+        return plain if isfinite(plain) else None
+    return None
 
 
 # Data frames
@@ -336,8 +334,7 @@ def _rows_in_keys(value: Mapping[Any, Any]) -> dict[str, dict[str, str]]:
 class Table:
     """Rows with the same place in the evidence, and their columns."""
 
-    def __init__(self, path: Path) -> None:
-        self.path: Path = path
+    def __init__(self) -> None:
         self.rows: list[Row] = []
         self._bound: dict[Words, tuple[bool, list[Path]]] = {}
         self._extremes: dict[tuple[Path, bool], tuple[Row, float]] = {}
@@ -422,7 +419,7 @@ class Evidence:
         value = _parse(evidence) if isinstance(evidence, str) else evidence
         for row in read_rows(value, (), "$", 0):
             self._index(row)
-            self.tables.setdefault(row.table, Table(row.table)).rows.append(row)
+            self.tables.setdefault(row.table, Table()).rows.append(row)
         paths = {path for table in self.tables.values() for path in table.paths}
         names = {name for path in paths for name in path}
         parts = {part for name in names for part in split_name(name)}
@@ -439,7 +436,11 @@ class Evidence:
         every = self.tables.values()
         self.prose: bool = all(len(table.paths) == len(table.rows) == 1 for table in every)
         self.singles: list[Row] = [table.rows[0] for table in every if len(table.rows) == 1]
-        self.weekdays: set[int | None] = {date.weekday for date, _ in self.dates} - {None}
+        self.weekdays: set[int] = {
+            weekday(date.year, date.month, date.day)
+            for date, _ in self.dates
+            if date.year and date.day
+        }
         self._roots = {word[:4] for word in words if len(word) > 3 and not self.prose}
         # Texts of two to four capitals may abbreviate a name.
         codes = (text for text in self._texts if 1 < len(text) < 5 and text.isupper())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from calendar import monthrange, weekday
+from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
@@ -154,11 +154,6 @@ class Date(NamedTuple):
         """Return whether no part that both have differs."""
         parts = zip(self[2:], other[2:], strict=True)
         return all(not one or not two or one == two for one, two in parts)
-
-    @property
-    def weekday(self) -> int | None:
-        """0 for Monday to 6; None for a date without a year or a day."""
-        return weekday(self.year, self.month, self.day) if self.year and self.day else None
 
 
 def dates(text: str) -> Iterator[Date]:
