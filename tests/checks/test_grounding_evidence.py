@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -38,7 +39,7 @@ TRUE, FALSE = "Chur has 38,366 people.", "Chur has 134,794 people."
         [{"city": row["city"], "people": Decimal(str(row["people"]))} for row in CITIES],
         [{"city": "Bern", "people": "134,794"}, {"city": "Chur", "people": " 38366 "}],
         [*CITIES, {"city": "Thun", "people": math.nan}, {"city": "Visp", "people": None}],
-        [*CITIES, {"city": "Genf", "people": 10**400}],
+        [*CITIES, {"city": "Genf", "people": 10**400, "wards": np.array([1, 2])}],
     ],
 )
 def test_evidence_of_any_shape_is_rows(evidence):

@@ -138,7 +138,7 @@ def _number(cell: object) -> float | None:
         return parse_number(cell)
     if isinstance(cell, bool) or not hasattr(cell, "__float__"):
         return None
-    with suppress(OverflowError):  # a whole number beyond all floats
+    with suppress(OverflowError, TypeError):  # a whole number beyond all floats, an array
         plain = float(cell)
         return plain if isfinite(plain) else None
     return None
@@ -277,8 +277,8 @@ def _row(
 ) -> Iterator[Row]:
     """Yield one row with all that is nested in it, then the rows of the tables inside."""
     cells = dict(_flatten(row, (), depth))
-    tables = [name for name, cell in cells.items() if cell and _is_table(cell)]
-    inner = [(name, cells.pop(name)) for name in tables]
+    nested = [(name, cell) for name, cell in cells.items() if type(cell) not in _PLAIN]
+    inner = [(name, cells.pop(name)) for name, cell in nested if _is_table(cell) and cell]
     if cells:
         yield Row(table, path, key, cells)
     for name, value in inner:
