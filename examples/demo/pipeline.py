@@ -18,7 +18,7 @@ from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Model
-from heedful.pages.words import failures, happened, worked
+from heedful.pages.report import failures, happened, worked
 from heedful.store import exposures
 from heedful.store.runs import Report, StageReport, loop_of, report_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import NoPictures
 from heedful.cli.run import Row
 from heedful.lessons.proof import Estimate, wilson_interval
-from heedful.pages.words import visible
+from heedful.pages.report import visible
 
 from .figures import (
     ALL,

@@ -6,12 +6,10 @@ import json
 
 import pytest
 
-from heedful.checks import grounding, load
-from heedful.checks.claims import Pieces
-from heedful.checks.claims.evidence import read_rows
+from heedful.checks import grounding
 from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync
-from heedful.errors import InvalidInput, MalformedAnswer
+from heedful.errors import MalformedAnswer
 from heedful.loop.record import Evaluation, Usage
 from heedful.models.contract import Answer
 from heedful.testing import ScriptedModel
@@ -72,9 +70,10 @@ def test_it_is_shown_the_nearest_evidence_within_bounds():
 
 
 def test_of_prose_it_is_shown_sentences():
-    pieces = Pieces(read_rows(f"{PROSE} " * 10))
-    assert pieces.near("Who crosses it: trams?") == ["Trams cross it."]
-    assert pieces.near("Nothing of it") == []
+    _, model = judged("Who crosses it: 77 trams?", f"{PROSE} " * 10, said("not found"))
+    ((*_, prompt),) = model.prompts
+    assert "Trams cross it." in prompt.content
+    assert "Ruth Alder" not in prompt.content
 
 
 @pytest.mark.parametrize(
@@ -96,8 +95,3 @@ def test_a_malformed_answer_is_asked_for_once_more_and_counted(answer, why):
     with pytest.raises(MalformedAnswer, match="judge of grounding of model 'scripted'") as raised:
         judged(text, ROWS, answer, Answer(answer, Usage(1, 5, 2)))
     assert why in str(raised.value)
-
-
-def test_what_is_no_model_is_refused():
-    with pytest.raises(InvalidInput, match="judge"):
-        load({"name": "grounding", "evidence": ROWS, "judge": 3})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.checks import Evidence, grounding, insights, precision
+from heedful.checks import insights, precision
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
@@ -30,80 +30,59 @@ def cited(text: str, **run: object) -> list[str]:
     return [text[slice(*one.span)] for one in found if one.span]
 
 
+MAE, ACCURACY = "The model has an MAE of 3.2.", "The accuracy is high."
+SALES = "We predict 120 sales in May."
+METRIC, COLUMN = {"metrics": METRICS}, {"columns": COLUMNS}
+RUN = METRIC | COLUMN | {"results": None}
+
+
 @pytest.mark.parametrize(
     ("text", "run", "wrong"),
     [
-        ("The model has an MAE of 3.2.", {"metrics": None}, ["MAE"]),
-        ("The model has an MAE of 3.2.", {"metrics": {}}, ["MAE"]),
-        ("The model has an MAE of 3.2.", {"metrics": {"mae": None}}, ["MAE"]),
-        ("The model has an MAE of 3.2.", {"metrics": {"mae": float("nan")}}, ["MAE"]),
-        ("The model has an MAE of 3.2.", {"metrics": METRICS}, []),
-        ("The accuracy is high.", {"columns": ["date", "predicted"]}, ["accuracy"]),
-        ("The accuracy is high.", {"columns": ["date", "predicted", "actual"]}, []),
-        ("The accuracy is high.", {"columns": ["date", "accuracy"]}, []),
-        ("The accuracy is high.", {"columns": []}, ["accuracy"]),
-        ("The accuracy is high.", {"metrics": METRICS, "columns": ["actual"]}, ["accuracy"]),
-        ("We predict 120 sales in May.", {"results": None}, ["predict"]),
-        ("We predict 120 sales in May.", {"results": []}, ["predict"]),
-        ("We predict 120 sales in May.", {"results": "no/such/file.parquet"}, ["predict"]),
-        ("We predict 120 sales in May.", {"results": pd.DataFrame({"y": []})}, ["predict"]),
-        ("We predict 120 sales in May.", {"results": pl.DataFrame({"y": [1.0]})}, []),
-        ("We predict 120 sales in May.", {"results": [120]}, []),
-        ("We predict 120 sales in May.", {"results": True}, []),
-        ("We predict 120 sales in May.", {"results": False}, ["predict"]),
+        (MAE, {"metrics": None}, ["MAE"]),
+        (MAE, {"metrics": {}}, ["MAE"]),
+        (MAE, {"metrics": {"mae": None}}, ["MAE"]),
+        (MAE, {"metrics": {"mae": float("nan")}}, ["MAE"]),
+        (MAE, METRIC, []),
+        (ACCURACY, {"columns": ["date", "predicted"]}, ["accuracy"]),
+        (ACCURACY, {"columns": ["date", "predicted", "actual"]}, []),
+        (ACCURACY, {"columns": ["date", "accuracy"]}, []),
+        (ACCURACY, {"columns": []}, ["accuracy"]),
+        (ACCURACY, {"metrics": METRICS, "columns": ["actual"]}, ["accuracy"]),
+        (SALES, {"results": None}, ["predict"]),
+        (SALES, {"results": []}, ["predict"]),
+        (SALES, {"results": "no/such/file.parquet"}, ["predict"]),
+        (SALES, {"results": pd.DataFrame({"y": []})}, ["predict"]),
+        (SALES, {"results": pl.DataFrame({"y": [1.0]})}, []),
+        (SALES, {"results": [120]}, []),
+        (SALES, {"results": True}, []),
+        (SALES, {"results": False}, ["predict"]),
         ("Sales grew in May.", {"metrics": None, "columns": (), "results": None}, []),
+        # What the run has, and what is no metric.
+        ("Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.", RUN, []),
+        ("MAE 2.1, R-squared 0.70 and an RMSE of 3.25.", RUN, []),
+        ("The coefficient of determination is 0.7.", RUN, []),
+        ("No accuracy was computed. Without an F1 score nothing more can be said.", RUN, []),
+        ("MAPE isn't available.", RUN, []),
+        ("With precision and care we recall what Mae did.", RUN, []),
+        ("An F1 race in Rouge.", RUN, []),
+        # What it does not have.
+        ("It reached 92 % precision and a recall of 0.8.", METRIC, ["precision", "recall"]),
+        ("Mean absolute percentage errors of 4 %.", METRIC, ["Mean absolute percentage error"]),
+        ("ROUGE is 0.3 and the F1-score 0.9.", METRIC, ["ROUGE", "F1"]),
+        ("The AUC is excellent; the AUROC as well.", METRIC, ["AUC"]),
+        ("Accuracy is 95 %, not less.", METRIC, ["Accuracy"]),
+        ("The humidity column drives it.", COLUMN, ["humidity"]),
+        ("The column `humidity` drives it, the `wind` column does not.", COLUMN, ["humidity"]),
+        ("The features 'humidity', 'wind' and 'dew' matter.", COLUMN, ["humidity", "dew"]),
+        ("A column called dew, and the dew_point feature.", COLUMN, ["dew", "dew_point"]),
+        ("The temperature column and the max temp column drive it.", COLUMN, []),
+        ("The first column, the missing column and the columns show it.", COLUMN, []),
+        ("It has a column for each, and the company's wind column isn't empty.", COLUMN, []),
     ],
 )
-def test_the_documented_cases(text, run, wrong):
+def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
     assert cited(text, **run) == wrong
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.",
-        "MAE 2.1, R-squared 0.70 and an RMSE of 3.25.",
-        "The coefficient of determination is 0.7.",
-        "No accuracy was computed. Without an F1 score nothing more can be said.",
-        "MAPE isn't available.",
-        "With precision and care we recall what Mae did.",
-        "An F1 race in Rouge.",
-    ],
-)
-def test_what_the_run_has_and_what_is_no_metric_passes(text):
-    assert cited(text, metrics=METRICS, columns=COLUMNS, results=None) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("Accuracy is 95 %.", ["Accuracy"]),
-        ("It reached 92 % precision and a recall of 0.8.", ["precision", "recall"]),
-        ("A mean absolute percentage error of 4 %.", ["mean absolute percentage error"]),
-        ("Mean squared error fell to 3.", ["Mean squared error"]),
-        ("ROUGE is 0.3 and the F1-score 0.9.", ["ROUGE", "F1"]),
-        ("The AUC is excellent; the AUROC as well.", ["AUC"]),
-        ("Accuracy is 95 %, not less.", ["Accuracy"]),
-    ],
-)
-def test_a_metric_that_the_run_does_not_have(text, wrong):
-    assert cited(text, metrics=METRICS) == wrong
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("The humidity column drives it.", ["humidity"]),
-        ("The column `humidity` drives it, the `wind` column does not.", ["humidity"]),
-        ("The features 'humidity', 'wind' and 'dew' matter.", ["humidity", "dew"]),
-        ("A column called dew, and the dew_point feature.", ["dew", "dew_point"]),
-        ("The temperature column and the max temp column drive it.", []),
-        ("The first column, the missing column and the columns show it.", []),
-        ("It has a column for each, and the company's wind column isn't empty.", []),
-    ],
-)
-def test_a_column_that_does_not_exist(text, wrong):
-    assert cited(text, columns=COLUMNS) == wrong
 
 
 @pytest.mark.parametrize(
@@ -209,16 +188,3 @@ def test_the_bound_is_an_argument():
     assert findings(precision(at_most=0), "7 apples")
     with pytest.raises(InvalidInput):
         precision(at_most=-1)
-
-
-def test_grounding_may_ask_for_its_evidence_at_each_call():
-    check = grounding(lambda candidate, state: state["metrics"])
-    assert not check.pure
-    assert grounding(METRICS).pure
-
-    def keys(metrics: object) -> list[str]:
-        return [f.key for f in check("The MAE is 2.1.", Context("t", data={"metrics": metrics}))]
-
-    assert keys(METRICS) == keys(Evidence(METRICS)) == []
-    assert keys({"mae": 2.4}) == ["grounding: number 2.1 $.mae"]
-    assert keys(None) == ["grounding: no evidence"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.loop.record import Usage
+from heedful.pages import markdown
 from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 
 BEGAN = 1_781_000_000.0
@@ -54,11 +55,6 @@ TOLD = (
     "data, and retrain it.\n\nPlease address these issues and regenerate the output."
 )
 GOOD = CheckResult("schema")
-INSIGHTS = (
-    "Sales rose in every quarter. The accuracy of the model is 97 %. Ridge has an RMSE of 4.1.",
-    "Sales rose in every quarter. Ridge has an RMSE of 4.1.",
-    "Sales rose in three of four quarters. Ridge has an RMSE of 4.1.",
-)
 
 
 def stage_report(
@@ -73,70 +69,48 @@ def stage_report(
     return StageReport(name, of, action, found, len(found) if kept == 0 else kept)
 
 
-def stages() -> tuple[StageReport, ...]:
-    cited = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
-    rose = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
-    many = CheckResult(
-        "excessive_precision", "warning", "warning", "12 specific numbers", "Cross-check them."
-    )
-    late = CheckResult(
-        "missing_results", "not_validated", "critical", "the check raised KeyError: 'y'"
-    )
-    halt = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
+CITED = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
+ROSE = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
+MANY = CheckResult("excessive_precision", "warning", "warning", "12 numbers", "Cross-check them.")
+LATE = CheckResult("missing_results", "not_validated", "critical", "the check raised KeyError: 'y'")
+HALT = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
+SALES = "Sales rose in every quarter. Ridge has an RMSE of 4.1."
 
+
+def stages() -> tuple[StageReport, ...]:
     def one(status: Status, *checks: CheckResult, **more: Any) -> StageAttempt:
         return attempt("", 1, status, *checks, **more)
 
+    load = one("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
+    train = (
+        one("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=BEFORE),
+        one("passed", GOOD, CheckResult(FAR.check_name), ms=38_700, at=80.2, output=AFTER),
+    )
+    evaluate = one("warning", GOOD, MANY, ms=2400, at=82.7, output="RMSE 4.1")
+    insights = (
+        one("failed", CITED, ROSE, ms=9100, at=92, told="- cite nothing", output=f"97 %. {SALES}"),
+        one("failed", ROSE, ms=8700, at=100.9, told="- once more", output=SALES),
+        one("failed", ROSE, ms=8800, at=109.8, told="- and again", output=SALES),
+    )
+    profile = one("not_validated", LATE, ms=210, at=110.1, output="ok")
+    hostile = wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE)
+    halted = one("failed", hostile, HALT, ms=4, at=110.2, told=HOSTILE, output=HOSTILE)
+    publish = one("passed", GOOD, ms=900, at=111.2, output="x")
     return (
-        stage_report(
-            "load", "passed", one("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
-        ),
-        stage_report(
-            "train",
-            "passed",
-            one("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=BEFORE),
-            one("passed", GOOD, CheckResult(FAR.check_name), ms=38_700, at=80.2, output=AFTER),
-        ),
-        stage_report(
-            "evaluate",
-            "passed",
-            one("warning", GOOD, many, ms=2400, at=82.7, output="RMSE 4.1"),
-            status="warning",
-        ),
-        stage_report(
-            "insights",
-            "continued",
-            one("failed", cited, rose, ms=9100, at=92, told="- cite nothing", output=INSIGHTS[0]),
-            one("failed", rose, ms=8700, at=100.9, told="- once more", output=INSIGHTS[1]),
-            one("failed", rose, ms=8800, at=109.8, told="- and again", output=INSIGHTS[2]),
-            status="failed",
-        ),
-        stage_report(
-            "profile",
-            "continued",
-            one("not_validated", late, ms=210, at=110.1, output="ok"),
-            status="not_validated",
-        ),
-        stage_report(
-            HOSTILE,
-            "halted",
-            one(
-                "failed",
-                wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE),
-                halt,
-                ms=4,
-                at=110.2,
-                told=HOSTILE,
-                output=HOSTILE,
-            ),
-            status="failed",
-        ),
-        stage_report(
-            "publish", "open", one("passed", GOOD, ms=900, at=111.2, output="x"), kept=None
-        ),
+        stage_report("load", "passed", load),
+        stage_report("train", "passed", *train),
+        stage_report("evaluate", "passed", evaluate, status="warning"),
+        stage_report("insights", "continued", *insights, status="failed"),
+        stage_report("profile", "continued", profile, status="not_validated"),
+        stage_report(HOSTILE, "halted", halted, status="failed"),
+        stage_report("publish", "open", publish, kept=None),
         stage_report("notify", "not_run", kept=None),
     )
 
 
 def example() -> Report:
     return Report("forecast", "nightly-7", stages(), BEGAN, BEGAN + 112)
+
+
+if __name__ == "__main__":
+    print(markdown(example()), end="")

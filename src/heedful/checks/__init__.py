@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
-    "claims": "Claim Derived Evidence Lexicon ground grounding ungrounded",
+    "claims": "Claim Evidence Lexicon ground grounding",
     "claims.insights": "insights precision",
     "critique": "BIASES ROLES Role critic critics",
     "loading": "known load",

@@ -1,11 +1,9 @@
 # Made by scripts/stub.py from the table in __init__.py.
 from heedful.checks.claims import Claim as Claim
-from heedful.checks.claims import Derived as Derived
 from heedful.checks.claims import Evidence as Evidence
 from heedful.checks.claims import Lexicon as Lexicon
 from heedful.checks.claims import ground as ground
 from heedful.checks.claims import grounding as grounding
-from heedful.checks.claims import ungrounded as ungrounded
 from heedful.checks.claims.insights import insights as insights
 from heedful.checks.claims.insights import precision as precision
 from heedful.checks.critique import BIASES as BIASES

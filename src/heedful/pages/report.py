@@ -1,8 +1,7 @@
 """The report of a run as Markdown and as one HTML page, and its files, each written whole.
 
 The HTML page loads nothing: it has no script and no address. Every text in a page is data: secrets
-are redacted, hidden characters shown, markup escaped, and long texts cut with a count. The second
-half draws the difference of two outputs, and a timeline of attempts.
+are redacted, hidden characters shown, markup escaped, and long texts cut with a count.
 """
 
 from __future__ import annotations
@@ -10,53 +9,65 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, pairwise
+from html import escape
+from itertools import accumulate
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from heedful.errors import StoreUnavailable
 from heedful.lessons.words import changes, difference
-from heedful.pages import words
-from heedful.pages.words import counted, cut, visible
 from heedful.redact import redact, redact_data
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+T = TypeVar("T")
+SIGNS: Mapping[str, str] = {
+    "passed": "✓",
+    "warning": "!",
+    "failed": "✗",
+    "not_validated": "?",
+    "degraded": "!",
+    "halted": "✗",
+    "open": "…",
+    "not_run": "–",
+}
+HEADS = ("#", "stage", "status", "attempts", "time", "checks failed", "what happened")
+STANDING: Mapping[str, str] = {
+    "halted": "Halted at",
+    "open": "Interrupted at",
+    "continued": "Went on degraded after",
+    "best": "Went on degraded after",
+    "not_run": "Did not run",
+}
+# Bytes that checks and outputs may take on a page; the markup takes at most as many again.
+PAGE = 1_100_000
+# Characters of an output that are read; the last BEHIND of a cut text may be half a secret.
+READ = 100_000
+BEHIND = 2_000
+# A line longer than WIDE is split into sentences; no line shown is longer than CUT.
+WIDE = 200
+CUT = 400
+# Lines shown: of a first output, of one side of one difference, and of all differences.
+FIRST = 24
+SIDE = 8
+LINES = 60
+
+_SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
+_PART = re.compile(rf"[^,]{{0,{CUT - 1}}},\s?|.{{1,{CUT}}}")
 # What has a meaning in a line of Markdown, and what makes an address or a mention of a text.
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|&~$#@]|:(?=//)|(?<=www)\.")
+# Letters that show nothing; controls, formats and separators are found by their category.
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptView:
-    """What a page shows of an attempt: as many checks and lines as fit.
-
-    `before` is the attempt that its output is compared with, 0 for the first. `note` says what
-    changed, or how much of a first output is not shown. `room` is the number of characters of the
-    feedback.
-    """
-
-    attempt: StageAttempt
-    before: int
-    checks: tuple[CheckResult, ...]
-    lines: tuple[Line, ...]
-    note: str
-    room: int
-
-    @property
-    def diff(self) -> str:
-        """The lines with their signs."""
-        return "\n".join(f"{line.sign} {visible(line.text)}" for line in self.lines)
-
-    @property
-    def text(self) -> str:
-        """The lines of a first output."""
-        return "\n".join(visible(line.text) for line in self.lines)
+# Pages and files
 
 
 def html(report: Report) -> str:
@@ -72,73 +83,6 @@ def markdown(report: Report) -> str:
 def render(template: str, **values: object) -> str:
     """Render a template of `heedful/pages/templates`; HTML is escaped, all text made visible."""
     return _environment().get_template(template).render(**values)
-
-
-def _values(report: Report) -> dict[str, object]:
-    attempts = sum(len(stage.attempts) for stage in report.stages)
-    room = max(2_000, min(12_000, words.PAGE // max(1, 2 * attempts)))
-    rows = spans(report)
-    views = [list(_views(stage, room)) for stage in report.stages]
-    return {"report": report, "views": views, "rows": rows, "axis": axis(report, rows)}
-
-
-def _views(stage: StageReport, room: int) -> Iterator[AttemptView]:
-    for before, attempt in zip((None, *stage.attempts), stage.attempts, strict=False):
-        checks = words.fitting(attempt.checks, room, _check_text)
-        if before is None:
-            found, rest = readable(attempt.output)
-            first = [Line(" ", line) for line in found[:FIRST]]
-            lines = words.fitting(first, room, lambda line: visible(line.text))
-            note = words.unseen(len(found) - len(lines), rest)
-        else:
-            compared = change(before.output, attempt.output)
-            lines = words.fitting(compared.lines, room, lambda line: visible(line.text))
-            note = compared.summary(lines)
-        compared_with = before.attempt if before else 0
-        yield AttemptView(attempt, compared_with, tuple(checks), tuple(lines), note, room // 2)
-
-
-def _check_text(check: CheckResult) -> str:
-    details = (text for pair in words.details(check) for text in pair)
-    return "".join(map(cut, (check.check_name, check.message, check.suggestion, *details)))
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("heedful.pages"),
-        autoescape=lambda name: bool(name and name.endswith(".html.j2")),
-        finalize=_harmless,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals |= {"words": words}
-    environment.filters |= {"cut": cut, "line": line, "fence": fence, "iso": iso}
-    environment.filters |= {"duration": words.lasted, "status": lambda name: name.replace("_", " ")}
-    environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
-    return environment
-
-
-def _harmless(value: object) -> object:
-    """Make plain text visible before a template shows it, whatever filters it forgot."""
-    return visible(value) if type(value) is str else value
-
-
-def line(text: str, most: int = 400) -> str:
-    """Return a text as one line that Markdown shows as it is, in a table too."""
-    found = re.sub(r"\s*\n\s*", " ⏎ ", cut(text, most).strip()).replace("\t", " ")
-    return _SPECIAL.sub(lambda special: f"\\{special[0]}", found)
-
-
-def fence(text: str, kind: str = "") -> str:
-    """Return a fenced block of code; the fence is longer than any run of backticks inside."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    ticks = "`" * max(3, longest + 1)
-    return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
 def write_attempt(attempt: StageAttempt, folder: str | os.PathLike[str]) -> Path:
@@ -191,116 +135,184 @@ def _write(path: Path, content: bytes) -> Path:
     return path
 
 
-# A line longer than WIDE is split into sentences; no line shown is longer than CUT.
-WIDE = 200
-CUT = 400
-# Lines shown: of a first output, of one side of one difference, and of all differences.
-FIRST = 24
-SIDE = 8
-LINES = 60
-# Characters of an output that are read. Two long outputs are read from BEFORE characters before
-# their first difference, so that a secret there is seen whole; the last BEHIND characters of a cut
-# text may be half a secret and are dropped.
-READ = 100_000
-BEFORE = 20_000
-BEHIND = 2_000
-# Shares of the time axis: the least of an attempt (all together at most half), the most of a pause.
-NARROW = 0.016
-PAUSE = 0.06
-TICKS = 6
-STEPS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300)
-LONG_STEPS = (600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 604_800)
-
-_SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
-_PART = re.compile(rf"[^,]{{0,{CUT - 1}}},\s?|.{{1,{CUT}}}")
+# What the templates show
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AttemptView:
+    """What a page shows of an attempt: as many checks and lines as fit.
+
+    `before` is the attempt that its output is compared with, 0 for the first. `note` says what
+    changed, or how much of a first output is not shown. `room` is the number of characters of the
+    feedback. `left` and `width` are the place of its bar on the timeline, shares of all attempts.
+    """
+
+    attempt: StageAttempt
+    before: int
+    checks: Sequence[CheckResult]
+    lines: Sequence[Line]
+    note: str
+    room: int
+    left: float
+    width: float
+
+    @property
+    def text(self) -> str:
+        """The lines; those of a difference with their signs."""
+        signs = (f"{line.sign} " if self.before else "" for line in self.lines)
+        pairs = zip(signs, self.lines, strict=True)
+        return "\n".join(sign + line.visible() for sign, line in pairs)
+
+
+def _values(report: Report) -> dict[str, object]:
+    attempts = sum(len(stage.attempts) for stage in report.stages)
+    room = max(2_000, min(12_000, PAGE // max(1, 2 * attempts)))
+    total, at = worked(report) or 1.0, 0.0
+    views = []
+    for stage in report.stages:
+        before, of_stage = None, list[AttemptView]()
+        for attempt in stage.attempts:
+            lines, note = _output(before, attempt, room)
+            checks = _fitting(attempt.checks, room, _check_text)
+            left, width = at / total, attempt.execution_time_ms / total
+            number = before.attempt if before else 0
+            view = AttemptView(attempt, number, checks, lines, note, room // 2, left, width)
+            of_stage.append(view)
+            before, at = attempt, at + attempt.execution_time_ms
+        views.append(of_stage)
+    return {"report": report, "views": views, "total": total if attempts else None}
+
+
+def _output(
+    before: StageAttempt | None, attempt: StageAttempt, room: int
+) -> tuple[Sequence[Line], str]:
+    """Return the lines of an output, or of how it differs from the one before, with a note."""
+    if before is not None:
+        return compare(before.output, attempt.output, room)
+    text, rest = _read(attempt.output)
+    every = split_lines(_pretty(text) or text)
+    lines = _fitting([Line(" ", ((line, False),)) for line in every[:FIRST]], room, Line.visible)
+    unread = [counted(len(every) - len(lines), "more line")] * (len(every) > len(lines))
+    unread += [counted(rest, "character")] * bool(rest)
+    return lines, f"{' and '.join(unread)} not shown." if unread else ""
+
+
+def _check_text(check: CheckResult) -> str:
+    pairs = (text for pair in details(check) for text in pair)
+    return "".join(map(cut, (check.check_name, check.message, check.suggestion, *pairs)))
+
+
+def _fitting(items: Sequence[T], most: int, text: Callable[[T], str]) -> Sequence[T]:
+    """Return the first items whose texts take at most `most` bytes of HTML; always one."""
+    sizes = accumulate(len(escape(text(item)).encode("utf-8", "replace")) for item in items)
+    return items[: max(1, sum(total <= most for total in sizes))]
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("heedful.pages"),
+        autoescape=lambda name: bool(name and name.endswith(".html.j2")),
+        # Plain text is made visible whatever filters a template forgot.
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    shown = (cost, counted, details, failures, happened, standing, verdict, worked)
+    environment.globals |= {function.__name__: function for function in shown}
+    environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS}
+    environment.filters |= {"cut": cut, "line": _line, "fence": _fence, "iso": iso}
+    environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
+    environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
+    return environment
+
+
+def _line(text: str) -> str:
+    """Return a text as one line that Markdown shows as it is, in a table too."""
+    plain = re.sub(r"\s*\n\s*", " ⏎ ", cut(text).strip()).replace("\t", " ")
+    return _SPECIAL.sub(lambda special: f"\\{special[0]}", plain)
+
+
+def _fence(text: str, kind: str = "") -> str:
+    """Return a fenced block of code; the fence is longer than any run of backticks inside."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}{kind}\n{text}\n{ticks}"
+
+
+# The difference of two outputs
+
+
+class Line(NamedTuple):
     """A line that was removed (-) or added (+), is unchanged (space), or is a remark (@).
 
-    `marks` are the half-open ranges of characters that the other side of the difference lacks.
+    `pieces` are its text in pieces, and whether each is missing on the other side.
     """
 
-    sign: Literal["-", "+", " ", "@"]
-    text: str
-    marks: tuple[tuple[int, int], ...] = ()
+    sign: str
+    pieces: Sequence[tuple[str, bool]]
 
-    def pieces(self) -> Iterator[tuple[str, bool]]:
-        """Yield the text in pieces, and whether each is marked."""
-        end = 0
-        for begin, stop in self.marks:
-            yield self.text[end:begin], False
-            yield self.text[begin:stop], True
-            end = stop
-        yield self.text[end:], False
+    def visible(self) -> str:
+        """Return the whole line, harmless."""
+        return visible("".join(piece for piece, _ in self.pieces))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The first lines of a difference, and how many lines were removed and added in all.
+def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
+    """Return the lines that differ, in at most `room` bytes, and how much changed in words.
 
-    `same` is True for equal texts, not only equal data. `part` names the part of long outputs that
-    was compared.
-    """
-
-    lines: tuple[Line, ...]
-    removed: int
-    added: int
-    same: bool = False
-    part: str = ""
-
-    def summary(self, shown: Sequence[Line]) -> str:
-        """Say how much changed, and how much of it is not among the lines `shown`."""
-        if self.same:
-            return "the same output as before"
-        if not (self.removed or self.added):
-            if self.part:
-                return f"nothing differs but secrets{self.part}"
-            return "the same data as before, written differently"
-        left = self.removed + self.added - sum(line.sign in "-+" for line in shown)
-        said = f"{counted(self.removed, 'line')} removed, {self.added:,} added{self.part}"
-        return f"{said}; {left:,} of them not shown" if left else said
-
-
-def change(was: str, now: str) -> Change:
-    """Compare two outputs line by line; JSON is compared indented, with sorted keys.
-
-    Of outputs longer than `READ` characters only the text around the first difference is compared.
+    JSON is compared indented, with sorted keys. Only the first `READ` characters are compared.
     """
     if was == now:
-        return Change((), 0, 0, same=True)
-    longest = max(len(was), len(now))
-    first = (n for n, (a, b) in enumerate(zip(was, now, strict=False)) if a != b)
-    same = next(first, min(len(was), len(now))) if longest > READ else 0
-    begin = max(0, same - BEFORE)
-    end = min(begin + READ, longest)
-    part = f" in characters {begin + 1:,} to {end:,}" if end - begin < longest else ""
-    was, now = _read(was, begin)[0], _read(now, begin)[0]
-    one, other = pretty(was), pretty(now)
-    if one is None or other is None:
-        one, other = was, now
-    a, b = lines(one), lines(other)
+        return (), "the same output as before"
+    (was, rest), (now, other) = _read(was), _read(now)
+    pretty = _pretty(was), _pretty(now)
+    a, b = (split_lines(text) for text in (pretty if None not in pretty else (was, now)))
     places = changes(a, b)
+    if not places:
+        if rest or other:
+            return (), f"the same in the first {READ - BEHIND:,} characters"
+        return (), "the same as before, but for secrets or the way it is written"
+    lines = _fitting(list(_draw(a, b, places)), room, Line.visible)
     removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
-    shown = tuple(_draw(a, b, places, numbered=not begin))
-    return Change(shown, removed, added, was == now and not part, part)
+    left = removed + added - sum(line.sign in "-+" for line in lines)
+    note = f"{counted(removed, 'line')} removed, {added:,} added"
+    return lines, f"{note}; {left:,} of them not shown" if left else note
 
 
-def _read(text: str, begin: int = 0) -> tuple[str, int]:
+def _read(text: str) -> tuple[str, int]:
     """Return the text that is read, without secrets, and the number of characters behind it."""
-    end = begin + READ
-    if end >= len(text):
-        return redact(text[begin:]), 0
-    return redact(text[begin:end])[:-BEHIND], len(text) - end + BEHIND
+    if len(text) <= READ:
+        return redact(text), 0
+    return redact(text[:READ])[:-BEHIND], len(text) - READ + BEHIND
+
+
+def _pretty(text: str) -> Any:
+    """Return a JSON object or array indented, with sorted keys; None for any other text."""
+    try:
+        data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+        return data and json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text into lines, and wide lines into sentences of at most `CUT` characters.
+
+    Joined, and without the line breaks between them, they are the text again.
+    """
+    lines: list[str] = []
+    for line in text.split("\n") if text else ():
+        for sentence in [line] if len(line) <= WIDE else _SENTENCE.findall(line):
+            lines += [sentence] if len(sentence) <= CUT else _PART.findall(sentence)
+    return lines
 
 
 def _draw(
-    a: Sequence[str],
-    b: Sequence[str],
-    places: Sequence[tuple[int, int, int, int]],
-    *,
-    numbered: bool,
+    a: Sequence[str], b: Sequence[str], places: Sequence[tuple[int, int, int, int]]
 ) -> Iterator[Line]:
     """Yield the first differences, each with the unchanged line before and after it."""
     end, count = 0, 0
@@ -308,123 +320,155 @@ def _draw(
         if count >= LINES:
             return
         if i - 1 > end:
-            yield Line("@", f"line {i}" if numbered else "…")
+            yield Line("@", ((f"line {i}", False),))
         if i > end:
-            yield Line(" ", a[i - 1])
+            yield Line(" ", ((a[i - 1], False),))
         for line in (*_side("-", a[i:k], b[j:m]), *_side("+", b[j:m], a[i:k])):
             count += 1
             yield line
         end = k
         if k < until:
-            yield Line(" ", a[k])
+            yield Line(" ", ((a[k], False),))
             end = k + 1
 
 
-def _side(sign: Literal["-", "+"], side: Sequence[str], other: Sequence[str]) -> Iterator[Line]:
+def _side(sign: str, side: Sequence[str], other: Sequence[str]) -> Iterator[Line]:
     """Yield one side of a difference; two sides of equal length are compared word by word."""
     for n, text in enumerate(side[:SIDE]):
-        edits = difference(text, other[n]).edits if len(side) == len(other) else ()
-        yield Line(sign, text, tuple((edit.at, edit.end) for edit in edits if edit.removed))
+        pieces, end = [], 0
+        for edit in difference(text, other[n]).edits if len(side) == len(other) else ():
+            if edit.removed:
+                pieces += [(text[end : edit.at], False), (text[edit.at : edit.end], True)]
+                end = edit.end
+        yield Line(sign, (*pieces, (text[end:], False)))
     if len(side) > SIDE:
-        yield Line("@", f"{len(side) - SIDE:,} more {'removed' if sign == '-' else 'added'}")
+        more = f"{len(side) - SIDE:,} more {'removed' if sign == '-' else 'added'}"
+        yield Line("@", ((more, False),))
 
 
-def readable(output: str) -> tuple[list[str], int]:
-    """Return the lines of an output without secrets, JSON indented.
+# The facts of a report in words
 
-    Of a long output they are those of the first `READ` characters; the number counts the rest.
+
+def visible(text: str) -> str:
+    """Return the text without secrets, with every hidden character named by its code point.
+
+    Line breaks and tabs stay.
+
+    >>> visible("safe\\u202etxt.exe")
+    'safe[U+202E]txt.exe'
     """
-    read, rest = _read(output)
-    return lines(pretty(read) or read), rest
+    text = redact(text)
+    if text.isascii() and text.isprintable():
+        return text
+    hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}
+    if not hidden:
+        return text
+    mark = re.escape("".join(hidden))
+    # Between shown characters outside ASCII a joiner belongs to the script or the pictograph.
+    shown = f"[^\\x00-\\x7f{mark}]"
+    pattern = re.compile(f"((?<={shown})[\u200c\u200d](?={shown}))|[{mark}]")
+    return pattern.sub(lambda found: found[1] or f"[U+{ord(found[0]):04X}]", text)
 
 
-def pretty(text: str) -> str | None:
-    """Return a JSON object or array indented, with sorted keys; None for any other text."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        return json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
+def cut(text: str, most: int = CUT) -> str:
+    """Return the visible text, cut with a count at `most` characters."""
+    text = visible(text)
+    left = len(text) - most
+    return f"{text[:most]} … and {counted(left, 'character')}" if left > 0 else text
 
 
-def lines(text: str) -> list[str]:
-    """Split a text into lines, and wide lines into sentences of at most `CUT` characters.
+def counted(number: int, noun: str, nouns: str = "") -> str:
+    """Return a number with its noun.
 
-    Joined, and without the line breaks between them, they are the text again.
+    >>> counted(1, "retry", "retries"), counted(1200, "line")
+    ('1 retry', '1,200 lines')
     """
-    found: list[str] = []
-    for line in text.split("\n") if text else ():
-        for sentence in [line] if len(line) <= WIDE else _SENTENCE.findall(line):
-            found += [sentence] if len(sentence) <= CUT else _PART.findall(sentence)
-    return found
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A piecewise linear, growing map from seconds since 1970 to 0..1.
+def lasted(ms: float) -> str:
+    """Return a duration in milliseconds for people.
 
-    It widens short attempts and shortens long pauses; `even` is True if neither was needed.
+    >>> [lasted(ms) for ms in (0.42, 15, 1240, 65_000, 7_380_000)]
+    ['0.42 ms', '15 ms', '1.24 s', '1 min 5 s', '2 h 3 min']
     """
-
-    times: tuple[float, ...]
-    places: tuple[float, ...]
-    even: bool = True
-
-    def place(self, at: float) -> float:
-        """Return the place of a time; times outside the axis stand at its ends."""
-        for (left, right), (low, high) in zip(
-            pairwise(self.times), pairwise(self.places), strict=True
-        ):
-            if at <= right:
-                share = (at - left) / (right - left) if right > left else 0.0
-                return low + max(0.0, share) * (high - low)
-        return self.places[-1]
-
-    def ticks(self) -> Iterator[tuple[float, float]]:
-        """Yield round numbers of seconds since the beginning, and their places, well apart."""
-        length = self.times[-1] - self.times[0]
-        step = next((s for s in (*STEPS, *LONG_STEPS) if s * TICKS >= length), length / TICKS)
-        last = -1.0
-        for n in range(TICKS + 1):
-            place = self.place(self.times[0] + n * step)
-            if n * step <= length and place - last >= 0.5 / TICKS:
-                last = place
-                yield n * step, place
+    if ms < 999.5:
+        return f"{ms:.3g} ms"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    if not minutes:
+        return f"{ms / 1000:.3g} s"
+    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def spans(report: Report) -> list[list[tuple[float, float]]]:
-    """Return when each attempt of each stage began and ended, in seconds since 1970.
-
-    An attempt ends when it is decided. Without a decision, its start is the end of the previous
-    one. No attempt starts earlier than that, because two clocks measure it.
-    """
-    at, found = report.began, []
-    for stage in report.stages:
-        row = []
-        for attempt in stage.attempts:
-            length = attempt.execution_time_ms / 1000
-            end = attempt.timestamp or at + length
-            row.append((min(max(end - length, at), end), end))
-            at = max(at, end)
-        found.append(row)
-    return found
+def verdict(report: Report) -> str:
+    """Say how the run as a whole ended."""
+    recovered = sum(stage.recovered for stage in report.stages)
+    how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
+    return {
+        "passed": f"Passed: every stage, {how}",
+        "degraded": "Degraded: the run went on after a stage that did not pass",
+        "halted": "Halted: a stage did not pass, and the run stopped there",
+        "open": "Open: the run was interrupted, or is still going on",
+    }[report.status]
 
 
-def axis(report: Report, rows: Sequence[Sequence[tuple[float, float]]]) -> Axis | None:
-    """Return the time axis of the attempts of a report; None without an attempt."""
-    bars = [bar for row in rows for bar in row]
-    if not bars:
-        return None
-    edges = sorted({at for bar in bars for at in bar} | {report.began, report.ended} - {0.0})
-    if len(edges) == 1:
-        edges.append(edges[0] + 0.001)
-    total = edges[-1] - edges[0]
-    narrow = min(NARROW, 0.5 / len(bars))
-    shares = [(right - left) / total for left, right in pairwise(edges)]
-    widths = []
-    for share, (left, right) in zip(shares, pairwise(edges), strict=True):
-        busy = any(begin <= left and right <= end for begin, end in bars)
-        widths.append(max(share, narrow) if busy else min(share, PAUSE))
-    places = [width / sum(widths) for width in accumulate(widths, initial=0.0)]
-    return Axis(tuple(edges), (*places[:-1], 1.0), widths == shares)
+def standing(report: Report) -> dict[str, list[int]]:
+    """Return what is to be said of stages that did not simply pass, with their places."""
+    groups: dict[str, list[int]] = {}
+    for place, stage in enumerate(report.stages):
+        unjudged = stage.action == "passed" and stage.status == "not_validated"
+        if words := "Judged by no check" if unjudged else STANDING.get(stage.action):
+            groups.setdefault(words, []).append(place)
+    return groups
+
+
+def happened(stage: StageReport) -> str:
+    """Say in a few words how a stage ended."""
+    count = len(stage.attempts)
+    tries = f"after {counted(count, 'attempt')}"
+    unjudged = "not validated, " if stage.status == "not_validated" else ""
+    if stage.action == "passed" and unjudged:
+        return "not validated: it has no check"
+    warned = ", with warnings" if stage.status == "warning" else ""
+    return {
+        "passed": f"passed at attempt {stage.kept or count}{warned}",
+        "continued": f"{unjudged}continued degraded {tries}",
+        "best": f"{unjudged}continued degraded {tries}, with attempt {stage.kept}",
+        "halted": f"{unjudged}halted {tries}",
+        "open": f"interrupted {tries}",
+        "not_run": "not run",
+    }[stage.action]
+
+
+def failures(stage: StageReport) -> list[str]:
+    """Return the names of the checks that failed at any attempt, in order, each once."""
+    return list(dict.fromkeys(check.check_name for one in stage.attempts for check in one.failed))
+
+
+def cost(report: Report) -> list[str]:
+    """Return the numbers of stages, attempts and retries, and the time, calls and tokens known."""
+    attempts = sum(len(stage.attempts) for stage in report.stages)
+    retries = sum(max(0, len(stage.attempts) - 1) for stage in report.stages)
+    usage = report.usage
+    parts = [counted(len(report.stages), "stage"), counted(attempts, "attempt")]
+    parts.append(counted(retries, "retry", "retries"))
+    if report.ended and report.began:
+        parts.append(f"{lasted(1000 * (report.ended - report.began))} in all")
+    parts.append(f"{lasted(worked(report))} in attempts")
+    parts += [counted(usage.calls, "call")] * bool(usage.calls)
+    parts += [f"{usage.tokens:,} tokens"] * bool(usage.tokens)
+    return parts + [f"cost {usage.cost:,.4g}"] * bool(usage.cost)
+
+
+def worked(of: Report | StageReport) -> float:
+    """Return the milliseconds that attempts took."""
+    stages = of.stages if isinstance(of, Report) else (of,)
+    return sum(attempt.execution_time_ms for stage in stages for attempt in stage.attempts)
+
+
+def details(check: CheckResult) -> list[tuple[str, str]]:
+    """Return the details of a check as text; values that are not text become JSON."""
+    return [
+        (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for key, value in check.details.items()
+    ]
