@@ -24,7 +24,6 @@ from heedful.cli.output import (
     when,
 )
 from heedful.errors import NotFound, UsageError
-from heedful.lessons.proof import Estimate
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pipeline.questions import (
@@ -52,10 +51,7 @@ COST: Columns = {
 }
 CHECKS: Columns = {
     "check": "name",
-    **{name: name for name in ("judged", "failed")},
-    "share failed": lambda one: _share(one.share),
-    **{name: name for name in ("stages", "recovered")},
-    "share recovered": lambda one: _share(one.success),
+    **{name: name for name in ("failed", "stages", "recovered")},
     **COST,
 }
 STAGES: Columns = {
@@ -76,9 +72,9 @@ def ask(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
+    """Answer which stages of a pipeline were retried, why, and what was fed back.
 
-    The question is understood by its keywords, without a model. The answer cites the reports.
+    Name the stages in the question; no model is asked. The answer cites the reports.
     """
     report = settings.ask(db, lambda memory: run_of(memory, run))
     found = answer(report, question)
@@ -148,15 +144,8 @@ def _print_counts(counts: Statistics) -> None:
     print_table(counts.stages, STAGES, 1)
     if never := [clean(one.name, 200) for one in counts.checks if not one.failed]:
         show(f"never failed: {', '.join(never)}")
-    show("share: with its 95 % interval; stages: those in which the check failed at an attempt")
-    show("recovered: those of them that passed in the end; seconds, tokens: those of retries")
-
-
-def _share(found: Estimate | None) -> str:
-    if found is None:
-        return "-"
-    value, low, high = (f"{100 * one:.0f}" for one in (found.value, found.low, found.high))
-    return f"{value}% ({low}..{high})"
+    show("stages: those in which the check failed at an attempt; recovered: those of them that")
+    show("passed in the end; seconds, tokens: those of retries")
 
 
 # What `heedful why RUN` prints
