@@ -20,7 +20,7 @@ from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
 from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
-from heedful.drive.journal import journal
+from heedful.drive.journal import Journal
 from heedful.errors import (
     CheckFailed,
     GenerateFailed,
@@ -325,7 +325,7 @@ class PipelineRun:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
         self._pipeline, self._state = pipeline, state
         # The run is claimed even if its id is new, so that others see it in progress.
-        self._journal = journal(pipeline.store, pipeline.scope, self.id, known=True)
+        self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
         self._stored: dict[str, StoredLoop] = {}
         self._reports: list[StageReport] = []
         self._progress: Progress
@@ -449,9 +449,9 @@ class StageRunner:
         With `reconsidered` the checks first judge its last output again.
         """
         pipeline, stage = self._pipeline, self._stage
-        run = Run[Any].of_stage(
-            self._head(),
+        run = Run[Any](
             await self._task(),
+            stage=self._head(),
             generate=stage.writer or self._attempts,
             evaluate=self._judged(),
             goals=stage.goals,
