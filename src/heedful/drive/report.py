@@ -95,15 +95,29 @@ class AttemptReport:
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def candidate(self, loop: str, number: int) -> Candidate:
-        """Return the candidate; without output or digest it gets a unique digest.
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The names of its checks, and `report` for its evaluation."""
+        own = () if self.evaluation is None else (REPORT,)
+        return (*map(check_name, self.checks), *own)
 
-        So it never counts as a repeat.
-        """
-        if self.output is None:
-            return Candidate(self.digest or Candidate.of(f"{loop}/{number}").digest)
-        candidate = Candidate.of(self.output)
-        return replace(candidate, digest=self.digest) if self.digest else candidate
+    def attempt(self, loop: Loop, number: int, evaluation: Evaluation | None) -> Attempt:
+        """Return the attempt; a candidate without output or digest never counts as a repeat."""
+        candidate = Candidate.of(f"{loop.id}/{number}" if self.output is None else self.output)
+        text = None if self.output is None else candidate.text
+        candidate = Candidate(self.digest or candidate.digest, text)
+        return Attempt(
+            number,
+            candidate,
+            evaluation,
+            self.usage + evaluation.usage if evaluation is not None else self.usage,
+            find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
+            self.labels,
+            report=self.name,
+            reported_as=self.reported_as,
+            judged_by=self.judges,
+            vouched=self.evaluation is None or self.vouched,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +184,16 @@ async def report(
     ModelError, and NotJournalable.
     """
     journalable(attempt_report.output)
-    judge = _Judge(attempt_report)
+    judged: list[Evaluation | None] = []  # once, however often the loop must be read again
 
     async def decide_on(snapshot: Snapshot) -> ReportResult:
-        stored = snapshot.state.stored
+        stored = snapshot.stored
         if 0 < number <= len(stored.loop.attempts):
             return _first_result(stored, number, attempt_report.name)
         policy = _policy_for(snapshot, number)
-        attempt = await judge.attempt(stored, number)
+        if not judged:
+            judged.append(await _evaluation(attempt_report, stored, number))
+        attempt = attempt_report.attempt(stored.loop, number, judged[0])
         loop = append_attempt(_loop(snapshot, policy), attempt, time.time())
         # As it is read again: a name before a text can make a secret of it.
         verdict = verdict_from(redact_data(verdict_to(decide(loop, policy))))
@@ -196,7 +212,7 @@ async def cancel(
     """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
 
     async def end(snapshot: Snapshot) -> Verdict:
-        stored = snapshot.state.stored
+        stored = snapshot.stored
         last = latest_verdict(stored.decisions)
         if isinstance(last, Done):
             return last
@@ -231,7 +247,7 @@ async def override(
     new = Override(rule, by, why, decisions, until=until)
 
     async def lift(snapshot: Snapshot) -> Verdict:
-        stored = snapshot.state.stored
+        stored = snapshot.stored
         last = latest_verdict(stored.decisions)
         policy = _stored_policy(stored)
         before = replace(_loop(snapshot, policy), at=time.time())
@@ -249,15 +265,14 @@ async def override(
 
 def _loop(snapshot: Snapshot, policy: Policy) -> Loop:
     """Return the loop with what the policy needs to decide it."""
-    loop = snapshot.state.stored.loop
+    loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
 def _stored_policy(stored: StoredLoop) -> Policy:
     """Return the stored policy. Raises OverrideRefused if code of the host stopped the loop."""
-    policy = policy_from(stored.head.policy)
+    policy, last = policy_from(stored.head.policy), latest_verdict(stored.decisions)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    last = latest_verdict(stored.decisions)
     stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
     if stops and stored.head.policy.get("min_gain") is None:
@@ -281,7 +296,7 @@ def _first_result(stored: StoredLoop, number: int, name: str) -> ReportResult:
 
 def _policy_for(snapshot: Snapshot, number: int) -> Policy:
     """Return the policy that decides attempt `number`, which must be the next one."""
-    stored = snapshot.state.stored
+    stored = snapshot.stored
     following = len(stored.loop.attempts) + 1
     if number != following:
         raise OutOfOrder(
@@ -297,65 +312,40 @@ def _policy_for(snapshot: Snapshot, number: int) -> Policy:
     return policy_from(stored.head.policy)
 
 
-@dataclass(slots=True)
-class _Judge:
-    """Judges the output of a report once, however often the loop must be read again."""
+async def _evaluation(report: AttemptReport, stored: StoredLoop, number: int) -> Evaluation | None:
+    """Return what the checks find, together with the evaluation of the report."""
+    if not report.judges:
+        return None
+    last = latest_verdict(stored.decisions)
+    context = Context(
+        stored.head.task,
+        number,
+        stored.id,
+        last.feedback if isinstance(last, Again) else "",
+        stored.values[-1] if stored.values else None,
+        stored.head.context,
+        began=stored.created,
+    )
 
-    report: AttemptReport
-    _evaluation: Evaluation | None = None
+    async def as_reported(candidate: Any, context: Context) -> Evaluation:
+        return report.evaluation or Evaluation()
 
-    async def attempt(self, stored: StoredLoop, number: int) -> Attempt:
-        """Return the reported attempt, judged."""
-        report, earlier = self.report, stored.loop.attempts
-        names = [check_name(check) for check in report.checks]
-        names += [REPORT] if report.evaluation is not None else []
-        if names and self._evaluation is None:
-            self._evaluation = await self._evaluate(stored, number)
-        evaluation, candidate = self._evaluation, report.candidate(stored.id, number)
-        return Attempt(
-            number,
-            candidate,
-            evaluation,
-            report.usage + evaluation.usage if evaluation is not None else report.usage,
-            find_near_repeat(candidate, earlier) if earlier else None,
-            report.labels,
-            report=report.name,
-            reported_as=report.reported_as,
-            judged_by=tuple(names),
-            vouched=report.evaluation is None or report.vouched,
-        )
-
-    async def _evaluate(self, stored: StoredLoop, number: int) -> Evaluation:
-        report, last = self.report, latest_verdict(stored.decisions)
-        context = Context(
-            stored.head.task,
-            number,
-            stored.id,
-            last.feedback if isinstance(last, Again) else "",
-            stored.values[-1] if stored.values else None,
-            stored.head.context,
-            began=stored.created,
-        )
-
-        async def as_reported(candidate: Any, context: Context) -> Evaluation:
-            return report.evaluation or Evaluation()
-
-        own = None if report.evaluation is None else as_reported
-        return await evaluated(report.output, context, report.checks, own)
+    own = None if report.evaluation is None else as_reported
+    return await evaluated(report.output, context, report.checks, own)
 
 
 async def _commit(
     snapshot: Snapshot, memory: Memory | None, entry: JournalEntry, loop: Loop
 ) -> None:
     """Write an entry together with what memory has to write for it."""
-    state, task = snapshot.state, text_of(snapshot.state.stored.head.task)
+    exposures, task = snapshot.state.exposures, text_of(snapshot.stored.head.task)
     measured = all(attempt.vouched for attempt in loop.attempts)
     recorder = LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
-        shown = tuple(id for exposure in state.exposures for id in exposure.examples)
-        briefing = Briefing(shown=shown, exposures=state.exposures)
+        shown = tuple(id for exposure in exposures for id in exposure.examples)
+        briefing = Briefing(shown=shown, exposures=exposures)
         if memory.embedder is not None and isinstance(entry.verdict, Done) and entry.verdict.passed:
             (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
