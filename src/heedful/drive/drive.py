@@ -11,41 +11,13 @@ from typing import Any, Generic, TypeVar
 
 from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
+from heedful.drive import journal
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
-from heedful.drive.journal import (
-    Journal,
-    LoopRecorder,
-    after_commit,
-    append_attempt,
-    cancel_loop,
-    decision_entry,
-    text_of,
-)
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
-from heedful.loop import policies
+from heedful.loop import decide, policies, record
 from heedful.loop.codec import policy_to, to_document
-from heedful.loop.decide import (
-    Again,
-    Done,
-    Policy,
-    Verdict,
-    apply_override,
-    consume_overrides,
-    decide,
-    latest_verdict,
-)
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Goal,
-    Loop,
-    Override,
-    Usage,
-    check_goals,
-)
 from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
@@ -62,9 +34,9 @@ class Result(Generic[C]):
 
     id: str
     candidate: C | None
-    verdict: Done
-    loop: Loop
-    policy: Policy
+    verdict: decide.Done
+    loop: record.Loop
+    policy: decide.Policy
 
     @property
     def passed(self) -> bool:
@@ -82,7 +54,7 @@ class Result(Generic[C]):
         return self.verdict.stopped_by
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> record.Usage:
         """The usage of all attempts together."""
         return self.loop.usage
 
@@ -94,21 +66,21 @@ class Result(Generic[C]):
 def validate_arguments(
     id: str,
     checks: Sequence[Check],
-    goals: Sequence[Goal],
-    policy: Policy,
+    goals: Sequence[record.Goal],
+    policy: decide.Policy,
     labels: Mapping[str, str] | None,
     timeout: float | None,
 ) -> None:
     """Raise InvalidInput, which names the wrong argument, before anything is spent."""
-    if not isinstance(policy, Policy):
+    if not isinstance(policy, decide.Policy):
         raise InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
         raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
-    if not isinstance(goals, Sequence) or not all(isinstance(goal, Goal) for goal in goals):
+    if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
         raise InvalidInput("goals", goals, "a list of Goal")
-    check_goals(tuple(goals))
+    record.check_goals(tuple(goals))
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
@@ -126,9 +98,9 @@ UNLIMITED = 1e9  # seconds
 
 @dataclass(frozen=True)
 class _State:
-    loop: Loop
+    loop: record.Loop
     values: tuple[Any, ...] = ()
-    verdict: Verdict = field(default_factory=Again)
+    verdict: decide.Verdict = field(default_factory=decide.Again)
     answer: Produced | None = None  # of the attempt that is not recorded yet
 
 
@@ -147,8 +119,8 @@ class Run(Generic[C]):
     generate: Generate | Writer | Model
     checks: Sequence[Check] = ()
     evaluate: Evaluate | None = None
-    goals: Sequence[Goal] = ()
-    policy: Policy = policies.default
+    goals: Sequence[record.Goal] = ()
+    policy: decide.Policy = policies.default
     revise: Revise | None = None
     memory: Memory | Store | str | None = None
     initial: C | None = None
@@ -174,11 +146,11 @@ class Run(Generic[C]):
         self._labels = dict(self.labels or {})
         memory = self.memory if self.memory is None else Memory.of(self.memory, self.scope)
         scope = self.scope or (memory.scope if memory else None)
-        self._journal = Journal(self.store, scope, self.id, known)
-        self._recorder = LoopRecorder(
+        self._journal = journal.Journal(self.store, scope, self.id, known)
+        self._recorder = journal.LoopRecorder(
             self._journal.commit,
             memory,
-            text_of(self.task),
+            journal.text_of(self.task),
             together=memory is not None and self._journal.shares(memory),
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
@@ -188,18 +160,18 @@ class Run(Generic[C]):
         self._lock, self._began = asyncio.Lock(), 0.0
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> record.Loop:
         """The loop so far; before the first step it has no attempt."""
-        return self._state.loop if self._state else Loop(self.id, self._goals)
+        return self._state.loop if self._state else record.Loop(self.id, self._goals)
 
-    async def step(self) -> Verdict:
+    async def step(self) -> decide.Verdict:
         """Make one attempt and decide; a loop that has ended returns its verdict again.
 
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
         """
         return (await self._change(self._attempt)).verdict
 
-    async def reconsider(self) -> Verdict:
+    async def reconsider(self) -> decide.Verdict:
         """Judge the last candidate once more, as another attempt; without one, make the first.
 
         For a loop that ended because of checks that have been fixed since. Raises as `step`.
@@ -207,8 +179,8 @@ class Run(Generic[C]):
 
         async def judge_again(state: _State) -> _State:
             if state.values:
-                last = Produced((state.values[-1],), Usage())
-                state = replace(state, verdict=Again(), answer=last)
+                last = Produced((state.values[-1],), record.Usage())
+                state = replace(state, verdict=decide.Again(), answer=last)
             return await self._attempt(state)
 
         return (await self._change(judge_again)).verdict
@@ -218,18 +190,18 @@ class Run(Generic[C]):
         """Step until the loop has ended."""
         while True:
             state = await self._change(self._attempt)
-            if isinstance(state.verdict, Done):
+            if isinstance(state.verdict, decide.Done):
                 best = state.verdict.best
                 value = state.values[best - 1] if best else None
                 return Result(self.id, value, state.verdict, state.loop, self.policy)
 
-    async def cancel(self, by: str) -> Verdict:
+    async def cancel(self, by: str) -> decide.Verdict:
         """End the loop on request of `by`. A loop that has ended stays as it is."""
 
         async def end(state: _State) -> _State:
-            if isinstance(state.verdict, Done):
+            if isinstance(state.verdict, decide.Done):
                 return state
-            loop, verdict, entry = cancel_loop(state.loop, self.policy, by, time.time())
+            loop, verdict, entry = journal.cancel_loop(state.loop, self.policy, by, time.time())
             await self._commit(entry, loop)
             return replace(state, loop=loop, verdict=verdict)
 
@@ -237,7 +209,7 @@ class Run(Generic[C]):
 
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
-    ) -> Verdict:
+    ) -> decide.Verdict:
         """Let the loop go on past one rule for a number of decisions; a stopped loop reopens.
 
         `until`, in seconds since 1970, is when the override expires. Raises OverrideRefused for a
@@ -246,14 +218,14 @@ class Run(Generic[C]):
         """
 
         async def lift(state: _State) -> _State:
-            new = Override(rule, by, why, decisions, until=until)
+            new = record.Override(rule, by, why, decisions, until=until)
             loop = replace(state.loop, at=time.time())
-            after, verdict = apply_override(loop, self.policy, state.verdict, new)
+            after, verdict = decide.apply_override(loop, self.policy, state.verdict, new)
             verdict = await self._worded(state, after, verdict)
             entry = JournalEntry(self.id, 0)
-            if isinstance(state.verdict, Done):
+            if isinstance(state.verdict, decide.Done):
                 await self._recorder.brief(self.id, begins=False)
-                entry = decision_entry(loop, self.policy, verdict)
+                entry = journal.decision_entry(loop, self.policy, verdict)
             await self._commit(replace(entry, override=new), loop)
             return replace(state, loop=after, verdict=verdict)
 
@@ -280,7 +252,7 @@ class Run(Generic[C]):
             head = Head(self.task, goals, policy_to(self.policy), None, kind, self.stage)
             stored = await self._journal.open(head)
         self._began = self._began or (stored.created if stored else time.time())
-        state = _State(Loop(self.id, self._goals, improves=self.policy.improvement))
+        state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
         if self.stage is not None:
             times = self._began, self._began
             self.stored = stored or StoredLoop(self.id, head, self.loop, (), (), {}, 1, *times)
@@ -290,7 +262,7 @@ class Run(Generic[C]):
             state = _State(
                 loop,
                 stored.values,
-                latest_verdict(stored.decisions),
+                decide.latest_verdict(stored.decisions),
                 Produced.of(answer) if answer is not None else None,
             )
             self.data = stored.head.context if self.data is None else self.data
@@ -303,7 +275,7 @@ class Run(Generic[C]):
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
         """Make, judge, decide and write one more attempt, unless the loop has ended."""
-        if isinstance(state.verdict, Done):
+        if isinstance(state.verdict, decide.Done):
             return state
         if any(budget(state.loop) for budget in self._budgets):
             return await self._over(state)  # calls that failed have spent it
@@ -327,29 +299,31 @@ class Run(Generic[C]):
         except (UserCodeError, ModelError) as error:
             await self._record_failure(time.perf_counter() - began, getattr(error, "usage", None))
             raise
-        loop = append_attempt(state.loop, attempt, time.time())
-        verdict = await self._worded(state, loop, decide(loop, self.policy))
+        loop = journal.append_attempt(state.loop, attempt, time.time())
+        verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
         durable = self._journal.durable
         entry = JournalEntry(self.id, 0, verdict=verdict)
-        entry = decision_entry(loop, self.policy, verdict) if durable else entry
+        entry = journal.decision_entry(loop, self.policy, verdict) if durable else entry
         await self._commit(replace(entry, attempt=attempt, value=value), loop)
-        return _State(consume_overrides(loop, verdict), (*state.values, value), verdict)
+        return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
-    async def _commit(self, entry: JournalEntry, loop: Loop) -> None:
+    async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
         """Write an entry, and keep what was written of it."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
-            self.stored = after_commit(self.stored, entry, committed)
+            self.stored = journal.after_commit(self.stored, entry, committed)
 
-    async def _worded(self, state: _State, loop: Loop, verdict: Verdict) -> Verdict:
+    async def _worded(
+        self, state: _State, loop: record.Loop, verdict: decide.Verdict
+    ) -> decide.Verdict:
         """Return the verdict; if another attempt follows, with feedback in the user's words."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
-        if not (isinstance(verdict, Again) and self.feedback and evaluation):
+        if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
             return verdict
         at = self._context(state, len(loop.attempts))
         return replace(verdict, feedback=await worded(self.feedback, evaluation, loop.goals, at))
 
-    async def _try(self, state: _State, began: float) -> tuple[Any, Attempt]:
+    async def _try(self, state: _State, began: float) -> tuple[Any, record.Attempt]:
         loop, number = state.loop, len(state.loop.attempts) + 1
         at, answer = self._context(state, number), state.answer
         if answer is None:
@@ -362,8 +336,8 @@ class Run(Generic[C]):
                     await self._commit(JournalEntry(self.id, 0, step=step), loop)
             self._state = replace(state, answer=answer)
         value, evaluation = await self._best_of(loop, answer, at)
-        candidate = Candidate.of(value)
-        return value, Attempt(
+        candidate = record.Candidate.of(value)
+        return value, record.Attempt(
             number,
             candidate,
             evaluation,
@@ -374,15 +348,17 @@ class Run(Generic[C]):
             judged_by=self.stage.checks if self.stage else (),
         )
 
-    async def _produced(self, loop: Loop, at: Context) -> Produced:
+    async def _produced(self, loop: record.Loop, at: Context) -> Produced:
         if at.attempt == 1 and self.initial is not None:
-            return Produced((self.initial,), Usage())
+            return Produced((self.initial,), record.Usage())
         if self.revise is not None and at.attempt > 1:
             last = loop.attempts[-1].evaluation
             return await revised(self.revise, at, at.previous, last.findings if last else ())
         return await produce(self._generate, at)
 
-    async def _best_of(self, loop: Loop, answer: Produced, at: Context) -> tuple[Any, Evaluation]:
+    async def _best_of(
+        self, loop: record.Loop, answer: Produced, at: Context
+    ) -> tuple[Any, record.Evaluation]:
         """Judge every candidate; return the best by errors, goals met, preference and margin."""
         tried = [
             (value, await evaluated(value, at, self.checks, self.evaluate))
@@ -391,12 +367,12 @@ class Run(Generic[C]):
         if len(tried) == 1:
             return tried[0]
 
-        def order(candidate: tuple[Any, Evaluation]) -> tuple[float, ...]:
+        def order(candidate: tuple[Any, record.Evaluation]) -> tuple[float, ...]:
             errors, missed, margin, _ = loop.rank(0, candidate[1])
             return errors, missed, -candidate[1].preference, margin
 
         value, best = min(tried, key=order)
-        return value, replace(best, usage=sum((each.usage for _, each in tried), Usage()))
+        return value, replace(best, usage=sum((each.usage for _, each in tried), record.Usage()))
 
     def _context(self, state: _State, number: int) -> Context:
         warmer = min(WARMEST, self.temperature + WARMER * state.loop.repeats)
@@ -404,7 +380,7 @@ class Run(Generic[C]):
             self.task,
             number,
             self.id,
-            state.verdict.feedback if isinstance(state.verdict, Again) else "",
+            state.verdict.feedback if isinstance(state.verdict, decide.Again) else "",
             state.values[-1] if state.values else None,
             self.data,
             max(warmer, self.temperature),
@@ -414,32 +390,32 @@ class Run(Generic[C]):
             self._began,
         )
 
-    def _room(self, loop: Loop) -> float:
+    def _room(self, loop: record.Loop) -> float:
         """Return how many seconds the budgets leave to the next attempt."""
         limits = [budget.seconds for budget in self._budgets if budget.seconds]
         return min(limits) - loop.usage.seconds if limits else UNLIMITED
 
     async def _out_of_time(self, seconds: float) -> _State:
         """End the loop because an attempt used up the budget of seconds; its cost counts."""
-        state = self._state or _State(Loop(self.id))
-        spent = state.answer.usage if state.answer else Usage(calls=1)
+        state = self._state or _State(record.Loop(self.id))
+        spent = state.answer.usage if state.answer else record.Usage(calls=1)
         loop = replace(state.loop, extra=state.loop.extra + spent.lasting(seconds))
         return await self._over(replace(state, loop=loop))
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent, without another attempt."""
         loop = replace(state.loop, at=time.time())
-        verdict = decide(loop, self.policy)
-        entry = replace(decision_entry(loop, self.policy, verdict), extra=loop.extra)
+        verdict = decide.decide(loop, self.policy)
+        entry = replace(journal.decision_entry(loop, self.policy, verdict), extra=loop.extra)
         await self._commit(entry, loop)
         return replace(state, verdict=verdict, answer=None)
 
-    async def _record_failure(self, seconds: float, judging: Usage | None = None) -> None:
+    async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
         """Count what a failed attempt spent, and keep its answer if it had one."""
-        state = self._state or _State(Loop(self.id))
-        extra, step, answer = Usage(1, seconds=seconds), None, state.answer
+        state = self._state or _State(record.Loop(self.id))
+        extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
-            extra = (judging or Usage()).lasting(max(0.0, seconds - answer.usage.seconds))
+            extra = (judging or record.Usage()).lasting(max(0.0, seconds - answer.usage.seconds))
             if self._journal.durable:
                 step = (f"{len(state.loop.attempts) + 1}/answer", answer.plain())
         loop = replace(state.loop, extra=state.loop.extra + extra)
@@ -453,8 +429,8 @@ async def run(
     generate: Generate | Writer | Model,
     checks: Sequence[Check] = (),
     evaluate: Evaluate | None = None,
-    goals: Sequence[Goal] = (),
-    policy: Policy = policies.default,
+    goals: Sequence[record.Goal] = (),
+    policy: decide.Policy = policies.default,
     revise: Revise | None = None,
     memory: Memory | Store | str | None = None,
     initial: Any = None,

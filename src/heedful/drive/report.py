@@ -15,17 +15,8 @@ from typing import Any
 
 from heedful import telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
+from heedful.drive import journal
 from heedful.drive.drive import validate_arguments
-from heedful.drive.journal import (
-    LoopRecorder,
-    Snapshot,
-    append_attempt,
-    cancel_loop,
-    decision_entry,
-    journalable,
-    retry_on_conflict,
-    text_of,
-)
 from heedful.errors import (
     AttemptTaken,
     Conflict,
@@ -36,17 +27,7 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
-from heedful.loop import policies
-from heedful.loop.codec import (
-    is_complete,
-    policy_from,
-    policy_to,
-    to_document,
-    verdict_from,
-    verdict_to,
-)
-from heedful.loop.decide import Again, Done, Policy, Verdict, apply_override, decide, latest_verdict
-from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
+from heedful.loop import codec, decide, policies, record
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory
 from heedful.memory.spaces import embed, space_of
@@ -72,9 +53,9 @@ class AttemptReport:
 
     output: Any = None
     digest: str = ""
-    evaluation: Evaluation | None = None
+    evaluation: record.Evaluation | None = None
     checks: Sequence[Check] = ()
-    usage: Usage = NOTHING
+    usage: record.Usage = record.NOTHING
     labels: Mapping[str, str] = field(default_factory=dict)
     reported_as: str = ""
     request: Any = None
@@ -86,8 +67,8 @@ class AttemptReport:
         parts = (
             self.output,
             self.digest,
-            self.evaluation and to_document(self.evaluation),
-            to_document(self.usage),
+            self.evaluation and codec.to_document(self.evaluation),
+            codec.to_document(self.usage),
             dict(self.labels),
             self.request,
             self.reported_as,
@@ -101,12 +82,16 @@ class AttemptReport:
         own = () if self.evaluation is None else (REPORT,)
         return (*map(check_name, self.checks), *own)
 
-    def attempt(self, loop: Loop, number: int, evaluation: Evaluation | None) -> Attempt:
+    def attempt(
+        self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
+    ) -> record.Attempt:
         """Return the attempt; a candidate without output or digest never counts as a repeat."""
-        candidate = Candidate.of(f"{loop.id}/{number}" if self.output is None else self.output)
+        candidate = record.Candidate.of(
+            f"{loop.id}/{number}" if self.output is None else self.output
+        )
         text = None if self.output is None else candidate.text
-        candidate = Candidate(self.digest or candidate.digest, text)
-        return Attempt(
+        candidate = record.Candidate(self.digest or candidate.digest, text)
+        return record.Attempt(
             number,
             candidate,
             evaluation,
@@ -127,8 +112,8 @@ class ReportResult:
     `new` is False if the same report came before; then the verdict is that of the first report.
     """
 
-    loop: Loop
-    verdict: Verdict
+    loop: record.Loop
+    verdict: decide.Verdict
     new: bool
 
     @property
@@ -148,8 +133,8 @@ async def open_loop(
     id: str,
     task: Any,
     *,
-    goals: Sequence[Goal] = (),
-    policy: Policy = policies.default,
+    goals: Sequence[record.Goal] = (),
+    policy: decide.Policy = policies.default,
     context: Any = None,
 ) -> tuple[StoredLoop, bool]:
     """Return the loop of that id, and True if it is new.
@@ -160,10 +145,10 @@ async def open_loop(
     validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise InvalidInput("id", id, f"1 to {LONGEST} printable characters")
-    plain = policy_to(policy)
-    if not is_complete(plain):
+    plain = codec.policy_to(policy)
+    if not codec.is_complete(plain):
         raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
-    plain_goals = [to_document(goal) for goal in tuple(goals) or policy.goals]
+    plain_goals = [codec.to_document(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
 
 
@@ -183,10 +168,10 @@ async def report(
     LeaseLost if a process drives the loop, Conflict if code of its host decides it, CheckFailed,
     ModelError, and NotJournalable.
     """
-    journalable(attempt_report.output)
-    judged: list[Evaluation | None] = []  # once, however often the loop must be read again
+    journal.journalable(attempt_report.output)
+    judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
 
-    async def decide_on(snapshot: Snapshot) -> ReportResult:
+    async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         stored = snapshot.stored
         if 0 < number <= len(stored.loop.attempts):
             return _first_result(stored, number, attempt_report.name)
@@ -194,36 +179,38 @@ async def report(
         if not judged:
             judged.append(await _evaluation(attempt_report, stored, number))
         attempt = attempt_report.attempt(stored.loop, number, judged[0])
-        loop = append_attempt(_loop(snapshot, policy), attempt, time.time())
+        loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         # As it is read again: a name before a text can make a secret of it.
-        verdict = verdict_from(redact_data(verdict_to(decide(loop, policy))))
-        entry = decision_entry(loop, policy, verdict)
+        verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
+        entry = journal.decision_entry(loop, policy, verdict)
         entry = replace(entry, attempt=attempt, value=attempt_report.output)
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
-    return await retry_on_conflict(store, scope, id, decide_on)
+    return await journal.retry_on_conflict(store, scope, id, decide_on)
 
 
 async def cancel(
     store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
-) -> Verdict:
+) -> decide.Verdict:
     """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
 
-    async def end(snapshot: Snapshot) -> Verdict:
+    async def end(snapshot: journal.Snapshot) -> decide.Verdict:
         stored = snapshot.stored
-        last = latest_verdict(stored.decisions)
-        if isinstance(last, Done):
+        last = decide.latest_verdict(stored.decisions)
+        if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
-        policy = policy_from(stored.head.policy)
+        policy = codec.policy_from(stored.head.policy)
         actor = redact(f"{by}: {why}" if why else by)
-        loop, verdict, entry = cancel_loop(_loop(snapshot, policy), policy, actor, time.time())
+        loop, verdict, entry = journal.cancel_loop(
+            _loop(snapshot, policy), policy, actor, time.time()
+        )
         await _commit(snapshot, memory, entry, loop)
         return verdict
 
-    return await retry_on_conflict(store, scope, id, end)
+    return await journal.retry_on_conflict(store, scope, id, end)
 
 
 async def override(
@@ -236,7 +223,7 @@ async def override(
     until: float | None = None,
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
-) -> Verdict:
+) -> decide.Verdict:
     """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
 
     `decisions` is how many decisions it lifts, `until` (seconds since 1970) when it expires. The
@@ -244,36 +231,36 @@ async def override(
     and also if code of its host stopped the loop; NotFound; LeaseLost if a process drives the loop.
     """
     opened = open_store(store) if isinstance(store, str) else store
-    new = Override(rule, by, why, decisions, until=until)
+    new = record.Override(rule, by, why, decisions, until=until)
 
-    async def lift(snapshot: Snapshot) -> Verdict:
+    async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
         stored = snapshot.stored
-        last = latest_verdict(stored.decisions)
+        last = decide.latest_verdict(stored.decisions)
         policy = _stored_policy(stored)
         before = replace(_loop(snapshot, policy), at=time.time())
-        after, verdict = apply_override(before, policy, last, new)
+        after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
         verdict = reworded(after, verdict, stored.head.stage)
         entry = JournalEntry(loop, 0)
-        if isinstance(last, Done):
-            entry = decision_entry(before, policy, verdict)
+        if isinstance(last, decide.Done):
+            entry = journal.decision_entry(before, policy, verdict)
         await snapshot.commit(replace(entry, override=new))
         return verdict
 
-    return await retry_on_conflict(opened, scope or Scope(), loop, lift)
+    return await journal.retry_on_conflict(opened, scope or Scope(), loop, lift)
 
 
-def _loop(snapshot: Snapshot, policy: Policy) -> Loop:
+def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     """Return the loop with what the policy needs to decide it."""
     loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
-def _stored_policy(stored: StoredLoop) -> Policy:
+def _stored_policy(stored: StoredLoop) -> decide.Policy:
     """Return the stored policy. Raises OverrideRefused if code of the host stopped the loop."""
-    policy, last = policy_from(stored.head.policy), latest_verdict(stored.decisions)
+    policy, last = codec.policy_from(stored.head.policy), decide.latest_verdict(stored.decisions)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
+    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
     if stops and stored.head.policy.get("min_gain") is None:
         unknown.append(f"{stops[0]!r} under an improvement")
@@ -294,7 +281,7 @@ def _first_result(stored: StoredLoop, number: int, name: str) -> ReportResult:
     return ReportResult(loop, first.verdict, new=False)
 
 
-def _policy_for(snapshot: Snapshot, number: int) -> Policy:
+def _policy_for(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     """Return the policy that decides attempt `number`, which must be the next one."""
     stored = snapshot.stored
     following = len(stored.loop.attempts) + 1
@@ -302,51 +289,57 @@ def _policy_for(snapshot: Snapshot, number: int) -> Policy:
         raise OutOfOrder(
             f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         )
-    last = latest_verdict(stored.decisions)
-    if isinstance(last, Done):
+    last = decide.latest_verdict(stored.decisions)
+    if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
         raise LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
-    if not is_complete(stored.head.policy):
+    if not codec.is_complete(stored.head.policy):
         raise Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
-    return policy_from(stored.head.policy)
+    return codec.policy_from(stored.head.policy)
 
 
-async def _evaluation(report: AttemptReport, stored: StoredLoop, number: int) -> Evaluation | None:
+async def _evaluation(
+    report: AttemptReport, stored: StoredLoop, number: int
+) -> record.Evaluation | None:
     """Return what the checks find, together with the evaluation of the report."""
     if not report.judges:
         return None
-    last = latest_verdict(stored.decisions)
+    last = decide.latest_verdict(stored.decisions)
     context = Context(
         stored.head.task,
         number,
         stored.id,
-        last.feedback if isinstance(last, Again) else "",
+        last.feedback if isinstance(last, decide.Again) else "",
         stored.values[-1] if stored.values else None,
         stored.head.context,
         began=stored.created,
     )
 
-    async def as_reported(candidate: Any, context: Context) -> Evaluation:
-        return report.evaluation or Evaluation()
+    async def as_reported(candidate: Any, context: Context) -> record.Evaluation:
+        return report.evaluation or record.Evaluation()
 
     own = None if report.evaluation is None else as_reported
     return await evaluated(report.output, context, report.checks, own)
 
 
 async def _commit(
-    snapshot: Snapshot, memory: Memory | None, entry: JournalEntry, loop: Loop
+    snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write an entry together with what memory has to write for it."""
-    exposures, task = snapshot.state.exposures, text_of(snapshot.stored.head.task)
+    exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    recorder = LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
+    recorder = journal.LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
             raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
         shown = tuple(id for exposure in exposures for id in exposure.examples)
         briefing = Briefing(shown=shown, exposures=exposures)
-        if memory.embedder is not None and isinstance(entry.verdict, Done) and entry.verdict.passed:
+        if (
+            memory.embedder is not None
+            and isinstance(entry.verdict, decide.Done)
+            and entry.verdict.passed
+        ):
             (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
         recorder.shown(briefing)
