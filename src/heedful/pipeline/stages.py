@@ -30,8 +30,8 @@ class Stage:
     name: str
     function: Work
     policy: Policy
-    checks: tuple[Check, ...] = ()
-    goals: tuple[Goal, ...] = ()
+    checks: Sequence[Check] = ()
+    goals: Sequence[Goal] = ()
     evaluate: Evaluate | None = None
     writer: Writer | None = None
     on_exhausted: Exhausted = "continue"
