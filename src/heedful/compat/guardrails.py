@@ -10,32 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from heedful.checks import critic
 from heedful.checks.critique import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
-from heedful.compat.shapes import (
-    ALIGNMENT,
-    BIAS,
-    DRIFT,
-    DecisionResult,
-    GuardrailsOverride,
-    GuardrailsStatus,
-    LoopDecision,
-    LoopGuardrails,
-    LoopStanding,
-    LoopView,
-    Place,
-    ReflectionResult,
-    action,
-    find,
-    moment,
-    next_name,
-    rule_of,
-    tag,
-    trace,
-)
+from heedful.compat import shapes
+from heedful.compat.shapes import ALIGNMENT, BIAS, DRIFT, LoopGuardrails, LoopView, Place
 from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
@@ -59,6 +40,7 @@ from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
 from heedful.store.records import StoredLoop
+from heedful.store.runs import iso
 from heedful.store.store import Store
 
 SEVERITY = 0.5  # the severity of a bias tag without one
@@ -98,25 +80,13 @@ class Completion:
     @property
     def reports(self) -> bool:
         """Return True if the completion reports any result."""
-        content = (
-            self.summary,
-            self.output,
-            self.alignment_score,
-            self.drift_score,
-            self.bias_tags,
-        )
-        return any(one is not None for one in content)
+        return bool(self.scores) or self.value is not None or self.bias_tags is not None
 
     @property
     def scores(self) -> dict[str, float]:
         """Return the scores that were sent."""
         scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
         return {name: score for name, score in scores.items() if score is not None}
-
-    @property
-    def missing(self) -> list[str]:
-        """Return the names of the scores that were left out."""
-        return [name for name in (ALIGNMENT, DRIFT) if name not in self.scores]
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -131,10 +101,6 @@ class Completion:
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
-
-    def about(self, task: Any) -> bool:
-        """Return True unless it names another task."""
-        return self.task is None or redact(self.task) == task
 
     def agrees(self, attempt: Attempt) -> bool:
         """Return True if everything in the completion equals the stored attempt."""
@@ -160,40 +126,16 @@ def bias(one: Mapping[str, Any]) -> Finding:
     return Finding(PESSIMIST, what, fix, "warning", severity, f"{BIAS}{tag}", persistent=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionCheck:
-    """A check that judges the missing scores; it runs once for each completion."""
-
-    completion: Completion
-    critics: Mapping[str, Check]
-    name: ClassVar[str] = "reflection"
-
-    async def __call__(self, candidate: Any, at: Context) -> Evaluation:
-        """Return the evaluation of the critics; bias tags that were sent are not judged."""
-        one = self.completion
-        own = [check for role, check in self.critics.items() if role != SUMMARY]
-        said = await evaluated(one.summary if one.output is None else one.output, at, own, None)
-        if SUMMARY in self.critics:
-            at = at if one.output is None else replace(at, data=one.output)
-            summed = await evaluated(one.summary, at, [self.critics[SUMMARY]], None)
-            said = replace(
-                said,
-                findings=(*said.findings, *summed.findings),
-                scores={**said.scores, **summed.scores},
-                usage=said.usage + summed.usage,
-            )
-        return said
-
-
 def judges_of(
     one: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
     """Return the check that judges the missing scores; an empty list if none is missing.
 
     `critics` are the host's own, by role. For the others `judge` is asked: a Model, or an Embedder,
-    which can judge alignment and drift. Raises InvalidInput if nobody can judge.
+    which can judge alignment and drift. Bias tags that were sent are not judged. Raises
+    InvalidInput if nobody can judge.
     """
-    missing = one.missing
+    missing = [name for name in (ALIGNMENT, DRIFT) if name not in one.scores]
     if not missing:
         return []
     if one.value is None:
@@ -208,7 +150,21 @@ def judges_of(
         if role not in judges:
             how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
             raise InvalidInput(f"{role}_score", None, how)
-    return [ReflectionCheck(one, judges)]
+    summing = [judges.pop(SUMMARY)] if SUMMARY in judges else []
+
+    async def reflection(candidate: Any, at: Context) -> Evaluation:
+        what = one.summary if one.output is None else one.output
+        said = await evaluated(what, at, [*judges.values()], None)
+        at = at if one.output is None else replace(at, data=one.output)
+        summed = await evaluated(one.summary, at, summing, None)
+        return replace(
+            said,
+            findings=(*said.findings, *summed.findings),
+            scores={**said.scores, **summed.scores},
+            usage=said.usage + summed.usage,
+        )
+
+    return [reflection]
 
 
 STORE = "heedful.db"
@@ -254,9 +210,9 @@ class GuardedLoops:
         The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
         for an unknown loop without content, and the errors of `heedful.drive.report.report`.
         """
-        place = await find(self.store, self.scope, name)
+        place = await shapes.find(self.store, self.scope, name)
         stored = place.stored or await self._opened(name, one)
-        if not one.about(stored.head.task):
+        if one.task is not None and redact(one.task) != stored.head.task:
             raise Conflict(f"loop {place.id!r} is about another task: {str(stored.head.task)[:80]}")
         if not place.made:
             await self._report(stored, place.number, name, one, personas)
@@ -275,11 +231,11 @@ class GuardedLoops:
         Raises NotFound, StoreError.
         """
         stored = await self.store.read(self.scope, loop_store.read, id)
-        return LoopView(stored, await next_name(self.store, self.scope, stored), number)
+        return LoopView(stored, await shapes.next_name(self.store, self.scope, stored), number)
 
     async def place(self, name: str) -> Place:
         """Return the loop that a name means. Raises NotFound, StoreError."""
-        place = await find(self.store, self.scope, name)
+        place = await shapes.find(self.store, self.scope, name)
         if place.stored is None:
             raise NotFound("loop", name, self.store.url)
         return place
@@ -358,10 +314,16 @@ async def process_loop_completion(
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     stands = await loops.complete(loop_id, one, personas, _rules(flags), override_by or "")
-    reflected = ReflectionResult.of(stands)
-    persona = orchestrator_persona or reflected.reflection_persona
-    decision = DecisionResult.of(stands)
-    return asdict(LoopDecision("success", loop_id, reflected, decision, persona, moment(stands.at)))
+    reflected = stands.as_(shapes.ReflectionResult)
+    decided = shapes.LoopDecision(
+        "success",
+        loop_id,
+        reflected,
+        stands.as_(shapes.DecisionResult),
+        orchestrator_persona or reflected.reflection_persona,
+        iso(stands.at),
+    )
+    return asdict(decided)
 
 
 async def get_guardrails_status(
@@ -370,7 +332,8 @@ async def get_guardrails_status(
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
     stands = await loops.view((await loops.place(loop_id)).id)
-    return asdict(GuardrailsStatus("success", LoopStanding.of(stands, loop_id)))
+    standing = stands.as_(shapes.LoopStanding, loop_id=loop_id)
+    return asdict(shapes.GuardrailsStatus("success", standing))
 
 
 async def override_guardrails(
@@ -393,7 +356,8 @@ async def override_guardrails(
     place = await loops.place(loop_id)
     await loops.lift(place.id, rules, override_by or "", override_reason or "")
     flags = override_fatigue, override_max_reruns
-    return asdict(GuardrailsOverride("success", loop_id, *flags, override_by, override_reason))
+    given = shapes.GuardrailsOverride("success", loop_id, *flags, override_by, override_reason)
+    return asdict(given)
 
 
 async def get_loop_trace(
@@ -403,7 +367,7 @@ async def get_loop_trace(
     loops = GuardedLoops.of(store)
     place = await loops.place(loop_id)
     number = place.number if place.made else place.number - 1
-    return trace(await loops.view(place.id, number), place.number)
+    return shapes.trace(await loops.view(place.id, number), place.number)
 
 
 async def enforce_rerun_limits(
@@ -419,22 +383,24 @@ async def enforce_rerun_limits(
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    place = await find(loops.store, loops.scope, loop_id)
+    place = await shapes.find(loops.store, loops.scope, loop_id)
     if place.stored is None:
         most = loops.settings.max_reruns
         spent = {"rerun_count": 0, "max_reruns": most, "limit_reached": most == 0}
         return {**spent, "force_finalize": most == 0, "overridden": False, "overridden_by": None}
-    stands = await loops.view(place.id)
-    reached, now = stands.limits()["limit_reached"], time.time()
+    stands, now = await loops.view(place.id), time.time()
+    reached = stands.facts["rerun_limit_reached"]
     if override_max_reruns and reached and not stands.lifting("attempts", now):
         await loops.lift(place.id, ["attempts"], override_by or "")
         stands = await loops.view(place.id)
-    limits, by = stands.limits(), stands.lifting("attempts", now)
+    by = stands.lifting("attempts", now) if reached else ""
     return {
-        **limits,
+        "rerun_count": stands.facts["rerun_count"],
+        "max_reruns": stands.facts["max_reruns"],
+        "limit_reached": stands.facts["rerun_limit_reached"],
         "force_finalize": reached and not by,
-        "overridden": bool(reached and by),
-        "overridden_by": by if reached and by else None,
+        "overridden": bool(by),
+        "overridden_by": by or None,
     }
 
 
@@ -450,19 +416,23 @@ async def detect_bias_repetition(
     Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
     """
     loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
-    echo, place = Echo(threshold, across="scope"), await find(loops.store, loops.scope, loop_id)
+    echo, place = (
+        Echo(threshold, across="scope"),
+        await shapes.find(loops.store, loops.scope, loop_id),
+    )
     before = place.stored.loop if place.stored else Loop(loop_id)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
     loop = _then(replace(before, echoes=earlier), one.evaluation or Evaluation())
-    counts = {tag(key): n for key, n in echo.counts(loop).items()}
-    repeated = [one for one, n in counts.items() if n >= threshold]
+    counts = {shapes.tag(key): n for key, n in echo.counts(loop).items()}
+    found = shapes.echo(counts, threshold)
     return {
-        "bias_repetition": bool(repeated),
-        "repeated_tags": repeated,
+        "bias_repetition": found["bias_echo"],
+        "repeated_tags": found["repeated_tags"],
         "repetition_counts": counts,
         "threshold": threshold,
-        "bias_echo": bool(repeated),
-        **action(bool(repeated)),
+        "bias_echo": found["bias_echo"],
+        "trigger": found["trigger"],
+        "action": found["action"],
     }
 
 
@@ -481,9 +451,9 @@ async def calculate_fatigue_score(
     loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
     check_share("previous_fatigue", previous_fatigue or 0.0)
-    place = await find(loops.store, loops.scope, loop_id)
+    place = await shapes.find(loops.store, loops.scope, loop_id)
     policy = policy_from(place.stored.head.policy) if place.stored else loops.settings.policy
-    tired = rule_of(policy, Fatigue)
+    tired = shapes.rule_of(policy, Fatigue)
     loop = place.stored.loop if place.stored else Loop(loop_id, policy.goals)
     loop = replace(loop, improves=policy.improvement)
     base = tired.level(loop) if previous_fatigue is None else previous_fatigue
@@ -526,7 +496,7 @@ async def log_rerun_reasoning(
         "rerun_reason_detail": detail,
         "overridden_by": overridden_by,
         "reflection_persona": reflection_persona,
-        "timestamp": moment(time.time()),
+        "timestamp": iso(time.time()),
     }
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     Filter,
@@ -25,6 +24,7 @@ from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
 from heedful.models.contract import Model
+from heedful.store.runs import iso
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Limits, safe_id
 from heedful.traces.messages import EpisodeReader
@@ -115,7 +115,7 @@ class ReflectionAnswer:
             list(lesson.meta["source_event_ids"]),
             list(lesson.meta["related_memory_ids"]),
             RunMetadata(*(lesson.meta[field.name] for field in fields(RunMetadata))),
-            moment(time.time()),
+            iso(time.time()),
         )
 
 
@@ -264,7 +264,7 @@ def _row(
     category = None if kind == "strategy" else error_type or None
     made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
     what = signature, made, text, importance, list(tags), category
-    return asdict(ReflectionRow(*what, SOURCE, LAYER, moment(at)))
+    return asdict(ReflectionRow(*what, SOURCE, LAYER, iso(at)))
 
 
 def _episode(context: Mapping[str, Any]) -> Episode:

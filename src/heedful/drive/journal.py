@@ -276,8 +276,8 @@ class LoopRecorder:
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(memory, loop) if ended else ((), None)
         if self._together:
-            more = {"reflections": lessons, "exposures": shown, "outcome": outcome}
-            entry = replace(entry, **more, most=memory.max_entries or 0)
+            most = memory.max_entries or 0
+            entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
         elif shown:
             await memory.store.write(memory.scope, exposure_store.remember, (), exposures=shown)
         committed = await self._write(entry)

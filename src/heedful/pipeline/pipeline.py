@@ -90,11 +90,11 @@ def read_settings(kind: type, settings: Mapping[str, Any], older: Mapping[str, s
         name, value = next((known[each] for each in spellings if each in known), ("", None))
         if value is None:
             continue
+        default: Any = one.default
         try:
-            read = type(one.default)
-            found[one.name] = read(value.strip() if isinstance(value, str) else value)
+            found[one.name] = type(default)(value.strip() if isinstance(value, str) else value)
         except (TypeError, ValueError) as error:
-            what = "a whole number" if type(one.default) is int else "a number"
+            what = "a whole number" if type(default) is int else "a number"
             raise InvalidInput(name, value, what) from error
     return kind(**found)
 
@@ -228,7 +228,7 @@ class Pipeline:
             given["writer"] = _writer(model)
 
         def add(function: Work) -> Work:
-            name = self._free(given.get("name") or getattr(function, "__name__", ""))
+            name = self._free(given.get("name", getattr(function, "__name__", "")))
             stage = Stage(**{**given, "name": name, "function": function})
             validate_arguments("", stage.checks, stage.goals, stage.policy, None, stage.timeout)
             self.stages = (*self.stages, stage)
@@ -336,36 +336,34 @@ class PipelineRun:
 
         `ended` is when the run ended before, `new` is True if a stage before this one ran now.
         """
-        report = None
+        report, unjudged = None, False
         if past is not None and isinstance(latest_verdict(past.decisions), Done):
             report = runs.stage_report(past, self.id)
-        # A stage that nobody could judge, and that ended the run, is judged again.
-        unjudged = report is not None and past is not None
-        unjudged = unjudged and (report.status, report.action) == ("not_validated", "halted")
-        unjudged = unjudged and past.decisions[-1].at <= ended
-        durable = self.pipeline.store is not None
-        values = past.values if past is not None else ()
+            # A stage that nobody could judge, and that ended the run, is judged again.
+            unjudged = (report.status, report.action) == ("not_validated", "halted")
+            unjudged = unjudged and past.decisions[-1].at <= ended
+        durable, values = self.pipeline.store is not None, past.values if past is not None else ()
         attempts = StageState(stage, self.state, self.id if durable else "", values)
-        restored = report is not None and not unjudged
-        if restored:
-            kept = f"done before, attempt {report.kept}"
-            self.say(f"[{place}/{len(self.pipeline.stages)}] {stage.name}: {kept}")
-            if new:
-                self.warn(OUTDATED.format(stage.name))
-        else:
+        runs_now = report is None or unjudged
+        if report is None or unjudged:
             with ExitStack() as cut:
                 cut.callback(attempts.undo)
                 cut.callback(attempts.close)
                 report = await StageRunner(self, place, attempts).finish(reconsidered=unjudged)
                 cut.pop_all()
             self._warn_of(report)
+        else:
+            kept = f"done before, attempt {report.kept}"
+            self.say(f"[{place}/{len(self.pipeline.stages)}] {stage.name}: {kept}")
+            if new:
+                self.warn(OUTDATED.format(stage.name))
         await self._keep(attempts, report)
         attempts.close()
         self._reports.append(report)
         held = stages.reports_of(self.state)
         held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
         held["degraded"] = [one.name for one in self._reports if one.degraded]
-        return not restored
+        return runs_now
 
     async def _keep(self, attempts: StageState, report: StageReport) -> None:
         """Leave the state as the kept attempt left it."""
