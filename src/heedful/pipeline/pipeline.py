@@ -88,7 +88,7 @@ def read_settings(kind: type, settings: Mapping[str, Any], older: Mapping[str, s
         names = [name for name in (one.name, older.get(one.name)) if name]
         spellings = [f"{prefix}{name}" for name in names for prefix in ("heedful_", "")]
         name, value = next((known[each] for each in spellings if each in known), ("", None))
-        if value is None:
+        if not name:
             continue
         default: Any = one.default
         try:
