@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -93,7 +94,7 @@ def validate_arguments(
 # After each repeat the temperature rises: greedy decoding gives the rejected answer again.
 WARMER = 0.5
 WARMEST = 1.0
-UNLIMITED = 1e9  # seconds
+UNLIMITED = float("inf")  # seconds
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
-        stored, head = None, Head(self.task)
+        stored = head = None
         if self._journal.durable or self.stage is not None:
             kind: Kind = "loop" if self.stage is None else "stage"
             goals = [to_document(goal) for goal in self._goals]
@@ -253,7 +254,7 @@ class Run(Generic[C]):
             stored = await self._journal.open(head)
         self._began = self._began or (stored.created if stored else time.time())
         state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-        if self.stage is not None:
+        if self.stage is not None and head is not None:
             times = self._began, self._began
             self.stored = stored or StoredLoop(self.id, head, self.loop, (), (), {}, 1, *times)
         if stored is not None:
@@ -284,7 +285,7 @@ class Run(Generic[C]):
         left = max(0.001, room + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            async with asyncio.timeout(limit if limit < UNLIMITED else None):
+            async with asyncio.timeout(limit) if limit < UNLIMITED else nullcontext():
                 value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
@@ -334,7 +335,7 @@ class Run(Generic[C]):
                 step = (f"{number}/answer", answer.plain())
                 if not self._pure:
                     await self._commit(JournalEntry(self.id, 0, step=step), loop)
-            self._state = replace(state, answer=answer)
+            self._state = _State(loop, state.values, state.verdict, answer)
         value, evaluation = await self._best_of(loop, answer, at)
         candidate = record.Candidate.of(value)
         return value, record.Attempt(
