@@ -21,18 +21,9 @@ from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
+from heedful.loop import record
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import check_override, latest_verdict
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Loop,
-    Override,
-    check_share,
-    clean,
-)
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
@@ -68,14 +59,14 @@ class Completion:
         words = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
         check_texts(**{name: text for name, text in words.items() if text is not None})
         for name, score in self.scores.items():
-            check_share(f"{name}_score", score)
+            record.check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
         check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
         for one in tags:
             tag = one.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "the name of a bias, a text")
-            check_share(f"severity of {tag}", one.get("severity", SEVERITY))
+            record.check_share(f"severity of {tag}", one.get("severity", SEVERITY))
 
     @property
     def reports(self) -> bool:
@@ -89,11 +80,11 @@ class Completion:
         return {name: score for name, score in scores.items() if score is not None}
 
     @property
-    def evaluation(self) -> Evaluation | None:
+    def evaluation(self) -> record.Evaluation | None:
         """Return the scores and bias tags that were sent, each tag once; None without any."""
         findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
-        return Evaluation(findings, scores) if findings or scores else None
+        return record.Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
@@ -102,28 +93,33 @@ class Completion:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
-    def agrees(self, attempt: Attempt) -> bool:
+    def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if everything in the completion equals the stored attempt."""
-        stored = attempt.evaluation or Evaluation()
-        sent = self.evaluation or Evaluation()
+        stored = attempt.evaluation or record.Evaluation()
+        sent = self.evaluation or record.Evaluation()
         tags, known = (
             {one.key: one.severity for one in of.findings if one.key.startswith(BIAS)}
             for of in (sent, stored)
         )
         return (
-            (self.value is None or Candidate.of(self.value).digest == attempt.candidate.digest)
+            (
+                self.value is None
+                or record.Candidate.of(self.value).digest == attempt.candidate.digest
+            )
             and sent.scores.items() <= stored.scores.items()
             and (self.bias_tags is None or tags == known)
         )
 
 
-def bias(one: Mapping[str, Any]) -> Finding:
+def bias(one: Mapping[str, Any]) -> record.Finding:
     """Return a bias tag as a finding, which is fed back and counted across attempts."""
     tag = redact(one["tag"])
     what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
     fix = "Write that part so that this no longer holds"
     severity = float(one.get("severity", SEVERITY))
-    return Finding(PESSIMIST, what, fix, "warning", severity, f"{BIAS}{tag}", persistent=True)
+    return record.Finding(
+        PESSIMIST, what, fix, "warning", severity, f"{BIAS}{tag}", persistent=True
+    )
 
 
 def judges_of(
@@ -152,7 +148,7 @@ def judges_of(
             raise InvalidInput(f"{role}_score", None, how)
     summing = [judges.pop(SUMMARY)] if SUMMARY in judges else []
 
-    async def reflection(candidate: Any, at: Context) -> Evaluation:
+    async def reflection(candidate: Any, at: Context) -> record.Evaluation:
         what = one.summary if one.output is None else one.output
         said = await evaluated(what, at, [*judges.values()], None)
         at = at if one.output is None else replace(at, data=one.output)
@@ -245,7 +241,7 @@ class GuardedLoops:
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
             check_override(
-                Override(rule, by, why),
+                record.Override(rule, by, why),
                 latest_verdict(stored.decisions),
                 policy_from(stored.head.policy),
             )
@@ -420,9 +416,9 @@ async def detect_bias_repetition(
         Echo(threshold, across="scope"),
         await shapes.find(loops.store, loops.scope, loop_id),
     )
-    before = place.stored.loop if place.stored else Loop(loop_id)
+    before = place.stored.loop if place.stored else record.Loop(loop_id)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
-    loop = _then(replace(before, echoes=earlier), one.evaluation or Evaluation())
+    loop = _then(replace(before, echoes=earlier), one.evaluation or record.Evaluation())
     counts = {shapes.tag(key): n for key, n in echo.counts(loop).items()}
     found = shapes.echo(counts, threshold)
     return {
@@ -450,14 +446,14 @@ async def calculate_fatigue_score(
     """
     loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
-    check_share("previous_fatigue", previous_fatigue or 0.0)
+    record.check_share("previous_fatigue", previous_fatigue or 0.0)
     place = await shapes.find(loops.store, loops.scope, loop_id)
     policy = policy_from(place.stored.head.policy) if place.stored else loops.settings.policy
     tired = shapes.rule_of(policy, Fatigue)
-    loop = place.stored.loop if place.stored else Loop(loop_id, policy.goals)
+    loop = place.stored.loop if place.stored else record.Loop(loop_id, policy.goals)
     loop = replace(loop, improves=policy.improvement)
     base = tired.level(loop) if previous_fatigue is None else previous_fatigue
-    after = _then(loop, one.evaluation or Evaluation())
+    after = _then(loop, one.evaluation or record.Evaluation())
     rerun, better = len(after.attempts) > 1, after.improved[-1]
     level = tired.after(base, better) if rerun else base
     spoken = level >= tired.limit
@@ -488,7 +484,7 @@ async def log_rerun_reasoning(
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
-    words = [clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
+    words = [record.clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
     _log.info("loop %s runs again: %s (%s)", *words)
     return {
         "rerun_trigger": list(rerun_trigger),
@@ -504,6 +500,6 @@ def _rules(flags: Sequence[bool]) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
 
 
-def _then(loop: Loop, evaluation: Evaluation) -> Loop:
+def _then(loop: record.Loop, evaluation: record.Evaluation) -> record.Loop:
     """Return the loop with one more attempt, which has only an evaluation."""
-    return loop.then(Attempt(len(loop.attempts) + 1, Candidate(""), evaluation))
+    return loop.then(record.Attempt(len(loop.attempts) + 1, record.Candidate(""), evaluation))

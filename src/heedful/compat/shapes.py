@@ -13,17 +13,9 @@ from typing import Any, Literal, TypeVar
 from heedful.drive.report import LONGEST
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
+from heedful.loop import record
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, reasoning
-from heedful.loop.record import (
-    LARGEST,
-    Evaluation,
-    Goal,
-    Improvement,
-    Loop,
-    check_integer,
-    check_number,
-)
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
 from heedful.pipeline.pipeline import read_settings
 from heedful.store import loops
@@ -96,9 +88,9 @@ ALIGNMENT, DRIFT = "alignment", "drift"
 RANGES: Mapping[str, tuple[float, float]] = {
     "alignment_threshold": (0, 1),
     "drift_threshold": (0, 1),
-    "max_reruns": (0, LARGEST),
+    "max_reruns": (0, record.LARGEST),
     "fatigue_threshold": (0.001, 1),
-    "bias_repetition_threshold": (1, LARGEST),
+    "bias_repetition_threshold": (1, record.LARGEST),
     "base_increment": (0.001, 1),
     "improvement_threshold": (0.001, 1),
     "decay_rate": (0, 1),
@@ -132,10 +124,10 @@ class LoopGuardrails:
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():
-            if high == LARGEST:
-                check_integer(name, getattr(self, name), int(low))
-            check_number(name, getattr(self, name), low, high)
-        check_number("max_fatigue", self.max_fatigue, self._limit, 1)
+            if high == record.LARGEST:
+                record.check_integer(name, getattr(self, name), int(low))
+            record.check_number(name, getattr(self, name), low, high)
+        record.check_number("max_fatigue", self.max_fatigue, self._limit, 1)
         if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
             raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
 
@@ -150,11 +142,11 @@ class LoopGuardrails:
         echo = Echo(self.bias_repetition_threshold, across="scope")
         return Policy(
             (MaxAttempts(self.max_reruns + 1), tired, echo),
-            Improvement(self.improvement_threshold, "previous"),
+            record.Improvement(self.improvement_threshold, "previous"),
             name="orchestrator",
             goals=(
-                Goal(ALIGNMENT, self.alignment_threshold),
-                Goal(DRIFT, self.drift_threshold, "at_most"),
+                record.Goal(ALIGNMENT, self.alignment_threshold),
+                record.Goal(DRIFT, self.drift_threshold, "at_most"),
             ),
         )
 
@@ -191,7 +183,7 @@ class LoopView:
     def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
         self.stored: StoredLoop = stored
         self.policy: Policy = policy_from(stored.head.policy)
-        self.loop: Loop = replace(stored.loop, improves=self.policy.improvement)
+        self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
         made = [one for one in stored.decisions if number in (None, one.attempt)]
         self.decision: Decision | None = made[-1] if made else None
         self.number: int = self.decision.attempt if self.decision else number or 0
@@ -299,7 +291,7 @@ class LoopView:
         """Return scores and bias tags of the attempt that was decided on, and who took part."""
         made = 0 < self.number <= len(self.loop.attempts)
         attempt = self.loop.attempts[self.number - 1] if made else None
-        evaluation = (attempt and attempt.evaluation) or Evaluation()
+        evaluation = (attempt and attempt.evaluation) or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
         text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})
         tags = [

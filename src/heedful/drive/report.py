@@ -13,18 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
 from heedful.drive import journal
 from heedful.drive.drive import validate_arguments
-from heedful.errors import (
-    AttemptTaken,
-    Conflict,
-    InvalidInput,
-    LoopEnded,
-    OutOfOrder,
-    OverrideRefused,
-)
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
 from heedful.loop import codec, decide, policies, record
@@ -144,10 +136,12 @@ async def open_loop(
     """
     validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
-        raise InvalidInput("id", id, f"1 to {LONGEST} printable characters")
+        raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
     if not codec.is_complete(plain):
-        raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
+        raise errors.InvalidInput(
+            "policy", policy.name, "made of shipped rules: no code of the host"
+        )
     plain_goals = [codec.to_document(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
 
@@ -265,7 +259,7 @@ def _stored_policy(stored: StoredLoop) -> decide.Policy:
     if stops and stored.head.policy.get("min_gain") is None:
         unknown.append(f"{stops[0]!r} under an improvement")
     if unknown:
-        raise OverrideRefused(
+        raise errors.OverrideRefused(
             f"the loop was stopped by {unknown[0]} that is code of its host; "
             "override it there, with Run.override"
         )
@@ -276,7 +270,9 @@ def _first_result(stored: StoredLoop, number: int, name: str) -> ReportResult:
     """Return the result of the first report. Raises AttemptTaken if it had other content."""
     loop = stored.loop.upto(number)
     if loop.attempts[-1].report != name:
-        raise AttemptTaken(f"attempt {number} of {stored.id!r} was reported with other content")
+        raise errors.AttemptTaken(
+            f"attempt {number} of {stored.id!r} was reported with other content"
+        )
     first = next(decision for decision in stored.decisions if decision.attempt == number)
     return ReportResult(loop, first.verdict, new=False)
 
@@ -286,16 +282,16 @@ def _policy_for(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     stored = snapshot.stored
     following = len(stored.loop.attempts) + 1
     if number != following:
-        raise OutOfOrder(
+        raise errors.OutOfOrder(
             f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         )
     last = decide.latest_verdict(stored.decisions)
     if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
-        raise LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
+        raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
-        raise Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
+        raise errors.Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
     return codec.policy_from(stored.head.policy)
 
 
@@ -332,7 +328,9 @@ async def _commit(
     recorder = journal.LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-            raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
+            raise errors.InvalidInput(
+                "memory", memory, "one in the store and the scope of the loop"
+            )
         shown = tuple(id for exposure in exposures for id in exposure.examples)
         briefing = Briefing(shown=shown, exposures=exposures)
         if (

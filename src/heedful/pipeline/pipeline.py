@@ -16,36 +16,16 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
 from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
 from heedful.drive.journal import Journal
-from heedful.errors import (
-    CheckFailed,
-    GenerateFailed,
-    InvalidInput,
-    ModelError,
-    ModelTimeout,
-    StageFailed,
-)
 from heedful.lessons.learn import MOST
 from heedful.lessons.lesson import Scope
 from heedful.lessons.signature import signature
-from heedful.loop import policies
+from heedful.loop import policies, record
 from heedful.loop.decide import Done, Policy, Verdict, latest_verdict
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Usage,
-    check_integer,
-    check_number,
-    clean,
-)
 from heedful.loop.stop import MaxAttempts, Stop, flat
 from heedful.memory.memory import Memory
 from heedful.models import open_model
@@ -95,7 +75,7 @@ def read_settings(kind: type, settings: Mapping[str, Any], older: Mapping[str, s
             found[one.name] = type(default)(value.strip() if isinstance(value, str) else value)
         except (TypeError, ValueError) as error:
             what = "a whole number" if type(default) is int else "a number"
-            raise InvalidInput(name, value, what) from error
+            raise errors.InvalidInput(name, value, what) from error
     return kind(**found)
 
 
@@ -117,9 +97,9 @@ class Guardrails:
 
     def __post_init__(self) -> None:
         for name, least in COUNTS.items():
-            check_integer(name, getattr(self, name), least)
+            record.check_integer(name, getattr(self, name), least)
         for name, value in self.thresholds.items():
-            check_number(name, value, 0, LARGEST)
+            record.check_number(name, value, 0, record.LARGEST)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
@@ -145,7 +125,7 @@ class StageOptions(TypedDict, total=False):
     name: str
     checks: Sequence[Check]
     evaluate: Evaluate | None
-    goals: Sequence[Goal]
+    goals: Sequence[record.Goal]
     retries: int | None
     policy: Policy | None
     model: Model | Writer | str | None
@@ -219,10 +199,12 @@ class Pipeline:
         _one_of("on_unvalidated", given["on_unvalidated"], UNVALIDATED)
         retries, model = given.pop("retries", None), given.pop("model", None)
         if retries is not None and "policy" in given:
-            raise InvalidInput("retries", retries, "left out beside a policy, which says it all")
+            raise errors.InvalidInput(
+                "retries", retries, "left out beside a policy, which says it all"
+            )
         if "policy" not in given:
             retries = self.settings.max_stage_retries if retries is None else retries
-            check_integer("retries", retries, 0)
+            record.check_integer("retries", retries, 0)
             given["policy"] = replace(policies.stage, rules=(MaxAttempts(retries + 1),))
         if model is not None:
             given["writer"] = _writer(model)
@@ -243,7 +225,7 @@ class Pipeline:
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
         files = {runs.file_safe(other) for other in others}
         if name in keys or f"{name}_feedback" in others or runs.file_safe(name) in files:
-            raise InvalidInput("name of a stage", name, "one that is not taken")
+            raise errors.InvalidInput("name of a stage", name, "one that is not taken")
         return name
 
     async def run(self, state: Any = None, *, id: str = "") -> Report:
@@ -256,14 +238,14 @@ class Pipeline:
         if id:
             _check_name("id of a run", id)
         if not self.stages:
-            raise InvalidInput("stages", (), "at least one, added by @pipeline.stage")
+            raise errors.InvalidInput("stages", (), "at least one, added by @pipeline.stage")
         return await PipelineRun(self, {} if state is None else state, id).finish()
 
 
 def _writer(model: Model | Writer | str) -> Writer:
     made = generator(open_model(model) if isinstance(model, str) else model)
     if not isinstance(made, Writer):
-        raise InvalidInput("model", model, "a Model, a Writer or the name of a model")
+        raise errors.InvalidInput("model", model, "a Model, a Writer or the name of a model")
     return made
 
 
@@ -271,9 +253,9 @@ def _check_name(what: str, name: object) -> str:
     known = isinstance(name, str) and name.strip() and name.isprintable() and "/" not in name
     if not isinstance(name, str) or not known or len(name.encode()) > LONGEST:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
-        raise InvalidInput(what, name, allowed)
+        raise errors.InvalidInput(what, name, allowed)
     if redact(name) != name:
-        raise InvalidInput(what, name, "a name without a secret: it is stored as it is")
+        raise errors.InvalidInput(what, name, "a name without a secret: it is stored as it is")
     return name
 
 
@@ -282,7 +264,7 @@ Choice = TypeVar("Choice", bound=str)
 
 def _one_of(what: str, value: Choice, allowed: Sequence[str]) -> Choice:
     if value not in allowed:
-        raise InvalidInput(what, value, f"one of {', '.join(allowed)}")
+        raise errors.InvalidInput(what, value, f"one of {', '.join(allowed)}")
     return value
 
 
@@ -397,7 +379,7 @@ class PipelineRun:
     def say(self, line: str, level: int = logging.INFO) -> None:
         """Log a line of progress; print it on standard error if that is wanted."""
         indent = " " * (len(line) - len(line.lstrip()))
-        line = f"{indent}{clean(line, WIDEST)}"
+        line = f"{indent}{record.clean(line, WIDEST)}"
         wanted, stream = self.pipeline.progress, sys.stderr  # a program may have no console
         shown = stream is not None and (stream.isatty() if wanted is None else wanted)
         # Without a handler Python prints a warning on standard error, too.
@@ -425,12 +407,12 @@ def _end(report: Report, number: int) -> JournalEntry:
     """Return the attempt of the run itself, with a finding for each stage that did not pass."""
     stood = {one.name: one.action for one in report.stages}
     findings = tuple(
-        Finding("stage", f"{one.name}: {one.status}, {one.action}", key=f"stage: {one.name}")
+        record.Finding("stage", f"{one.name}: {one.status}, {one.action}", key=f"stage: {one.name}")
         for one in report.stages
         if one.degraded or one.action == "halted"
     )
-    usage = Usage(seconds=report.ended - report.began)
-    attempt = Attempt(number, Candidate.of(stood), Evaluation(findings), usage)
+    usage = record.Usage(seconds=report.ended - report.began)
+    attempt = record.Attempt(number, record.Candidate.of(stood), record.Evaluation(findings), usage)
     what = ", ".join(one.message for one in findings)
     stops = (Stop(report.status, what),) if findings else ()
     verdict = Done(number, not findings, stops)
@@ -486,9 +468,9 @@ class StageRunner:
             self._run.say(f"{self._place}: attempt {made + 1}{f' of {most}' if most else ''} …")
             try:
                 verdict = await (run.reconsider() if reconsidered else run.step())
-            except GenerateFailed as error:
+            except errors.GenerateFailed as error:
                 raise self._failed(error.__cause__ or error) from error
-            except ModelTimeout as error:
+            except errors.ModelTimeout as error:
                 if stage.timeout is None:
                     raise  # the model's own time-out
                 late = TimeoutError(f"attempt {made + 1} had no result in {stage.timeout:g} s")
@@ -506,29 +488,29 @@ class StageRunner:
         at, thread = Context(None, loop_id=self.loop, data=state), blocking(stage.function)
         prompt = await call(self._failed, stage.function, state, at=at, thread=thread)
         if not isinstance(prompt, str):
-            raise InvalidInput(f"the prompt of stage {stage.name!r}", prompt, "text")
+            raise errors.InvalidInput(f"the prompt of stage {stage.name!r}", prompt, "text")
         return prompt
 
-    def _failed(self, error: BaseException) -> StageFailed:
+    def _failed(self, error: BaseException) -> errors.StageFailed:
         id = self._run.id if self._pipeline.store is not None else ""
-        return StageFailed(self._stage.name, id, error)
+        return errors.StageFailed(self._stage.name, id, error)
 
-    async def _judge(self, candidate: Any, at: Context) -> Evaluation:
+    async def _judge(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""
         stage, tries = self._stage, self._pipeline.settings.max_check_attempts
         try:
             output = await self._attempts.output(candidate, at)
-        except InvalidInput as error:  # the state differs from before; no check is to blame
+        except errors.InvalidInput as error:  # the state differs from before; no check is to blame
             raise self._failed(error) from error
         at = replace(at, previous=self._attempts.returned(at.previous))
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
-    async def _feedback(self, evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
+    async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
         memory = self._pipeline.memory
         lessons = await self._lessons(memory, evaluation) if memory is not None else []
         return runs.stage_feedback(self._stage.name, evaluation, goals, lessons)
 
-    async def _lessons(self, memory: Memory, evaluation: Evaluation) -> list[str]:
+    async def _lessons(self, memory: Memory, evaluation: record.Evaluation) -> list[str]:
         """Return lessons on the worst errors, found by signature, except those withheld.
 
         Repeat what was recalled for the first attempt. A stage keeps no state between attempts, so
@@ -546,7 +528,10 @@ class StageRunner:
                     break
         if self._stage.writer is None:
             texts += [one.lesson for one in context().advice]
-        return [KNOWN, *dict.fromkeys(f"- {clean(sanitize(text), LESSON)}" for text in texts)]
+        return [
+            KNOWN,
+            *dict.fromkeys(f"- {record.clean(sanitize(text), LESSON)}" for text in texts),
+        ]
 
     def _report(self, run: Run[Any], verdict: Verdict) -> StageReport:
         """Return the report so far; show the attempt, write its file, and put it into the state."""
@@ -573,8 +558,8 @@ class StageRunner:
             self._run.say("      retrying with feedback")
 
 
-def _instead(check: str, error: CheckFailed | ModelError) -> Finding:
+def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:
     """Return the finding for a check that raised; it does not count against the output."""
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
-    return Finding(check, what, fix, level="warning", key=runs.unvalidated(check))
+    return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))
