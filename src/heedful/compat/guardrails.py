@@ -206,20 +206,22 @@ class GuardedLoops:
         The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
         for an unknown loop without content, and the errors of `heedful.drive.report.report`.
         """
-        place = await shapes.find(self.store, self.scope, name)
-        stored = place.stored or await self._opened(name, one)
+        place = await self.find(name)
+        stored = place.stored if place.known else await self._opened(name, one)
         if one.task is not None and redact(one.task) != stored.head.task:
-            raise Conflict(f"loop {place.id!r} is about another task: {str(stored.head.task)[:80]}")
+            raise Conflict(
+                f"loop {stored.id!r} is about another task: {str(stored.head.task)[:80]}"
+            )
         if not place.made:
             await self._report(stored, place.number, name, one, personas)
-        view = await self.view(place.id)
+        view = await self.view(stored.id)
         if not one.agrees(view.loop.attempts[place.number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
         lifted = [rule for rule in rules if rule in view.stopped_by]
         if not lifted:
             return view
-        await self.lift(place.id, lifted, by)
-        return await self.view(place.id)
+        await self.lift(stored.id, lifted, by)
+        return await self.view(stored.id)
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
         """Return the current state of a loop, or its state after an attempt.
@@ -229,10 +231,14 @@ class GuardedLoops:
         stored = await self.store.read(self.scope, loop_store.read, id)
         return LoopView(stored, await shapes.next_name(self.store, self.scope, stored), number)
 
-    async def place(self, name: str) -> Place:
-        """Return the loop that a name means. Raises NotFound, StoreError."""
-        place = await shapes.find(self.store, self.scope, name)
-        if place.stored is None:
+    async def find(self, name: str) -> Place:
+        """Return the attempt that a name means; that of an unknown loop is its first."""
+        return await shapes.find(self.store, self.scope, name, self.settings.policy)
+
+    async def known(self, name: str) -> Place:
+        """Return the attempt that a name means. Raises NotFound, StoreError."""
+        place = await self.find(name)
+        if not place.known:
             raise NotFound("loop", name, self.store.url)
         return place
 
@@ -327,7 +333,7 @@ async def get_guardrails_status(
 ) -> dict[str, Any]:
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
-    stands = await loops.view((await loops.place(loop_id)).id)
+    stands = await loops.view((await loops.known(loop_id)).stored.id)
     standing = stands.as_(shapes.LoopStanding, loop_id=loop_id)
     return asdict(shapes.GuardrailsStatus("success", standing))
 
@@ -349,8 +355,8 @@ async def override_guardrails(
     """
     loops = GuardedLoops.of(store)
     rules = _rules((override_fatigue, override_max_reruns, override_bias_echo))
-    place = await loops.place(loop_id)
-    await loops.lift(place.id, rules, override_by or "", override_reason or "")
+    place = await loops.known(loop_id)
+    await loops.lift(place.stored.id, rules, override_by or "", override_reason or "")
     flags = override_fatigue, override_max_reruns
     given = shapes.GuardrailsOverride("success", loop_id, *flags, override_by, override_reason)
     return asdict(given)
@@ -361,9 +367,9 @@ async def get_loop_trace(
 ) -> dict[str, Any]:
     """Return all recorded facts of one attempt, as a trace. Raises NotFound."""
     loops = GuardedLoops.of(store)
-    place = await loops.place(loop_id)
+    place = await loops.known(loop_id)
     number = place.number if place.made else place.number - 1
-    return shapes.trace(await loops.view(place.id, number), place.number)
+    return shapes.trace(await loops.view(place.stored.id, number), place.number)
 
 
 async def enforce_rerun_limits(
@@ -379,16 +385,12 @@ async def enforce_rerun_limits(
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    place = await shapes.find(loops.store, loops.scope, loop_id)
-    if place.stored is None:
-        most = loops.settings.max_reruns
-        spent = {"rerun_count": 0, "max_reruns": most, "limit_reached": most == 0}
-        return {**spent, "force_finalize": most == 0, "overridden": False, "overridden_by": None}
-    stands, now = await loops.view(place.id), time.time()
-    reached = stands.facts["rerun_limit_reached"]
-    if override_max_reruns and reached and not stands.lifting("attempts", now):
-        await loops.lift(place.id, ["attempts"], override_by or "")
-        stands = await loops.view(place.id)
+    place = await loops.find(loop_id)
+    stands, now = LoopView(place.stored, ""), time.time()
+    reached, overrides = stands.facts["rerun_limit_reached"], override_max_reruns and place.known
+    if overrides and reached and not stands.lifting("attempts", now):
+        await loops.lift(place.stored.id, ["attempts"], override_by or "")
+        stands = await loops.view(place.stored.id)
     by = stands.lifting("attempts", now) if reached else ""
     return {
         "rerun_count": stands.facts["rerun_count"],
@@ -412,14 +414,11 @@ async def detect_bias_repetition(
     Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
     """
     loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
-    echo, place = (
-        Echo(threshold, across="scope"),
-        await shapes.find(loops.store, loops.scope, loop_id),
-    )
-    before = place.stored.loop if place.stored else record.Loop(loop_id)
-    earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
-    loop = _then(replace(before, echoes=earlier), one.evaluation or record.Evaluation())
-    counts = {shapes.tag(key): n for key, n in echo.counts(loop).items()}
+    stored = (await loops.find(loop_id)).stored
+    earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, ECHO_WINDOW)
+    loop = _then(replace(stored.loop, echoes=earlier), one)
+    echoes = Echo(threshold, across="scope").counts(loop)
+    counts = {shapes.tag(key): n for key, n in echoes.items()}
     found = shapes.echo(counts, threshold)
     return {
         "bias_repetition": found["bias_echo"],
@@ -447,13 +446,12 @@ async def calculate_fatigue_score(
     loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
-    place = await shapes.find(loops.store, loops.scope, loop_id)
-    policy = policy_from(place.stored.head.policy) if place.stored else loops.settings.policy
+    stored = (await loops.find(loop_id)).stored
+    policy = policy_from(stored.head.policy)
     tired = shapes.rule_of(policy, Fatigue)
-    loop = place.stored.loop if place.stored else record.Loop(loop_id, policy.goals)
-    loop = replace(loop, improves=policy.improvement)
+    loop = replace(stored.loop, improves=policy.improvement)
     base = tired.level(loop) if previous_fatigue is None else previous_fatigue
-    after = _then(loop, one.evaluation or record.Evaluation())
+    after = _then(loop, one)
     rerun, better = len(after.attempts) > 1, after.improved[-1]
     level = tired.after(base, better) if rerun else base
     spoken = level >= tired.limit
@@ -500,6 +498,7 @@ def _rules(flags: Sequence[bool]) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
 
 
-def _then(loop: record.Loop, evaluation: record.Evaluation) -> record.Loop:
+def _then(loop: record.Loop, one: Completion) -> record.Loop:
     """Return the loop with one more attempt, which has only an evaluation."""
+    evaluation = one.evaluation or record.Evaluation()
     return loop.then(record.Attempt(len(loop.attempts) + 1, record.Candidate(""), evaluation))

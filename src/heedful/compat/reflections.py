@@ -158,12 +158,14 @@ async def generate_reflection(
     ModelError, StoreError.
     """
     episode = await asyncio.to_thread(_episode, context)
-    scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
+    for name in ("tenant_id", "project_id"):
+        if not isinstance(context.get(name), str):
+            raise InvalidInput(name, context.get(name), "a text")
     related = context.get("related_memory_ids") or ()
     check_sequence("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
-        memory=Memory.of(store, scope),
+        memory=Memory.of(store, Scope(context["tenant_id"], context["project_id"])),
         model=model,
         store=False,
         trust=trust,
@@ -226,15 +228,12 @@ async def query_reflections(
         return await _most_important(memory, k, only)
     matches: list[Match] = []
     for kind in PRODUCTS:
-        matches += await memory.recall(
-            query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
-        )
+        options = {"tags": only.tags, "match": match, "importance": min_importance}
+        matches += await memory.recall(query_text, k, kind=kind, **options)
     now = time.time()
     matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
-    return [
-        _row(one.signature, one.kind, one.lesson, one.importance, one.tags, one.error_type, one.at)
-        for one in matches[:k]
-    ]
+    names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
+    return [_row(*(getattr(one, name) for name in names)) for one in matches[:k]]
 
 
 async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
@@ -253,18 +252,11 @@ async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str
 
 
 def _row(
-    signature: str,
-    kind: str,
-    text: str,
-    importance: float,
-    tags: Sequence[str],
-    error_type: str,
-    at: float,
+    id: str, kind: str, text: str, importance: float, tags: Sequence[str], category: str, at: float
 ) -> dict[str, Any]:
-    category = None if kind == "strategy" else error_type or None
     made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
-    what = signature, made, text, importance, list(tags), category
-    return asdict(ReflectionRow(*what, SOURCE, LAYER, iso(at)))
+    what = (id, made, text, importance, list(tags), category if made == "reflection" else "")
+    return asdict(ReflectionRow(*what[:5], what[5] or None, SOURCE, LAYER, iso(at)))
 
 
 def _episode(context: Mapping[str, Any]) -> Episode:
@@ -275,13 +267,6 @@ def _episode(context: Mapping[str, Any]) -> Episode:
         raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
     (episode,) = EpisodeReader(Limits()).add(value)
     return episode
-
-
-def _text(context: Mapping[str, Any], name: str) -> str:
-    value = context.get(name)
-    if not isinstance(value, str):
-        raise InvalidInput(name, value, "a text")
-    return value
 
 
 def _of_session(one: Reflection, session: str) -> Reflection:

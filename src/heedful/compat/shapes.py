@@ -14,12 +14,12 @@ from heedful.drive.report import LONGEST
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
 from heedful.loop import record
-from heedful.loop.codec import policy_from
+from heedful.loop.codec import policy_from, policy_to
 from heedful.loop.decide import Again, Decision, Done, Policy, Standing, reasoning
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
 from heedful.pipeline.pipeline import read_settings
 from heedful.store import loops
-from heedful.store.records import StoredLoop
+from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
 
@@ -28,37 +28,38 @@ LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An attempt of a loop, by its number; `stored` is None if the loop does not exist yet."""
+    """An attempt of a loop, by its number; a loop that does not exist yet is not `known`."""
 
-    id: str
     number: int
-    stored: StoredLoop | None
+    stored: StoredLoop
+    known: bool = True
 
     @property
     def made(self) -> bool:
         """Return True if the attempt exists."""
-        return self.stored is not None and self.number <= len(self.stored.loop.attempts)
+        return self.number <= len(self.stored.loop.attempts)
 
 
-async def find(store: Store, scope: Scope, name: str) -> Place:
+async def find(store: Store, scope: Scope, name: str, policy: Policy) -> Place:
     """Return the attempt with this name: the first of the loop with this id, or a loop's rerun.
 
-    Raises InvalidInput, StoreError.
+    An unknown name means the first of a loop under this policy. Raises InvalidInput, StoreError.
     """
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
     if (stored := await _read(store, scope, name)) is not None:
-        return Place(name, 1, stored)
+        return Place(1, stored)
     for end in range(len(name) - 1, 0, -1):
         if name[end] != "_" or (stored := await _read(store, scope, name[:end])) is None:
             continue
         following = len(stored.loop.attempts) + 1
         for attempt in range(2, following):
             if name_of(stored, attempt) == name:
-                return Place(stored.id, attempt, stored)
+                return Place(attempt, stored)
         if following > 1 and await next_name(store, scope, stored) == name:
-            return Place(stored.id, following, stored)
-    return Place(name, 1, None)
+            return Place(following, stored)
+    head, loop = Head("", (), policy_to(policy)), record.Loop(name, policy.goals)
+    return Place(1, StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), known=False)
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
