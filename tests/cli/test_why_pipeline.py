@@ -154,8 +154,8 @@ def test_statistics(told):
     assert done.code == 0
     rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.split()}
     assert rows["runs:"][:3] == ["2;", "6", "retries"]
-    assert rows["insight_hallucination"][:3] == ["6", "2", "0"]
-    assert rows["train"][:5] == ["2", "2", "0", "4", "2"]
+    assert rows["insight_hallucination"][:4] == ["2", "6", "2", "0"]
+    assert rows["train"][:4] == ["2", "2", "2", "2"]
     assert rows["never"][:2] == ["failed:", "not_empty,"]
     counts = told("runs", "forecast", "--stats", "--json").json["stats"]
     assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)

@@ -52,19 +52,6 @@ def test_a_function_keeps_its_colour_its_name_and_its_arguments():
     assert seen == [("t", (1, 2), {"key": 3})] * 2
 
 
-def test_a_memory_without_a_file_lasts_as_long_as_the_function():
-    hints = []
-
-    @self_correcting(checks=[Check()], memory=":memory:", store=None)
-    def learning(task: str, hint: str) -> str:
-        hints.append(hint)
-        return WANTED if hint else "wrong"
-
-    assert [learning("say it again"), learning("say it again")] == [WANTED, WANTED]
-    assert len(hints) == 3
-    assert "Accepted answers to earlier tasks" in hints[2]
-
-
 async def test_a_plain_function_inside_an_event_loop_says_what_to_do():
     with pytest.raises(UsageError, match="write `await` there instead"):
         plainly("a")

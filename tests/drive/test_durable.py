@@ -124,13 +124,6 @@ async def test_a_second_driver_is_refused_while_the_first_is_at_work(store):
     assert generate.calls == 0
 
 
-async def test_steps_of_one_session_wait_for_each_other(store):
-    one = session(store)
-    verdicts = await asyncio.gather(*(one.step() for _ in range(6)))
-    assert [type(v) for v in verdicts] == [Again] * 3 + [Done] * 3
-    assert len((await reread(store)).values) == 4
-
-
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeypatch):
     monkeypatch.setattr(journal, "LEASE_SECONDS", 0.06)
 
@@ -258,13 +251,6 @@ async def test_the_second_task_is_right_at_once_because_of_the_first(store, tmp_
     unrelated = await run("Name a river", generate=model, checks=[], store=store, memory=memory)
     assert (unrelated.passed, len(model.prompts[3])) == (True, 1)
     await other.close()
-
-
-@pytest.mark.parametrize(("checks", "passed"), [([Check()], False), ([], True)])
-async def test_a_loop_that_failed_or_was_not_judged_teaches_nothing(store, checks, passed):
-    memory = Memory(store)
-    result = await session(store, "x", "y", checks=checks, memory=memory).finish()
-    assert (result.passed, await memory.count()) == (passed, 0)
 
 
 async def test_an_attempt_survives_a_store_that_fails(tmp_path):

@@ -112,18 +112,6 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
 # -- the coin
 
 
-async def test_the_first_loops_of_a_scope_are_shown_everything_and_then_a_coin_decides(store, path):
-    await taught(store, lesson("unit"), ended=0)
-    memory = Memory(store, holdout=0.999)
-    for n in range(FIRST + 3):
-        model = await drive(store, memory, f"loop {n}")
-        hidden = n >= FIRST and is_withheld(SEED, f"loop {n}", WHOLE[0], 0.999)
-        assert hidden is (n >= FIRST)
-        assert ("unit" in shown(model)) is not hidden
-    shares = dict(rows(path, "select distinct loop, share from exposure"))
-    assert [shares[f"loop {n}"] for n in range(FIRST + 3)] == [0.0] * FIRST + [0.999] * 3
-
-
 async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
     await taught(store)
     id = alone(False, True, False)

@@ -145,13 +145,6 @@ async def test_attempts_are_reported_in_order(store, number):
     assert (await reread(store)).loop.attempts == ()
 
 
-async def test_an_unknown_loop_is_not_created(store, path):
-    for refused in (told(store, 1, "x"), cancel(store, SCOPE, "a", "ada")):
-        with pytest.raises(errors.NotFound, match="no loop 'a'"):
-            await refused
-    assert rows(path, "select * from loop") == []
-
-
 @pytest.mark.parametrize(
     "wrong", [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")]
 )
@@ -276,15 +269,6 @@ async def test_a_driven_loop_answers_known_reports_only(store):
     assert (result.passed, len(result.loop.attempts)) == (True, 2)
     with pytest.raises(errors.AttemptTaken):
         await told(store, 2, WANTED)
-
-
-async def test_a_driver_that_let_go_loses_to_a_report(store):
-    one = session(store, "no")
-    await one.step()
-    assert isinstance((await told(store, 2, "two")).verdict, Again)
-    with pytest.raises(errors.LeaseLost):
-        await one.step()
-    assert (await one.finish()).loop.attempts[1].candidate.text == "two"
 
 
 async def test_a_report_does_not_overlook_a_driver(store):

@@ -26,7 +26,7 @@ from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.models.contract import Answer
 from heedful.testing import ScriptedModel
-from tests.drive.support import FOUR, WANTED, Check, Generator, counted, session
+from tests.drive.support import FOUR, WANTED, Check, Generator, session
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -87,13 +87,9 @@ async def test_a_reviser_takes_task_candidate_and_findings(kept):
     [
         ([(8, 13), (0, 3)], ["three", "one"], "ONE two THREE"),
         ([(0, 5), (4, 7)], ["one two"], "ONE TWO three"),  # overlapping spans are one
-        ([(0, 3), (3, 4)], [" ", "one"], "ONE two three"),  # touching ones are two
         ([(8, 99)], ["three"], "one two THREE"),  # beyond the end
-        ([(-5, 3)], ["one"], "ONE two three"),
-        ([(99, 120)], [""], "one two three"),
         ([None], ["one two three"], "ONE TWO THREE"),
         ([None, (4, 7)], ["two"], "one TWO three"),
-        ([(4, 4)], [""], "one two three"),
         ([(7, 4)], [""], "one two three"),
     ],
 )
@@ -272,8 +268,6 @@ CHECKS: list[tuple[Any, str | bool]] = [
     (lambda c, x: next(iter([])), "StopIteration"),
     (lambda c, x: Finding("c", "m", severity=9), "severity is 9"),
     (lambda c, x: [], True),
-    (lambda c, x: (), True),
-    (lambda c, x: (f for f in c if f is None), True),
     (lambda c, x: Evaluation(), True),
     (asynchronous, False),
 ]
@@ -353,16 +347,6 @@ async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
     assert again.candidate == first.candidate == candidate
     assert type(again.candidate) is type(candidate)
     assert again.loop.attempts == first.loop.attempts
-
-
-async def test_a_task_that_cannot_be_stored_costs_nothing(path):
-    generate = Generator(WANTED)
-    store, commits = counted(path)
-    with pytest.raises(InvalidInput, match="task"):
-        await run(object(), generate=generate, store=store)
-    assert (generate.calls, commits()) == (0, 0)
-    assert (await run(object(), generate=generate, checks=[Check()], store=None)).passed
-    await store.close()
 
 
 # -- limits

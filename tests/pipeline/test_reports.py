@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 import heedful
 from heedful.checks import predictions
-from heedful.checks.evaluate import Context
 from heedful.checks.numbers import results
 from heedful.errors import NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
@@ -121,19 +119,6 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_check_that_goes_by_another_name_is_not_said_to_have_passed() -> None:
-    def positive(output: Any, at: Context) -> Sequence[Finding]:
-        return [Finding("sign", "it is negative")] if output < 0 else []
-
-    values = iter((-1, 1))
-    first, second = one(lambda state: next(values), positive, failing()).stages[0].attempts
-    assert [(c.check_name, c.status) for c in first.checks] == [("sign", "failed")]
-    assert [(c.check_name, c.status) for c in second.checks] == [
-        ("positive", "passed"),
-        ("looks", "passed"),
-    ]
-
-
 @pytest.mark.parametrize("source", ["gone.csv", "one.csv", lambda output, state: 1 / 0])
 def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
     source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,19 +129,6 @@ def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
     attempt = one(lambda state: 1, *checks, retries=0).stages[0].attempts[0]
     assert {c.check_name for c in attempt.checks} <= {"missing_results", "predictions"}
     assert "passed" not in {c.status for c in attempt.checks}
-
-
-def test_details_hold_what_a_finding_rests_on() -> None:
-    def check(output: Any, at: Context) -> Sequence[Finding]:
-        return [Finding("c", "wrong", key="k", severity=0.9, evidence="row 7", span=(1, 2))]
-
-    (attempt,) = one(lambda state: "text", check, retries=0).stages[0].attempts
-    assert attempt.checks[0].details == {
-        "key": "k",
-        "severity": 0.9,
-        "evidence": "row 7",
-        "span": [1, 2],
-    }
 
 
 def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None:

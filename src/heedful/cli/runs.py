@@ -44,20 +44,11 @@ LISTED = 10
 LOOKED_AT = 200  # loops that begin alike, and loops among which a similar name is looked for
 CANDIDATE = 400
 TIMELINE = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")
-COST: Columns = {
+COUNTS: Columns = {
+    **{name: name for name in ("runs", "failed", "stages", "recovered")},
     "retries": lambda one: one.cost.attempts,
     "seconds": lambda one: f"{one.cost.seconds:.1f}",
     "tokens": lambda one: one.cost.tokens,
-}
-CHECKS: Columns = {
-    "check": "name",
-    **{name: name for name in ("failed", "stages", "recovered")},
-    **COST,
-}
-STAGES: Columns = {
-    "stage": "name",
-    **{name: name for name in ("runs", "passed", "degraded", "attempts")},
-    **COST,
 }
 RUNS: Columns = {
     **{name: name for name in ("run", "pipeline", "state", "passed", "attempts", "retries")},
@@ -140,12 +131,12 @@ def _print_counts(counts: Statistics) -> None:
     retries = "1 retry" if cost.attempts == 1 else f"{cost.attempts} retries"
     show(f"runs: {counts.runs}; {retries} took {format_score(cost.seconds)} s{tokens}")
     if failed := [one for one in counts.checks if one.failed]:
-        print_table(failed, CHECKS, 1)
-    print_table(counts.stages, STAGES, 1)
+        print_table(failed, {"check": "name", **COUNTS}, 1)
+    print_table(counts.stages, {"stage": "name", **COUNTS}, 1)
     if never := [clean(one.name, 200) for one in counts.checks if not one.failed]:
         show(f"never failed: {', '.join(never)}")
-    show("stages: those in which the check failed at an attempt; recovered: those of them that")
-    show("passed in the end; seconds, tokens: those of retries")
+    show("failed: attempts that failed; stages: those with such an attempt that have ended;")
+    show("recovered: those of them that passed; seconds, tokens: those of retries")
 
 
 # What `heedful why RUN` prints

@@ -209,31 +209,34 @@ class AttemptCost:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckCount:
-    """How many attempts failed one check, and in how many stages that passed in the end.
+class Count:
+    """How often a stage, or one check, was tried and failed, and what came of it.
 
-    `stages` counts those that ended and in which an attempt failed the check, `recovered` those of
-    them that passed. `cost` is that of the attempts that follow a failed one; where several checks
-    failed at once, each of them counts it.
+    `runs` counts the stages that tried it, `failed` their attempts that failed it, `stages` those
+    that ended and in which an attempt failed it, `recovered` those of them that passed. `cost` is
+    that of the attempts that follow a failed one; where several checks failed at once, each of them
+    counts it.
     """
 
     name: str
+    runs: int
     failed: int
     stages: int
     recovered: int
     cost: AttemptCost
 
-
-@dataclass(frozen=True, slots=True)
-class StageCount:
-    """One stage over the runs that tried it; `cost` is that of its retries."""
-
-    name: str
-    runs: int
-    passed: int
-    degraded: int
-    attempts: int
-    cost: AttemptCost
+    @classmethod
+    def of(cls, name: str, tried: Iterable[tuple[StageReport, Sequence[bool]]]) -> Count:
+        """Count over stages, each with whether its attempts failed."""
+        runs = failed = ended = recovered = 0
+        followers: list[StageAttempt] = []
+        for stage, fails in tried:
+            runs += 1
+            failed += sum(fails)
+            ended += any(fails) and stage.action != "open"
+            recovered += any(fails) and stage.action == "passed"
+            followers += [stage.attempts[n + 1] for n, fell in enumerate(fails[:-1]) if fell]
+        return cls(name, runs, failed, ended, recovered, AttemptCost.of(followers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,43 +244,27 @@ class Statistics:
     """Counts over `runs`: checks by failures, stages in the order of the pipeline, all retries."""
 
     runs: int
-    checks: tuple[CheckCount, ...]
-    stages: tuple[StageCount, ...]
+    checks: tuple[Count, ...]
+    stages: tuple[Count, ...]
     cost: AttemptCost
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
     """Count which checks fail, how many stages recover, and what their retries cost."""
     listed = list(reports)
-    tried = [stage for report in listed for stage in report.stages if stage.attempts]
-    made = [attempt for stage in tried for attempt in stage.attempts]
-    names = dict.fromkeys(check.check_name for attempt in made for check in attempt.checks)
-    checks = sorted((_check_count(name, tried) for name in names), key=lambda one: -one.failed)
-    counts = [
-        _stage_count(name, [stage for stage in tried if stage.name == name])
-        for name in dict.fromkeys(stage.name for stage in tried)
-    ]
-    return Statistics(len(listed), tuple(checks), tuple(counts), _retry_cost(tried))
-
-
-def _retry_cost(stages: Iterable[StageReport]) -> AttemptCost:
-    return AttemptCost.of(attempt for stage in stages for attempt in stage.attempts[1:])
-
-
-def _stage_count(name: str, runs: Sequence[StageReport]) -> StageCount:
-    passed = sum(stage.action == "passed" for stage in runs)
-    degraded = sum(stage.degraded for stage in runs)
-    attempts = sum(len(stage.attempts) for stage in runs)
-    return StageCount(name, len(runs), passed, degraded, attempts, _retry_cost(runs))
-
-
-def _check_count(name: str, stages: Iterable[StageReport]) -> CheckCount:
-    failed = ended = recovered = 0
-    followers: list[StageAttempt] = []
-    for stage in stages:
-        fails = [name in (one.check_name for one in made.failed) for made in stage.attempts]
-        failed += sum(fails)
-        followers += [stage.attempts[n + 1] for n, fell in enumerate(fails[:-1]) if fell]
-        ended += any(fails) and stage.action != "open"
-        recovered += any(fails) and stage.action == "passed"
-    return CheckCount(name, failed, ended, recovered, AttemptCost.of(followers))
+    stages: dict[str, list[tuple[StageReport, list[bool]]]] = {}
+    checks: dict[str, list[tuple[StageReport, list[bool]]]] = {}
+    for stage in (stage for report in listed for stage in report.stages if stage.attempts):
+        fails = [made.overall_status == "failed" for made in stage.attempts]
+        stages.setdefault(stage.name, []).append((stage, fails))
+        for name in dict.fromkeys(one.check_name for made in stage.attempts for one in made.checks):
+            fails = [name in (one.check_name for one in made.failed) for made in stage.attempts]
+            checks.setdefault(name, []).append((stage, fails))
+    tried = [stage for each in stages.values() for stage, _ in each]
+    counted = sorted((Count.of(*one) for one in checks.items()), key=lambda one: -one.failed)
+    return Statistics(
+        len(listed),
+        tuple(counted),
+        tuple(Count.of(*one) for one in stages.items()),
+        AttemptCost.of(made for stage in tried for made in stage.attempts[1:]),
+    )
