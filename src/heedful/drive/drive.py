@@ -109,8 +109,8 @@ class _State:
 class Run(Generic[C]):
     """One loop, one attempt at a time; with a store it can be resumed by its `id`.
 
-    Takes the arguments of `run`, and the `stage` of a pipeline if it is the loop of one. The state
-    is read from the journal at the first step.
+    Takes the arguments of `run`. The state is read from the journal at the first step. Before it, a
+    pipeline says of which `stage` this is the loop.
 
     `stored` is the loop of a stage as its journal holds it: without secrets, each decision with its
     time; None before the first step. Its `values` and `journal` are those read at that step.
@@ -135,7 +135,7 @@ class Run(Generic[C]):
     seed: int = 0
     feedback: Feedback | None = None
     examples: bool = True
-    stage: StageHead | None = None
+    stage: StageHead | None = field(default=None, init=False)
     stored: StoredLoop | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:

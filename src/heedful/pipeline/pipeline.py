@@ -451,15 +451,15 @@ class StageRunner:
             timeout=stage.timeout,
             feedback=self._feedback,
             examples=stage.writer is not None,
-            stage=StageHead(
-                self._run.id,
-                stage.name,
-                pipeline.name,
-                stage.names,
-                stage.on_exhausted,
-                stage.on_unvalidated,
-                stage.writer.model.name if stage.writer else "",
-            ),
+        )
+        run.stage = StageHead(
+            self._run.id,
+            stage.name,
+            pipeline.name,
+            stage.names,
+            stage.on_exhausted,
+            stage.on_unvalidated,
+            stage.writer.model.name if stage.writer else "",
         )
         made = len(self._attempts.made)
         rules = flat(stage.policy.rules)
