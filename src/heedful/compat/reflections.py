@@ -228,8 +228,9 @@ async def query_reflections(
         return await _most_important(memory, k, only)
     matches: list[Match] = []
     for kind in PRODUCTS:
-        options = {"tags": only.tags, "match": match, "importance": min_importance}
-        matches += await memory.recall(query_text, k, kind=kind, **options)
+        matches += await memory.recall(
+            query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
+        )
     now = time.time()
     matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
     names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
