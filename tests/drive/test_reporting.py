@@ -271,19 +271,6 @@ async def test_a_driven_loop_answers_known_reports_only(store):
         await told(store, 2, WANTED)
 
 
-async def test_a_report_does_not_overlook_a_driver(store):
-    one = session(store, "no")
-
-    async def judge(candidate: Any, context: Context) -> list[Finding]:
-        await one.cancel("ada")
-        return []
-
-    await one.step()
-    with pytest.raises(errors.LoopEnded, match="was stopped by cancelled"):
-        await told(store, 2, "two", None, checks=[judge])
-    assert len((await reread(store)).loop.attempts) == 1
-
-
 async def test_a_loop_with_code_of_its_host_takes_no_report(store):
     await session(store, "no", policy=Policy((mine, MaxAttempts(3)))).step()
     with pytest.raises(errors.Conflict, match="decided by code of its host"):

@@ -407,27 +407,6 @@ async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
     assert (result.usage.calls, result.usage.seconds >= 0.1) == (3, True)
 
 
-@pytest.mark.parametrize("pure", [False, True])
-async def test_a_timeout_while_evaluating_keeps_the_answer(kept, pure):
-    hang = [True]
-
-    async def check(candidate: Any, context: Context) -> list[Finding]:
-        if hang:
-            await asyncio.Event().wait()
-        return []
-
-    check.pure = pure  # type: ignore[attr-defined]
-    generate = Generator(Answer("one", Usage(1, 5, 5)))
-    one = session(kept, generate=generate, checks=[check], timeout=0.3)
-    with pytest.raises(ModelTimeout):
-        await one.step()
-    hang.clear()
-    result = await one.finish()
-    assert result.passed
-    assert (generate.calls, result.usage.calls, result.usage.tokens) == (1, 1, 10)
-    assert result.usage.seconds >= 0.3
-
-
 # -- one attempt at a time
 
 
