@@ -96,7 +96,10 @@ class Before:
 
     def __init__(self, state: Any) -> None:
         # Each value, its JSON or None, and what to put back: a copy, or the value itself.
-        self._fields = {name: (value, *_kept(value)) for name, value in fields_of(state).items()}
+        texts = {name: (value, written(value)) for name, value in fields_of(state).items()}
+        self._fields = {
+            name: (value, text, _copy(value, text)) for name, (value, text) in texts.items()
+        }
 
     def _same(self, name: str, value: Any, text: str | None) -> bool:
         before, known, _ = self._fields.get(name, (None, None, None))
@@ -109,25 +112,23 @@ class Before:
             drop(state, name)
         for name, (value, text, kept) in self._fields.items():
             if not (name in now and now[name] is value and self._same(name, value, written(value))):
-                put(state, name, kept if text is None else deepcopy(kept))
+                put(state, name, _copy(kept, text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
         """Return what changed in the state since; values that JSON can carry are copied.
 
         The field `output` counts as changed even if its value is the same.
         """
-        now = {name: (value, *_kept(value)) for name, value in fields_of(state).items()}
-        changed = {
-            name: kept
-            for name, (value, text, kept) in now.items()
-            if name == output or not self._same(name, value, text)
-        }
+        now, changed = fields_of(state), {}
+        for name, value in now.items():
+            text = written(value)
+            if name == output or not self._same(name, value, text):
+                changed[name] = _copy(value, text)
         return Effect(changed, tuple(sorted(self._fields.keys() - now.keys())))
 
 
-def _kept(value: Any) -> tuple[str | None, Any]:
-    text = written(value)
-    return text, value if text is None else deepcopy(value)
+def _copy(value: Any, text: str | None) -> Any:
+    return value if text is None else deepcopy(value)
 
 
 def written(value: Any) -> str | None:
