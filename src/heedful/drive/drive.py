@@ -6,12 +6,20 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from heedful import telemetry
-from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Evaluate,
+    Feedback,
+    blocking,
+    evaluated,
+    pure,
+    worded,
+)
 from heedful.drive import journal
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
@@ -142,6 +150,7 @@ class Run(Generic[C]):
         validate_arguments(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout)
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
         self._generate = generator(self.generate)
+        self._blocks = callable(self._generate) and blocking(self._generate)
         self._pure = pure(self.checks, self.evaluate)
         self._goals = tuple(self.goals) or self.policy.goals
         self._labels = dict(self.labels or {})
@@ -285,7 +294,10 @@ class Run(Generic[C]):
         left = max(0.001, room + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            async with asyncio.timeout(limit) if limit < UNLIMITED else nullcontext():
+            if limit < UNLIMITED:
+                async with asyncio.timeout(limit):
+                    value, attempt = await self._try(state, began)
+            else:
                 value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
@@ -302,10 +314,10 @@ class Run(Generic[C]):
             raise
         loop = journal.append_attempt(state.loop, attempt, time.time())
         verdict = await self._worded(state, loop, decide.decide(loop, self.policy))
-        durable = self._journal.durable
-        entry = JournalEntry(self.id, 0, verdict=verdict)
-        entry = journal.decision_entry(loop, self.policy, verdict) if durable else entry
-        await self._commit(replace(entry, attempt=attempt, value=value), loop)
+        entry = JournalEntry(self.id, 0, attempt=attempt, value=value, verdict=verdict)
+        if self._journal.durable:
+            entry = journal.decision_entry(loop, self.policy, verdict, attempt, value)
+        await self._commit(entry, loop)
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
@@ -355,7 +367,7 @@ class Run(Generic[C]):
         if self.revise is not None and at.attempt > 1:
             last = loop.attempts[-1].evaluation
             return await revised(self.revise, at, at.previous, last.findings if last else ())
-        return await produce(self._generate, at)
+        return await produce(self._generate, at, self._blocks)
 
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context

@@ -88,8 +88,11 @@ class Produced:
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
-async def produce(generate: Generate | Writer, at: Context) -> Produced:
-    """Call the generator for one attempt. Raises GenerateFailed, ModelError."""
+async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
+    """Call the generator for one attempt, in a `thread` if it would block.
+
+    Raises GenerateFailed, ModelError.
+    """
     if isinstance(generate, Writer):
         answer = await complete(
             generate.model,
@@ -104,18 +107,20 @@ async def produce(generate: Generate | Writer, at: Context) -> Produced:
     if at.examples or at.advice:
         recalled = as_text(at.examples, at.seed, at.advice)
         hint = "\n\n".join(part for part in (recalled, hint) if part)
-    return await _called(generate, at, at.task, hint)
+    return await _called(generate, at, thread, at.task, hint)
 
 
 async def revised(
     revise: Revise, at: Context, previous: Any, findings: Sequence[Finding]
 ) -> Produced:
     """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
-    return await _called(revise, at, at.task, previous, findings)
+    return await _called(revise, at, blocking(revise), at.task, previous, findings)
 
 
-async def _called(function: Callable[..., Any], at: Context, *arguments: Any) -> Produced:
-    value = await call(_failed, function, *arguments, at=at, thread=blocking(function))
+async def _called(
+    function: Callable[..., Any], at: Context, thread: bool, *arguments: Any
+) -> Produced:
+    value = await call(_failed, function, *arguments, at=at, thread=thread)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not values:
         raise GenerateFailed("generate returned an empty list; return at least one candidate")

@@ -57,10 +57,19 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
     return replace(loop, at=now) if loop.overrides else loop
 
 
-def decision_entry(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
-    """Return the entry that records a verdict; the journal fills in its epoch."""
-    standing = standing_of(loop, policy)
-    return JournalEntry(loop.id, 0, verdict=verdict, standing=standing, decided=loop.at)
+def decision_entry(
+    loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
+) -> JournalEntry:
+    """Return the entry that records a verdict, and its attempt; the journal fills in the epoch."""
+    return JournalEntry(
+        loop.id,
+        0,
+        attempt=attempt,
+        value=value,
+        verdict=verdict,
+        standing=standing_of(loop, policy),
+        decided=loop.at,
+    )
 
 
 def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:

@@ -176,8 +176,8 @@ async def report(
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         # As it is read again: a name before a text can make a secret of it.
         verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
-        entry = journal.decision_entry(loop, policy, verdict)
-        entry = replace(entry, attempt=attempt, value=attempt_report.output)
+        output = attempt_report.output
+        entry = journal.decision_entry(loop, policy, verdict, attempt, output)
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
