@@ -190,18 +190,11 @@ class LoopView:
         self.number: int = self.decision.attempt if self.decision else number or 0
         verdict = self.decision.verdict if self.decision else None
         self.again: bool = isinstance(verdict, Again)
-        self.stopped_by: list[str] = (
-            [one.rule for one in verdict.stopped_by] if isinstance(verdict, Done) else []
-        )
+        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
+        self.stopped_by: list[str] = [one.rule for one in stops]
+        self._lifted = verdict.lifted if verdict else ()
         self._following = following
-        self.facts: dict[str, Any] = {
-            **self._names(),
-            **self._limits(),
-            **self._echo(),
-            **self._fatigue(),
-            **self._why(),
-            **self._scores(),
-        }
+        self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
 
     @property
     def at(self) -> float:
@@ -215,9 +208,8 @@ class LoopView:
 
     def name(self, number: int) -> str:
         """Return the name of an attempt by its number."""
-        return (
-            name_of(self.stored, number) if number <= len(self.loop.attempts) else self._following
-        )
+        made = number <= len(self.loop.attempts)
+        return name_of(self.stored, number) if made else self._following
 
     def lifting(self, rule: str, at: float) -> str:
         """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
@@ -225,45 +217,44 @@ class LoopView:
         lifted += [one.by for one in self.loop.overrides if one.rule == rule and one.lifts(at)]
         return lifted[0] if lifted else ""
 
-    @property
-    def _lifted(self) -> tuple[Any, ...]:
-        return self.decision.verdict.lifted if self.decision else ()
-
-    def _names(self) -> dict[str, Any]:
+    def _limits(self) -> dict[str, Any]:
+        """Return what was decided and why, and the reruns, with the one just decided on."""
+        rules = flat(self.policy.rules)
+        limits = [one.limit - 1 for one in rules if isinstance(one, MaxAttempts)]
+        most, before = min(limits, default=None), max(0, self.number - 1)
+        reason, detail, triggers = "", "", []
+        for why in reasoning(self.loop, [self.decision] if self.decision else []):
+            reason, detail = "" if why.decided == "passed" else why.reason, why.detail
+            triggers = list(dict.fromkeys(one.code for one in why.triggers))
+            if why.decided == "stopped":
+                reason = ENDED.get(reason, reason)
+                detail = f"Forced finalization due to {reason}"
         return {
             "decision": "rerun" if self.again else "finalize",
             "original_loop_id": self.loop.id,
             "new_loop_id": self.name(self.number + 1) if self.again else None,
-        }
-
-    def _limits(self) -> dict[str, Any]:
-        """Return the number of reruns, with the one just decided on, their limit, and its end."""
-        rules = flat(self.policy.rules)
-        limits = [one.limit - 1 for one in rules if isinstance(one, MaxAttempts)]
-        most, before = min(limits, default=None), max(0, self.number - 1)
-        by = ", ".join(dict.fromkeys(one.by for one in self._lifted))
-        return {
+            "rerun_reason": reason or None,
+            "rerun_reason_detail": detail or None,
+            "rerun_trigger": triggers,
             "rerun_number": self.number if self.again else before,
             "rerun_count": before + self.again,
             "max_reruns": most,
             "rerun_limit_reached": most is not None and before + self.again >= most,
             "force_finalize": bool(self.stopped_by),
             "overridden": bool(self._lifted),
-            "overridden_by": by or None,
+            "overridden_by": ", ".join(dict.fromkeys(one.by for one in self._lifted)) or None,
         }
 
-    def _echo(self) -> dict[str, Any]:
-        """Return how often each tag occurred, and which of them are an echo."""
-        most = rule_of(self.policy, Echo).times
-        counts = self.decision.standing.echoes if self.decision else {}
-        often = {tag(key): n for key, n in counts.items() if n >= min(2, most)}
-        return {"threshold": most, "repetition_counts": often, **echo(often, most)}
-
-    def _fatigue(self) -> dict[str, Any]:
-        """Return the fatigue of the loop; 0.0 before the first rerun."""
+    def _wear(self) -> dict[str, Any]:
+        """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
         worn = self.decision.standing if self.decision else Standing()
         exceeded = worn.fatigue >= rule_of(self.policy, Fatigue).limit
+        most = rule_of(self.policy, Echo).times
+        often = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
         return {
+            "threshold": most,
+            "repetition_counts": often,
+            **echo(often, most),
             "reflection_fatigue": worn.fatigue,
             "previous_fatigue": round(worn.fatigue - worn.change, 3),
             "fatigue_increment": worn.change,
@@ -273,33 +264,15 @@ class LoopView:
             "fatigue_threshold_exceeded": exceeded,
         }
 
-    def _why(self) -> dict[str, Any]:
-        """Return why the loop runs again, or must end."""
-        if self.decision is None:
-            return {"rerun_reason": None, "rerun_reason_detail": None, "rerun_trigger": []}
-        (why,) = reasoning(self.loop, [self.decision])
-        reason, detail = "" if why.decided == "passed" else why.reason, why.detail
-        if why.decided == "stopped":
-            reason = ENDED.get(reason, reason)
-            detail = f"Forced finalization due to {reason}"
-        return {
-            "rerun_reason": reason or None,
-            "rerun_reason_detail": detail or None,
-            "rerun_trigger": list(dict.fromkeys(one.code for one in why.triggers)),
-        }
-
-    def _scores(self) -> dict[str, Any]:
+    def _judged(self) -> dict[str, Any]:
         """Return scores and bias tags of the attempt that was decided on, and who took part."""
         made = 0 < self.number <= len(self.loop.attempts)
         attempt = self.loop.attempts[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
         text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})
-        tags = [
-            {"tag": tag(one.key), "severity": one.severity}
-            for one in evaluation.findings
-            if one.key.startswith(BIAS)
-        ]
+        biases = [one for one in evaluation.findings if one.key.startswith(BIAS)]
+        tags = [{"tag": tag(one.key), "severity": one.severity} for one in biases]
         return {
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),

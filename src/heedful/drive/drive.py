@@ -10,16 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from heedful import telemetry
-from heedful.checks.evaluate import (
-    Check,
-    Context,
-    Evaluate,
-    Feedback,
-    blocking,
-    evaluated,
-    pure,
-    worded,
-)
+from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
 from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
@@ -149,8 +140,7 @@ class Run(Generic[C]):
     def __post_init__(self) -> None:
         validate_arguments(self.id, self.checks, self.goals, self.policy, self.labels, self.timeout)
         known, self.id = bool(self.id), self.id or os.urandom(16).hex()
-        self._generate = generator(self.generate)
-        self._blocks = callable(self._generate) and blocking(self._generate)
+        self._generate, self._blocks = generator(self.generate)
         self._pure = pure(self.checks, self.evaluate)
         self._goals = tuple(self.goals) or self.policy.goals
         self._labels = dict(self.labels or {})

@@ -62,13 +62,18 @@ def _last(candidate: Any) -> str:
     return f"Your last answer:\n{text}\n\n" if len(text) > SHORT else ""
 
 
-def generator(generate: Generate | Writer | Model) -> Generate | Writer:
-    """Return the callable or the Writer; a Model is wrapped in a Writer. Raises InvalidInput."""
+def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
+    """Return the callable, or the Writer of a Model, and whether it would block the event loop.
+
+    Raises InvalidInput.
+    """
     if callable(getattr(generate, "complete", None)):
-        return Writer(cast("Model", generate))
-    if not (isinstance(generate, Writer) or callable(generate)):
+        return Writer(cast("Model", generate)), False
+    if isinstance(generate, Writer):
+        return generate, False
+    if not callable(generate):
         raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
-    return generate
+    return generate, blocking(generate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ class Pipeline:
 
 
 def _writer(model: Model | Writer | str) -> Writer:
-    made = generator(open_model(model) if isinstance(model, str) else model)
+    made, _ = generator(open_model(model) if isinstance(model, str) else model)
     if not isinstance(made, Writer):
         raise errors.InvalidInput("model", model, "a Model, a Writer or the name of a model")
     return made
