@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from heedful.cli.output import show, table
@@ -16,8 +16,7 @@ from .stories import Story
 WITHOUT, MEMORY = "without memory", "with memory"
 RUNS = {WITHOUT: "without", MEMORY: "with"}
 ALL, SECOND = "all tasks", "second half"
-POOLED, FOLLOWED = "all families", "families it follows"
-CAN_FOLLOW = 0.8  # share right at once, after three right examples, of a family that counts
+POOLED = "all families"
 RESAMPLES = 4_000
 COLUMNS = (
     *("family", "arm", "tasks", "right at once", "second half", "solved", "calls"),
@@ -119,19 +118,11 @@ def second_half(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.id in chosen]
 
 
-def comparisons(
-    without: Sequence[Row], memory: Sequence[Row], follows: Mapping[str, Estimate]
-) -> list[Compared]:
-    """Compare each family and all of them, over all tasks and over the second half.
-
-    `follows` is the share that each family reached with three right examples, if it was measured;
-    then the families that the model can follow are pooled, too.
-    """
+def comparisons(without: Sequence[Row], memory: Sequence[Row]) -> list[Compared]:
+    """Compare each family and all of them, over all tasks and over the second half."""
     names = list(dict.fromkeys(row.group for row in without))
-    followed = [name for name in names if name in follows and follows[name].value >= CAN_FOLLOW]
     pools = [(name, [name]) for name in names]
     pools += [(POOLED, names)] if len(names) > 1 else []
-    pools += [(FOLLOWED, followed)] if followed else []
     made = []
     for title, members in pools:
         a, b = ([row for row in rows if row.group in members] for rows in (without, memory))
@@ -142,17 +133,15 @@ def comparisons(
 
 @dataclass(frozen=True)
 class Ran:
-    """What was run: the rows of both arms in task order, the stories to tell, the gold.
+    """What was run: the rows of both arms in task order, and the stories to tell.
 
-    `stories` are by kind, each of one task: the telling story and that of the other arm.
-    `follows` is each family's share right at once after three right examples. `seconds` is the
-    time of this command alone, without what earlier ones did.
+    `stories` are by kind, each of one task: the telling story and that of the other arm. `seconds`
+    is the time of this command alone, without what earlier ones did.
     """
 
     without: tuple[Row, ...]
     memory: tuple[Row, ...]
     stories: dict[str, tuple[Story, Story]]
-    follows: dict[str, Estimate] = field(default_factory=dict)
     seconds: float = 0.0
 
 
@@ -180,7 +169,6 @@ class Measured:
             "machine": dict(self.machine),
             "figures": [asdict(one) for one in self.compared],
             "words": {part: in_words(self.pooled(part)) for part in (ALL, SECOND)},
-            "follows_gold": {name: asdict(one) for name, one in self.ran.follows.items()},
             "rows": {RUNS[arm]: [asdict(row) for row in rows] for arm, rows in arms.items()},
             "lessons": [dict(one) for one in self.lessons],
             "seconds": self.ran.seconds,
@@ -198,12 +186,9 @@ def print_summary(measured: Measured) -> None:
 
 
 def by_group(measured: Measured) -> list[tuple[Compared, Compared]]:
-    """Return for each family and pool all its tasks and the second half; each pool once."""
+    """Return for each family and pool all its tasks and the second half."""
     halves = {one.group: one for one in measured.compared if one.part == SECOND}
-    pairs = [(one, halves[one.group]) for one in measured.compared if one.part == ALL]
-    every = {one.group: one.memory.tasks for one, _ in pairs}
-    same = every.get(FOLLOWED) == every.get(POOLED)
-    return [pair for pair in pairs if pair[0].group != FOLLOWED or not same]
+    return [(one, halves[one.group]) for one in measured.compared if one.part == ALL]
 
 
 def cells(whole: Compared, half: Compared, arm: str, number: str = "d") -> tuple[str, ...]:
@@ -220,17 +205,8 @@ def sentences(measured: Measured) -> Iterator[tuple[str, list[str]]]:
     for part in (SECOND, ALL):
         one = measured.pooled(part)
         yield f"{POOLED}, {part} ({one.memory.tasks} tasks)", in_words(one)
-    if follows := measured.ran.follows:
-        shares = [f"{name or 'tasks'} {percent(one)}" for name, one in follows.items()]
-        yield "right at once after three right examples", [", ".join(shares)]
-        least = f"{100 * CAN_FOLLOW:.0f} %"
-        halves = [one for one in measured.compared if (one.group, one.part) == (FOLLOWED, SECOND)]
-        for one in halves:
-            yield f"families with at least {least} there, second half", in_words(one)
-        if not halves:
-            yield f"no family reaches {least} there", ["this model cannot follow examples"]
     named = [(one.group or "tasks", one) for one, _ in by_group(measured)]
-    worse = [name for name, one in named if one.gain.value <= 0 and name not in (POOLED, FOLLOWED)]
+    worse = [name for name, one in named if one.gain.value <= 0 and name != POOLED]
     if worse:
         yield "families without a gain at once", [", ".join(worse)]
 

@@ -8,14 +8,13 @@ import os
 import platform
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
 import heedful
-from heedful.checks.evaluate import Context
 from heedful.cli.demo import announce, examples_folder, program
 from heedful.cli.output import NoPictures, print_json, say, show
 from heedful.cli.progress import Progress
@@ -25,13 +24,10 @@ from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
 from heedful.errors import ModelError
 from heedful.lessons.lesson import Scope
-from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.loop import policies
-from heedful.loop.decide import Policy
-from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import weights
-from heedful.models.contract import Embedder, Message, Model
+from heedful.models.contract import Embedder, Model
 from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
@@ -41,13 +37,11 @@ from .stories import HEADS, LEGEND, Screen, Story, kinds, story
 
 RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"
 SCOPE = Scope()
-ONCE = Policy((MaxAttempts(1),), name="once")
 # The system prompt says nothing about any rule.
 SYSTEM = "Answer with the result only, on one line."
 MAX_TOKENS = 48
 # 7 tasks of each of 9 families, twice: about 290 calls, 0.85 s each on one core: four minutes.
 PER_FAMILY = 7
-GOLD_EXAMPLES = 3
 TOP = 10
 
 
@@ -56,7 +50,7 @@ class Plan:
     """The tasks in the order of both arms, and what else shapes the answers.
 
     `source` is the digest of the task file and of the code of its checks; `by_meaning` says how
-    recall compares. A `full` plan has all tasks of the file, and measures the gold.
+    recall compares. A `full` plan has all tasks of the file.
     """
 
     model: str
@@ -99,40 +93,6 @@ def in_turn(tasks: Sequence[Task], most: int | None) -> list[Task]:
     return [task for task in chain.from_iterable(zip_longest(*every)) if task is not None]
 
 
-def right_answer(task: Task) -> str:
-    """Return the right answer, for measurement only, from the task's context or a check; or "".
-
-    No loop reads it: prompts are made of the task's text, and checks have rules of their own.
-    """
-    given = task.context.get("answer") if isinstance(task.context, Mapping) else None
-    answers = [given, *(getattr(check, "expected", None) for check in task.checks)]
-    return next((answer for answer in answers if isinstance(answer, str)), "")
-
-
-def gold(tasks: Sequence[Task]) -> Iterator[tuple[str, list[Task], list[Task]]]:
-    """Yield for each family three tasks with right answers, and the tasks to ask with them.
-
-    Families without right answers, or with nothing left to ask, are left out. The second half is
-    asked, so that the share is over the tasks for which memory is scored.
-    """
-    for name, members in families(tasks).items():
-        shown = [task for task in members if right_answer(task)][:GOLD_EXAMPLES]
-        asked = [task for task in members[len(members) // 2 :] if task not in shown]
-        if len(shown) == GOLD_EXAMPLES and asked:
-            yield name, shown, asked
-
-
-@dataclass(frozen=True, slots=True)
-class Primed(Writer):
-    """A writer that shows the same worked examples before every task."""
-
-    examples: tuple[Message, ...] = ()
-
-    def messages(self, at: Context) -> list[Message]:
-        """Return the prompt of the attempt that `at` describes."""
-        return Writer.messages(self, replace(at, examples=self.examples))
-
-
 @dataclass(frozen=True)
 class Lab:
     """Where a plan is run: one file for its loops and its memory, one model."""
@@ -144,7 +104,7 @@ class Lab:
     screen: Screen
 
     async def run(self) -> Ran:
-        """Run both arms, task by task in turn, then the gold; what is stored is not run again."""
+        """Run both arms, task by task in turn; what is stored is not run again."""
         began = time.perf_counter()
         writer = Writer(self.model, SYSTEM, max_tokens=MAX_TOKENS)
         # Without a holdout: memory is compared with the arm that has none.
@@ -157,7 +117,10 @@ class Lab:
                 stories = []
                 for arm, memory in memories.items():
                     self.screen.arm(arm, rows[arm], task.id)
-                    rows[arm].append(await self._one(task, RUNS[arm], writer, memory))
+                    run = f"{RUNS[arm]}-{self.plan.key}"
+                    kept = {"store": self.store, "memory": memory, "scope": SCOPE}
+                    row = await ended(task, run, policies.default, generate=writer, **kept)
+                    rows[arm].append(row)
                     self.screen.arm(arm, rows[arm])
                     stories.append(await story(self.store, SCOPE, rows[arm][-1].loop))
                 without, with_it = stories
@@ -166,33 +129,8 @@ class Lab:
                     if kind not in first:
                         first[kind] = (one, other)
                         self.screen.tell(HEADS[kind], one, other)
-        follows = await self._follows() if self.plan.full else {}
         seconds = round(time.perf_counter() - began, 1)
-        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), first, follows, seconds)
-
-    async def _one(self, task: Task, run: str, writer: Writer, memory: Memory | None = None) -> Row:
-        options = {"generate": writer, "store": self.store, "memory": memory, "scope": SCOPE}
-        return await ended(task, f"{run}-{self.plan.key}", policies.default, **options)
-
-    async def _follows(self) -> dict[str, Estimate]:
-        """Measure each family's share right at once after three right answers."""
-        shares = {}
-        for name, shown, asked in gold(self.plan.tasks):
-            turns = [
-                message
-                for task in shown
-                for message in (
-                    Message("user", task.task),
-                    Message("assistant", right_answer(task)),
-                )
-            ]
-            writer = Primed(self.model, SYSTEM, max_tokens=MAX_TOKENS, examples=tuple(turns))
-            once = [replace(task, policy=ONCE) for task in asked]
-            rows = [await self._one(task, "gold", writer) for task in once]
-            shares[name] = wilson_interval(sum(row.at_once for row in rows), len(rows))
-            part = f"{100 * shares[name].value:.0f} % of {len(rows)}"
-            self.screen.say(f"three right examples: {name or 'tasks'} {part} right at once")
-        return shares
+        return Ran(tuple(rows[WITHOUT]), tuple(rows[MEMORY]), first, seconds)
 
 
 async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again: str) -> Measured:
@@ -218,7 +156,7 @@ async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again:
     threads = str(values.threads or max(1, (os.cpu_count() or 1) - 1))
     return Measured(
         ran,
-        tuple(comparisons(ran.without, ran.memory, ran.follows)),
+        tuple(comparisons(ran.without, ran.memory)),
         tuple(lessons),
         _settings(chosen) | {"threads": threads, "command": again},
         machine(),

@@ -16,7 +16,6 @@ from heedful.pages.report import visible
 
 from .figures import (
     ALL,
-    CAN_FOLLOW,
     COLUMNS,
     MEMORY,
     SECOND,
@@ -25,7 +24,6 @@ from .figures import (
     Measured,
     by_group,
     cells,
-    percent,
     points,
     sentences,
 )
@@ -93,8 +91,6 @@ def page(found: Measured, pictures: Sequence[bytes] | None) -> str:
             (one.group or "tasks", points(one.gain), points(later.gain), f"{later.calls.value:.2f}")
             for one, later in groups
         ],
-        follows=[(name or "tasks", percent(one)) for name, one in found.ran.follows.items()],
-        can_follow=f"{100 * CAN_FOLLOW:.0f}",
         stories=[(kind, title, HEADS[kind]) for kind, title in STORIES.items()],
         lesson=LESSON,
         facts={**found.settings, **found.machine, "seconds": seconds},

@@ -6,12 +6,10 @@ import re
 from html.parser import HTMLParser
 
 from examples.demo.figures import (
-    FOLLOWED,
     POOLED,
     SECOND,
     Measured,
     Ran,
-    by_group,
     comparisons,
     in_words,
     print_summary,
@@ -20,7 +18,6 @@ from examples.demo.lab import machine
 from examples.demo.report import draw, page
 from examples.demo.stories import Shown, Story, Try, kinds
 from heedful.cli.run import Row
-from heedful.lessons.proof import Estimate, wilson_interval
 
 EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
 VOID = {"meta", "img", "br", "source"}
@@ -80,13 +77,13 @@ def stories(text: str) -> dict[str, tuple[Story, Story]]:
     return {kind: (one, other) for pair in pairs for kind, one, other in kinds(*pair)}
 
 
-def found(text: str = "plain", **follows: Estimate) -> Measured:
+def found(text: str = "plain") -> Measured:
     without, memory = arms()
-    ran = Ran(tuple(without), tuple(memory), stories(text), dict(follows), 12.0)
+    ran = Ran(tuple(without), tuple(memory), stories(text), 12.0)
     lesson = {"text": text, "error_type": text, "state": "verified", "seen": 3, "examples": 2}
     return Measured(
         ran,
-        tuple(comparisons(without, memory, follows)),
+        tuple(comparisons(without, memory)),
         (lesson,),
         {"model": text, "command": f"heedful demo {text}"},
         machine(),
@@ -115,14 +112,14 @@ def test_it_loads_nothing():
 
 
 def test_it_says_all_there_is():
-    text = Page(page(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)), None)).text
+    text = Page(page(found(), None)).text
     for words in (
         "With memory 50 points more tasks right at once",
         "20 of 40 right at once with memory",
         "Every family, also where memory does not help",
         "Corrected", "Right at once, from memory", "Stopped",
         "What it has learnt", "Machine, model, settings", "heedful demo plain --fresh",
-        "three right examples", FOLLOWED, POOLED,
+        POOLED,
     ):  # fmt: skip
         assert words in text
     assert "Learning curve" not in text
@@ -130,35 +127,24 @@ def test_it_says_all_there_is():
 
 def test_words_say_what_the_interval_says():
     without, memory = arms()
-    pooled = {(one.group, one.part): one for one in comparisons(without, memory, {})}
+    pooled = {(one.group, one.part): one for one in comparisons(without, memory)}
     learnt, hopeless = pooled["a", SECOND], pooled["b", SECOND]
     assert in_words(learnt)[0].endswith("more are right at once with memory")
     assert in_words(learnt)[1].endswith("fewer calls with memory")
     assert "insufficient data: the interval covers 0" in in_words(hopeless)[0]
     assert in_words(hopeless)[1].endswith("the same in every task")
-    worse = {(one.group, one.part): one for one in comparisons(memory, without, {})}["a", SECOND]
+    worse = {(one.group, one.part): one for one in comparisons(memory, without)}["a", SECOND]
     assert "FEWER" in in_words(worse)[0]
     assert "MORE" in in_words(worse)[1]
 
 
 def test_the_table_and_its_words(capsys):
-    print_summary(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))
+    print_summary(found())
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 120
     assert "tokens" in shown
     assert "100 % (" in shown
     assert "families without a gain at once\n  b\n" in shown
-
-
-def test_the_same_pool_is_shown_once():
-    groups = [
-        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(9, 10)))
-    ]
-    assert groups == ["a", "b", POOLED]
-    groups = [
-        one.group for one, _ in by_group(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)))
-    ]
-    assert groups == ["a", "b", POOLED, FOLLOWED]
 
 
 def test_the_picture_is_one_for_any_title():

@@ -5,122 +5,67 @@ from __future__ import annotations
 import re
 from typing import Any
 
-TEXT = (str, type(None))
-SCORE = (float, type(None))
+TEXT, SCORE = (str, type(None)), (float, type(None))
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-COMPLETED: dict[str, Any] = {
-    "status": str,
-    "loop_id": str,
-    "reflection_result": {
-        "alignment_score": SCORE,
-        "drift_score": SCORE,
-        "summary_valid": bool,
-        "reflection_persona": str,
-        "bias_echo": bool,
-        "repeated_tags": list,
-        "repetition_counts": dict,
-        "reflection_fatigue": float,
-        "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": list}}},
-    },
-    "decision_result": {
-        "decision": str,
-        "original_loop_id": str,
-        "new_loop_id": TEXT,
-        "rerun_reason": TEXT,
-        "rerun_reason_detail": TEXT,
-        "rerun_trigger": list,
-        "rerun_number": int,
-        "rerun_count": int,
-        "max_reruns": int,
-        "force_finalize": bool,
-        "overridden": bool,
-        "overridden_by": TEXT,
-    },
-    "orchestrator_persona": str,
-    "timestamp": str,
+TYPES: dict[Any, str] = {
+    str: "status loop_id decision original_loop_id",
+    TEXT: "new_loop_id rerun_reason rerun_reason_detail overridden_by override_reason trigger "
+    "action timestamp rerun_of orchestrator_persona reflection_persona",
+    bool: "summary_valid bias_echo bias_repetition force_finalize overridden rerun_limit_reached "
+    "limit_reached override_fatigue override_max_reruns fatigue_threshold_exceeded "
+    "threshold_exceeded fatigue_increased improvement_detected",
+    int: "rerun_number rerun_count max_reruns rerun_depth threshold",
+    float: "reflection_fatigue previous_fatigue fatigue_increment critical_threshold",
+    SCORE: "alignment_score drift_score",
+    list: "repeated_tags rerun_trigger bias_tags_detail",
+    dict: "repetition_counts",
 }
-STATUS: dict[str, Any] = {
-    "status": str,
-    "guardrails_status": {
-        "loop_id": str,
-        "rerun_count": int,
-        "max_reruns": int,
-        "rerun_limit_reached": bool,
-        "bias_echo": bool,
-        "reflection_fatigue": float,
-        "fatigue_threshold_exceeded": bool,
-        "force_finalize": bool,
-        "rerun_reason": TEXT,
-        "rerun_trigger": list,
-        "alignment_score": SCORE,
-        "drift_score": SCORE,
-        "summary_valid": bool,
-        "reflection_persona": TEXT,
-    },
-}
-OVERRIDE: dict[str, Any] = {
-    "status": str,
-    "loop_id": str,
-    "override_fatigue": bool,
-    "override_max_reruns": bool,
-    "overridden_by": TEXT,
-    "override_reason": TEXT,
-}
-LIMITS: dict[str, Any] = {
-    "rerun_count": int,
-    "max_reruns": int,
-    "limit_reached": bool,
-    "force_finalize": bool,
-    "overridden": bool,
-    "overridden_by": TEXT,
-}
-REPETITION: dict[str, Any] = {
-    "bias_repetition": bool,
-    "repeated_tags": list,
-    "repetition_counts": dict,
-    "threshold": int,
-    "bias_echo": bool,
-    "trigger": TEXT,
-    "action": TEXT,
-}
-FATIGUE: dict[str, Any] = {
-    "reflection_fatigue": float,
-    "previous_fatigue": float,
-    "fatigue_increment": float,
-    "fatigue_increased": bool,
-    "improvement_detected": bool,
-    "threshold_exceeded": bool,
-    "critical_threshold": float,
-    "force_finalize": bool,
-}
-TRACE: dict[str, Any] = {
-    "loop_id": str,
-    "status": str,
-    "timestamp": TEXT,
-    "rerun_of": TEXT,
-    "rerun_depth": int,
-    "rerun_count": int,
-    "max_reruns": int,
-    "bias_echo": bool,
-    "repeated_tags": list,
-    "repetition_counts": dict,
-    "threshold": int,
-    "trigger": TEXT,
-    "action": TEXT,
-    "reflection_fatigue": float,
-    "previous_fatigue": float,
-    "fatigue_increment": float,
-    "fatigue_increased": bool,
-    "improvement_detected": bool,
-    "threshold_exceeded": bool,
-    "rerun_reason": TEXT,
-    "rerun_reason_detail": TEXT,
-    "rerun_trigger": list,
-    "force_finalize": bool,
-    "overridden_by": TEXT,
-    "orchestrator_persona": TEXT,
-    "reflection_persona": TEXT,
-}
+TYPE = {name: kind for kind, names in TYPES.items() for name in names.split()}
+
+
+def shape(names: str, **nested: Any) -> dict[str, Any]:
+    """Return the type of each name; what is nested has a shape of its own."""
+    return {name: nested.get(name) or TYPE[name] for name in names.split()}
+
+
+RESULT = shape(
+    "alignment_score drift_score summary_valid reflection_persona bias_echo repeated_tags "
+    "repetition_counts reflection_fatigue agent_results",
+    agent_results={"pessimist": {"bias_analysis": {"bias_tags_detail": list}}},
+)
+DECISION = shape(
+    "decision original_loop_id new_loop_id rerun_reason rerun_reason_detail rerun_trigger "
+    "rerun_number rerun_count max_reruns force_finalize overridden overridden_by"
+)
+COMPLETED = shape(
+    "status loop_id reflection_result decision_result orchestrator_persona timestamp",
+    reflection_result=RESULT,
+    decision_result=DECISION,
+)
+STANDING = shape(
+    "loop_id rerun_count max_reruns rerun_limit_reached bias_echo reflection_fatigue "
+    "fatigue_threshold_exceeded force_finalize rerun_reason rerun_trigger alignment_score "
+    "drift_score summary_valid reflection_persona"
+)
+STATUS = shape("status guardrails_status", guardrails_status=STANDING)
+OVERRIDE = shape(
+    "status loop_id override_fatigue override_max_reruns overridden_by override_reason"
+)
+LIMITS = shape("rerun_count max_reruns limit_reached force_finalize overridden overridden_by")
+REPETITION = shape(
+    "bias_repetition repeated_tags repetition_counts threshold bias_echo trigger action"
+)
+FATIGUE = shape(
+    "reflection_fatigue previous_fatigue fatigue_increment fatigue_increased improvement_detected "
+    "threshold_exceeded critical_threshold force_finalize"
+)
+TRACE = shape(
+    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
+    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
+    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
+    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
+    "reflection_persona"
+)
 
 
 def has(value: Any, shape: Any) -> None:

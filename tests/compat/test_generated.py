@@ -260,18 +260,6 @@ def test_a_query_asks_for_importance_and_any_of_the_tags(store, text, more, coun
     assert len(do(run())) == count
 
 
-def test_without_a_store_it_is_a_file_in_the_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    async def run():
-        await store_reflection(await generate_reflection(FAILED), "t", "p")
-        return await query_reflections("t", "p")
-
-    assert do(run()) == []
-    with opened(tmp_path / "heedful.db") as store:
-        assert do(kept(store)) == 2
-
-
 @pytest.mark.parametrize(
     "context",
     [
@@ -301,12 +289,6 @@ def test_a_copy_of_a_result_is_not_stored_since_nobody_knows_whose_words_it_has(
         do(run())
 
 
-@pytest.mark.parametrize("more", [{"k": 0}, {"min_importance": 2}, {"tags": "x"}, {"tags": [7]}])
-def test_a_query_that_cannot_be_is_said(store, more):
-    with pytest.raises(InvalidInput):
-        do(query_reflections("t", "p", store=store, **more))
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -323,9 +305,3 @@ def test_a_query_that_cannot_be_is_said(store, more):
 )
 def test_settings_are_read_from_a_mapping_under_new_names_and_older_ones(settings, expected):
     assert Reflections.of(settings) == expected
-
-
-@pytest.mark.parametrize("name", ["HEEDFUL_REFLECTION_ENABLED", "REFLECTIVE_MEMORY_MODE"])
-def test_a_setting_that_cannot_be_is_said(name):
-    with pytest.raises(InvalidInput, match="maybe"):
-        Reflections.of({name: "maybe"})

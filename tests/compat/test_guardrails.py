@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +28,6 @@ from heedful.errors import (
     AttemptTaken,
     Conflict,
     InvalidInput,
-    LoopEnded,
-    ModelUnavailable,
     NotFound,
     OverrideRefused,
 )
@@ -41,7 +38,7 @@ from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.loop.stop import MaxAttempts
 from heedful.store import loops as loop_store
 from heedful.store.sqlite import in_file
-from heedful.testing import FixedEmbedder, ScriptedModel
+from heedful.testing import ScriptedModel
 from tests.compat import shapes
 from tests.engines import opened
 
@@ -114,25 +111,6 @@ def test_the_documented_completion_has_the_documented_answer(store):
     }
 
 
-def test_a_loop_that_is_fine_is_finalized(store):
-    answer = done(store, "loop_001", **GOOD)
-    shapes.has(answer, shapes.COMPLETED)
-    assert answer["decision_result"] == {
-        "decision": "finalize",
-        "original_loop_id": "loop_001",
-        "new_loop_id": None,
-        "rerun_reason": None,
-        "rerun_reason_detail": None,
-        "rerun_trigger": [],
-        "rerun_number": 0,
-        "rerun_count": 0,
-        "max_reruns": 3,
-        "force_finalize": False,
-        "overridden": False,
-        "overridden_by": None,
-    }
-
-
 @pytest.mark.parametrize(
     ("scores", "reason", "trigger"),
     [
@@ -157,14 +135,6 @@ def test_another_status_than_done_is_an_error(store, status):
     }
     with pytest.raises(NotFound):
         do(get_guardrails_status("loop_001", store=store))
-
-
-def test_who_orchestrates_falls_back_to_who_reflects(store):
-    loops = GuardedLoops(store, settings=LoopGuardrails(reflection_persona="NOVA"))
-    answer = do(process_loop_completion("loop_001", "done", store=loops, **POOR))
-    assert answer["reflection_result"]["reflection_persona"] == "NOVA"
-    assert answer["orchestrator_persona"] == "NOVA"
-    assert done(loops, "loop_001_r1", **POOR)["orchestrator_persona"] == "SAGE"
 
 
 # -- names
@@ -203,29 +173,6 @@ def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
     assert (second["original_loop_id"], second["new_loop_id"]) == ("a", "a_r2")
     assert done(store, "a_r1", **GOOD)["decision_result"]["decision"] == "finalize"
     assert do(get_loop_trace("a_r2", store=store))["rerun_of"] == "a__r1"
-
-
-def test_the_longest_id_has_reruns_and_what_cannot_be_an_id_is_named(store):
-    id = "x" * 200
-    assert done(store, id, **POOR)["decision_result"]["new_loop_id"] == f"{id}_r1"
-    assert done(store, f"{id}_r1", **POOR)["decision_result"]["original_loop_id"] == id
-    wrong: list[Any] = ["", "x" * 221, "a\0b", "\ud800", 3]
-    for name in wrong:
-        with pytest.raises(InvalidInput):
-            done(store, name, **POOR)
-
-
-def test_a_rerun_of_a_rerun_is_one_of_the_first_loop(store):
-    reruns(store, "a_r1", 2)
-    assert do(get_loop_trace("a_r1_r2", store=store))["rerun_depth"] == 2
-    with pytest.raises(NotFound):
-        do(get_guardrails_status("a", store=store))
-
-
-def test_a_loop_that_ended_has_no_further_attempt(store):
-    reruns(store, "loop_001", 3)
-    with pytest.raises(LoopEnded):
-        done(store, "loop_001_r4", **GOOD)
 
 
 # -- what is reported
@@ -275,24 +222,6 @@ def test_the_same_completion_at_once_is_one_attempt(store):
     assert len(do(store.read(Scope(), loop_store.read, "loop_001")).decisions) == 1
 
 
-def test_of_different_completions_at_once_one_is_taken_and_no_limit_is_exceeded(store):
-    async def one(n: int) -> None:
-        name: str | None = "loop_001"
-        while name is not None:
-            told = {**POOR, "summary": f"the answer of {n}"}
-            with suppress(AttemptTaken, LoopEnded):
-                await process_loop_completion(name, "done", store=store, **told)
-            latest = await process_loop_completion("loop_001", "done", store=store)
-            name = latest["decision_result"]["new_loop_id"]
-
-    async def all_of_them() -> None:
-        await asyncio.gather(*map(one, range(8)))
-
-    do(all_of_them())
-    stored = do(store.read(Scope(), loop_store.read, "loop_001"))
-    assert (len(stored.loop.attempts), len(stored.decisions)) == (4, 4)
-
-
 def test_a_loop_is_unknown_until_something_is_told_of_it(store):
     for asked in (
         process_loop_completion("loop_001", "done", store=store),
@@ -320,18 +249,6 @@ def test_a_loop_that_is_stored_is_decided_from_what_is_stored(store):
     assert answer["reflection_result"]["alignment_score"] == 0.5
     assert answer["reflection_result"]["reflection_persona"] is None
     assert done(store, "loop_001_r1", **POOR)["decision_result"]["force_finalize"]
-
-
-def test_a_loop_without_an_attempt_says_what_lacks(store):
-    do(open_loop(store, Scope(), "loop_001", "Sum up", policy=orchestrator))
-    status = do(get_guardrails_status("loop_001", store=store))
-    shapes.has(status, shapes.STATUS)
-    assert status["guardrails_status"]["rerun_count"] == 0
-    trace = do(get_loop_trace("loop_001", store=store))
-    shapes.has(trace, shapes.TRACE)
-    assert (trace["status"], trace["timestamp"]) == ("pending", None)
-    with pytest.raises(InvalidInput, match="summary is None; it must be given"):
-        done(store, "loop_001")
 
 
 @pytest.mark.parametrize(
@@ -392,18 +309,6 @@ def test_what_is_not_told_is_judged_once_by_the_critics_of_the_host(store):
     assert tags == [{"tag": "overconfidence", "severity": 0.5}]
 
 
-def test_of_what_is_told_nothing_is_judged(store):
-    critics = by_role(ALL)
-    asked = critics.pop("asked")
-    loops = GuardedLoops(store, critics=critics)
-    told = {"output": "It is.", "alignment_score": 0.1, "bias_tags": [TAG]}
-    reflected = done(loops, "loop_001", **told)["reflection_result"]
-    assert [name for name, _, _ in asked] == ["drift"]
-    assert (reflected["alignment_score"], reflected["drift_score"]) == (0.1, 0.4)
-    done(loops, "loop_002", **FIRST)
-    assert len(asked) == 1
-
-
 JUDGED = (
     '{"reason": "fine", "biases": [{"tag": "overconfidence", "severity": 0.6, "quote": ""}],'
     ' "alignment": 0.9, "drift": 0.1, "summary_valid": VALID, "confidence": 0.8}'
@@ -424,14 +329,6 @@ def test_a_model_judges_in_all_roles(store, valid, decision):
     assert answer["decision_result"]["decision"] == decision
 
 
-def test_an_embedder_judges_alignment_and_drift(store):
-    loops = GuardedLoops(store, judge=FixedEmbedder())
-    told = {"summary": "sum up the report", "task": "sum up the report"}
-    reflected = done(loops, "loop_001", **told)["reflection_result"]
-    assert reflected["alignment_score"] == pytest.approx(1)
-    assert reflected["drift_score"] == pytest.approx(0)
-
-
 def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(store):
     with pytest.raises(InvalidInput, match="configure one") as caught:
         done(store, "loop_001", summary="All is well.")
@@ -440,15 +337,6 @@ def test_where_nobody_can_judge_it_is_said_what_to_do_and_nothing_is_stored(stor
         done(store, "loop_001", alignment_score=0.9)
     with pytest.raises(NotFound):
         do(get_guardrails_status("loop_001", store=store))
-
-
-def test_a_model_that_is_away_is_asked_again_later(store):
-    away = GuardedLoops(store, judge=ScriptedModel(*[ModelUnavailable("away")] * 9))
-    with pytest.raises(ModelUnavailable):
-        done(away, "loop_001", summary="All is well.")
-    text = JUDGED.replace("VALID", "true")
-    back = GuardedLoops(store, judge=ScriptedModel(*[text] * 4))
-    assert done(back, "loop_001", summary="All is well.")["decision_result"]["rerun_count"] == 0
 
 
 @pytest.mark.parametrize(
@@ -513,22 +401,6 @@ def test_fatigue_is_against_the_attempt_before_and_from_the_first_rerun(store, s
     assert found == fatigue
 
 
-def test_fatigue_ends_a_loop_that_was_let_go_on(store):
-    reruns(store, "loop_001", 3)
-    fourth = done(store, "loop_001_r3", override_max_reruns=True, override_by="ops")
-    assert fourth["decision_result"]["new_loop_id"] == "loop_001_r4"
-    flags = {"override_max_reruns": True, "override_by": "ops"}
-    ended = done(store, "loop_001_r4", **POOR, **flags)
-    assert ended["decision_result"]["rerun_reason"] == "fatigue_threshold_exceeded"
-    assert ended["decision_result"]["overridden"]  # its other limit was lifted
-    assert ended["reflection_result"]["reflection_fatigue"] == 0.6
-    on = done(store, "loop_001_r4", override_fatigue=True, override_by="eve")
-    assert on["decision_result"]["decision"] == "rerun"
-    assert on["decision_result"]["overridden_by"] == "ops, eve"
-    status = do(get_guardrails_status("loop_001", store=store))["guardrails_status"]
-    assert (status["fatigue_threshold_exceeded"], status["force_finalize"]) == (True, False)
-
-
 # -- overrides
 
 
@@ -544,13 +416,6 @@ def test_a_flag_takes_effect_only_where_the_limit_has_been_reached(store):
     assert done(store, "loop_001_r3", **POOR, **flags)["decision_result"] == on
     assert done(store, "loop_001_r3", **POOR)["decision_result"] == on
     assert len(do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides) == 1
-
-
-def test_a_flag_that_comes_with_the_last_completion_lifts_its_limit(store):
-    reruns(store, "loop_001", 2)
-    flags = {"override_max_reruns": True, "override_by": "ops"}
-    on = done(store, "loop_001_r3", **POOR, **flags)["decision_result"]
-    assert (on["new_loop_id"], on["overridden"], on["rerun_count"]) == ("loop_001_r4", True, 4)
 
 
 def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs_it(store):
@@ -585,26 +450,6 @@ def test_an_override_names_who_answers_for_it(store, by):
     done(store, "loop_001", **POOR)
     with pytest.raises(OverrideRefused, match="it must name the actor"):
         do(override_guardrails("loop_001", True, override_by=by, store=store))
-
-
-def test_a_loop_that_passed_cannot_be_overridden(store):
-    done(store, "loop_001", **GOOD)
-    with pytest.raises(OverrideRefused, match="passed"):
-        do(override_guardrails("loop_001", True, override_by="ops", store=store))
-
-
-def test_of_several_overrides_none_is_given_where_one_is_refused(store):
-    policy = replace(orchestrator, rules=orchestrator.rules[:1])
-    do(open_loop(store, Scope(), "loop_001", "Sum up", policy=policy))
-    with pytest.raises(OverrideRefused, match="'fatigue' cannot be overridden"):
-        do(override_guardrails("loop_001", True, True, "ops", store=store))
-    assert do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides == ()
-
-
-def test_no_flag_changes_nothing(store):
-    done(store, "loop_001", **POOR)
-    shapes.has(do(override_guardrails("loop_001", store=store)), shapes.OVERRIDE)
-    assert do(store.read(Scope(), loop_store.read, "loop_001")).loop.overrides == ()
 
 
 # -- the parts
@@ -645,10 +490,6 @@ def test_a_loop_that_is_unknown_has_had_no_rerun(store, most, reached):
         "overridden": False,
         "overridden_by": None,
     }
-
-
-def test_scores_are_numbers_with_a_point_however_they_are_told(store):
-    shapes.has(done(store, "loop_001", alignment_score=1, drift_score=0), shapes.COMPLETED)
 
 
 def test_limits_are_enforced_and_lifted_once(store):
@@ -811,12 +652,6 @@ def test_every_setting_takes_effect(store, changed, told, decision):
     assert answer["decision_result"]["decision"] == decision
 
 
-def test_fatigue_has_a_most(store):
-    loops = GuardedLoops(store, settings=LoopGuardrails(max_fatigue=0.5, max_reruns=9))
-    answers = reruns(loops, "loop_001", 4)
-    assert answers[-1]["reflection_result"]["reflection_fatigue"] == 0.5
-
-
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
@@ -833,15 +668,6 @@ def test_a_setting_that_cannot_be_is_named(wrong, field):
     with pytest.raises(InvalidInput) as caught:
         LoopGuardrails(**wrong)
     assert caught.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("MAX_RERUNS", "many"), ("HEEDFUL_DECAY_RATE", "slow")]
-)
-def test_a_setting_that_cannot_be_read_is_named_as_it_was_given(name, value):
-    with pytest.raises(InvalidInput) as caught:
-        LoopGuardrails.of({name: value})
-    assert caught.value.field == name
 
 
 # -- names, whatever they look like

@@ -67,22 +67,6 @@ def test_what_is_similar_shares_its_words(memory, asked, threshold, there):
     assert bool(do(retrieve_similar(memory, asked, threshold=threshold))) is there
 
 
-def test_the_most_alike_come_first_and_no_more_than_asked_for(memory):
-    prompts = [f"{PROMPT}{more}" for more in (" today in full and quickly", "", " today")]
-
-    async def scenario() -> list[list[str]]:
-        for prompt in prompts:
-            await store(memory, prompt, f"{MISTAKE}: {prompt}", CORRECTION)
-        await memory.remember("Timeout", PROMPT)  # a lesson of another kind
-        every = await retrieve_similar(memory, f"{PROMPT} today", threshold=0.5)
-        two = await retrieve_similar(memory, f"{PROMPT} today", limit=2, threshold=0.5)
-        return [[one["prompt"] for one in found] for found in (every, two)]
-
-    every, two = do(scenario())
-    assert every == [prompts[2], prompts[1], prompts[0]]  # 5 of 5, 4 of 5 and 5 of 7 words
-    assert two == every[:2]
-
-
 def test_what_a_document_said_waits_in_quarantine(memory):
     do(store(memory, PROMPT, MISTAKE, CORRECTION, trust="external"))
     assert (do(retrieve_similar(memory, PROMPT)), do(count(memory))) == ([], 0)

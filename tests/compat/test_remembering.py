@@ -112,11 +112,6 @@ def test_what_an_evaluation_teaches_in_the_order_of_its_types(given, error_type,
     )
 
 
-@pytest.mark.parametrize("after", [0.1, 0.5, 0.6])
-def test_a_rise_of_a_tenth_at_most_teaches_nothing(after):
-    assert made(quality_after=after) is None
-
-
 def test_a_signature_is_of_type_and_text_without_case_and_ends():
     digest = hashlib.sha256(b"conflict:the same").hexdigest()[:16]
     assert compute_error_signature("conflict", "  The SAME\n") == digest
@@ -188,11 +183,6 @@ def test_what_is_similar_is_of_the_signature_and_of_the_type_five_at_most(memory
     assert (found, typed, none, all_) == (letters, ["It CONFLICTS."], 0, 8)
 
 
-def test_an_error_that_was_never_seen_is_no(memory):
-    seen = do(has_seen_error_before("abc123", memory))
-    assert (bool(seen), seen.count, seen.lessons) == (False, 0, ())
-
-
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(memory):
     texts = [f"The report says {n}, the answer {n + 1}." for n in range(3)]
     signatures = [compute_error_signature("conflict", text) for text in texts]
@@ -211,35 +201,11 @@ def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds
         assert (entry["id"], entry["tags"][-3:]) == (id, [f"sig:{one}" for one in signatures])
 
 
-def test_what_an_evaluation_taught_is_found_by_its_signature_however_it_was_stored(memory):
-    one = made(verification_results=[CONFLICT])
-    assert one is not None
-    arguments = ("Fine.", [CONFLICT], "How much was sold?", "the quarterly report", 2, 0.5, 0.5)
-    taught = learn_from_evaluation(*arguments)
-    assert taught is not None
-    do(memory.keep(taught))
-    assert do(has_seen_error_before(one.error_signature, memory)).count == 1
-    do(persist_reflection(one, memory, True))
-    assert do(has_seen_error_before(one.error_signature, memory)).count == 2
-    (entry,) = do(retrieve_similar_reflections(one.error_signature, memory))
-    assert entry["context"]["original_query"] == "How much was sold?"
-
-
 def test_a_secret_is_neither_stored_nor_cut_in_half(memory):
     key = "AKIA" + "IOSFODNN7EXAMPLE"
     told = replace(ONE, content=f"x {key}", query="x" * 190 + f" {key}", context=f"y {key}")
     do(persist_reflection(told, memory, True))
     assert "AKIA" not in str(do(retrieve_similar_reflections("abc123", memory)))
-
-
-@pytest.mark.parametrize(
-    ("delta", "error_type", "verified"),
-    [(0.1, "conflict", False), (0.15, "conflict", True), (0.9, "factual_error", False)],
-)
-def test_only_a_measured_rise_verifies(memory, delta, error_type, verified):
-    do(persist_reflection(replace(ONE, quality_delta=delta, error_type=error_type), memory, True))
-    (found,) = do(memory.recall("Which database do we use?"))
-    assert found.verified is verified
 
 
 LIKE = "Detected conflict with what was written about the database"

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync, self_correcting
-from heedful.errors import GenerateFailed, InvalidInput, NotPassed, UsageError
-from heedful.loop.decide import Policy
+from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.loop.record import Finding
-from heedful.loop.stop import Budget
 from tests.drive.support import FOUR, WANTED, Check, Generator
 from tests.store.support import ended, python
 
@@ -53,19 +50,6 @@ def test_a_function_keeps_its_colour_its_name_and_its_arguments():
 
     function("t", 1, 2, key=3)
     assert seen == [("t", (1, 2), {"key": 3})] * 2
-
-
-def test_a_memory_without_a_file_lasts_as_long_as_the_function():
-    hints = []
-
-    @self_correcting(checks=[Check()], memory=":memory:", store=None)
-    def learning(task: str, hint: str) -> str:
-        hints.append(hint)
-        return WANTED if hint else "wrong"
-
-    assert [learning("say it again"), learning("say it again")] == [WANTED, WANTED]
-    assert len(hints) == 3
-    assert "Accepted answers to earlier tasks" in hints[2]
 
 
 async def test_a_plain_function_inside_an_event_loop_says_what_to_do():
@@ -131,16 +115,6 @@ def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best(asynchrono
         call("hope")
 
 
-async def test_a_loop_without_a_candidate_raises_though_the_best_is_asked_for():
-    @self_correcting(policy=Policy((Budget(seconds=0.01),)), store=None, on_exhausted="best")
-    async def never(task: str, hint: str) -> str:
-        await asyncio.Event().wait()
-        return ""
-
-    with pytest.raises(NotPassed, match="budget"):
-        await never("t")
-
-
 def test_run_sync_gives_the_result_or_the_error():
     async def answer() -> int:
         return 5
@@ -188,23 +162,6 @@ def test_run_sync_works_from_many_threads_and_nests_without_starving():
     assert answers == [WANTED] * 40
 
 
-def test_the_context_of_the_caller_is_seen_and_an_error_of_the_function_is_typed():
-    async def name() -> str:
-        return str(heedful.context().task)
-
-    @corrected
-    def function(task: str, hint: str) -> str:
-        assert run_sync(name()) == task
-        if task == "t":
-            return WANTED
-        raise OSError("disk")
-
-    assert function("t") == WANTED
-    with pytest.raises(GenerateFailed, match="OSError: disk") as caught:
-        function("u")
-    assert isinstance(caught.value.__cause__, OSError)
-
-
 CLEANING = """
 import asyncio, os, signal
 from heedful.drive.portal import run_sync
@@ -231,34 +188,3 @@ print(run_sync(asyncio.sleep(0, 7)))
 def test_an_interrupt_waits_until_the_coroutine_has_cleaned_up():
     said = ended(python(CLEANING)).splitlines()
     assert said == ["cleaned", "interrupted"] * 2 + ["7"]
-
-
-INTERRUPTED = """
-import os, signal, sys, threading
-import heedful
-from heedful.testing import ScriptedModel
-
-calls = []
-def generate(task, hint):
-    calls.append(hint)
-    if len(calls) == 2:
-        os.kill(os.getpid(), signal.SIGINT)
-        threading.Event().wait(0.2)
-    return f"answer {len(calls)}"
-
-def check(candidate, context):
-    return [] if context.attempt == 3 else [heedful.Finding("c", "again")]
-
-options = dict(generate=generate, checks=[check], store=sys.argv[1], id="a")
-try:
-    heedful.run_sync(heedful.run("t", **options))
-except KeyboardInterrupt:
-    print("interrupted")
-result = heedful.run_sync(heedful.run("t", **options))
-print(len(result.loop.attempts), len(calls), result.passed)
-"""
-
-
-def test_an_interrupted_run_can_be_resumed(tmp_path):
-    said = ended(python(INTERRUPTED, tmp_path / "a.db"))
-    assert said.splitlines() == ["interrupted", "3 4 True"]

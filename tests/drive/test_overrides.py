@@ -16,21 +16,16 @@ from hypothesis import strategies as st
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
-from heedful.errors import LeaseLost, ModelError, NotFound, OverrideRefused
-from heedful.lessons.lesson import Scope
-from heedful.loop.codec import decision_to, policy_to, to_document
+from heedful.errors import LeaseLost, OverrideRefused
+from heedful.loop.codec import decision_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
-from heedful.loop.record import Evaluation, Finding, Goal, Loop, Override
-from heedful.loop.stop import LIFTABLE, Budget, Echo, MaxAttempts, Plateau
-from heedful.store import loops
-from heedful.store.loops import new_owner
-from heedful.store.records import Head
+from heedful.loop.record import Evaluation, Goal, Loop, Override
+from heedful.loop.stop import LIFTABLE, Budget, MaxAttempts, Plateau
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
-from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator, counted, reread, session
+from tests.drive.support import FOUR, Generator, counted, reread, session
 from tests.engines import rows
 from tests.loop import support
-from tests.loop.support import rules
 from tests.store.support import ended, python
 
 TABLES = ("loop", "attempt", "decision", "override", "step")
@@ -99,29 +94,7 @@ async def test_an_override_and_its_decision_are_one_transaction(path):
     await store.close()
 
 
-async def test_a_task_with_secrets_in_its_own_scope_is_found(path):
-    secret, scope = "AKIA" + "IOSFODNN7EXAMPLE", Scope("acme", "mail")
-    task = {"q": f"use {secret}", "n": [1, 2.5, None], "é": "\ud800"}
-    known: dict[str, Any] = {"checks": [Check()], "store": str(path), "scope": scope, "id": "a"}
-    known["policy"] = Policy((MaxAttempts(1),))
-    await heedful.run(task, generate=Generator("no"), **known)
-    with pytest.raises(NotFound):
-        await outside(str(path))
-    assert isinstance(await outside(str(path), scope=scope), Again)
-    result = await heedful.run(task, generate=Generator(WANTED), **known)
-    assert (result.passed, len(result.loop.attempts)) == (True, 2)
-
-
 # -- a loop that goes on
-
-
-async def test_an_override_may_come_before_any_decision(store):
-    await store.write(SCOPE, loops.claim, "a", Head("task", (), policy_to(FOUR)), new_owner())
-    assert await outside(store) == Again()
-    await session(store).step()
-    assert await outside(store) == (await reread(store)).verdicts[-1]
-    assert len((await reread(store)).decisions) == 1  # it decides nothing again
-    assert len((await session(store).finish()).loop.attempts) == 6
 
 
 # -- refused
@@ -132,15 +105,7 @@ async def test_an_override_may_come_before_any_decision(store):
     ("wrong", "why"),
     [
         ({"rule": "budget"}, r"rule 'budget' cannot be overridden; these can: attempts$"),
-        ({"rule": "echo"}, "rule 'echo' .* these can: attempts"),
         ({"by": " \n"}, r"by is ' \\n'; it must name the actor"),
-        ({"by": None}, "by is None; it must name the actor"),
-        ({"decisions": 1.5}, "decisions is 1.5; it must be an integer of at least 1"),
-        ({"until": float("nan")}, "until is nan; it must lie in the future"),
-        (
-            {"until": "tomorrow"},
-            "until is 'tomorrow'; it must lie in the future",
-        ),
     ],
 )
 async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):
@@ -150,15 +115,6 @@ async def test_a_refused_override_leaves_no_trace(store, path, way, wrong, why):
     with pytest.raises(OverrideRefused, match=why):
         await lift(way, store, one, **wrong)
     assert everything(path) == before
-
-
-async def test_an_unknown_loop_is_not_created(store, path):
-    with pytest.raises(NotFound, match="no loop 'a'"):
-        await outside(store)
-    await session(store).finish()
-    with pytest.raises(NotFound, match="no loop 'a'"):
-        await outside(store, scope=Scope("other"))
-    assert rows(path, "select id, tenant from loop") == [("a", "default")]
 
 
 def mine(loop: Loop) -> str | None:
@@ -185,15 +141,6 @@ async def test_a_stop_by_code_of_the_host_is_overridden_by_the_host(store, path,
         await outside(store)
     assert everything(path) == before
     assert isinstance(await one.override("attempts", "ada"), Done | Again)
-
-
-async def test_a_silent_rule_of_the_host_is_no_obstacle_and_stays(store):
-    policy = Policy((MaxAttempts(1), mine))
-    await session(store, policy=policy).finish()
-    assert isinstance(await outside(store), Again)
-    assert (await reread(store)).head.policy == policy_to(policy)
-    result = await session(store, policy=policy).finish()
-    assert [stop.rule for stop in result.stopped_by] == ["attempts", "mine"]
 
 
 # -- while a process drives it
@@ -237,72 +184,7 @@ def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store,
 # -- expiry
 
 
-@pytest.mark.parametrize(("expires", "attempts"), [(None, 5), (-HOUR, 4), (0, 4), (HOUR, 5)])
-async def test_an_override_that_expires_before_the_decision_lifts_nothing(store, expires, attempts):
-    await session(store).step()
-    await outside(store, until=time.time() + HOUR)
-    # The time passes: what is stored says when. At 0 it expires after the last decision.
-    until = None if expires is None else time.time() + expires
-    await store.write(
-        Scope(), lambda db, _: db.execute("update override set until = ?", (until,)).rowcount
-    )
-    result = await session(store).finish()
-    assert len(result.loop.attempts) == attempts
-    assert await used(store) == [attempts - 4]
-    stored = await reread(store)
-    assert isinstance(stored.verdicts[-1], Done)
-    assert stored.verdicts[-1].lifted == ()
-    assert str(heedful.explain(stored.loop, FOUR)) == str(result.explain())
-
-
-async def cancelled(one: Run[str], generate: Generator) -> Verdict:
-    return await one.cancel("grace")
-
-
-async def over(one: Run[str], generate: Generator) -> Verdict:
-    generate.answers = (ModelError("no answer"),)
-    with pytest.raises(ModelError):
-        await one.step()
-    return await one.step()
-
-
-@pytest.mark.both
-@pytest.mark.parametrize(("end", "rule"), [(cancelled, "cancelled"), (over, "budget")])
-@pytest.mark.parametrize("again", [True, False])
-async def test_the_end_of_a_loop_is_decided_when_it_ends(store, monkeypatch, end, rule, again):
-    """An override that expired since the last attempt lifts nothing any more."""
-    generate, now = Generator("one"), [time.time()]
-    known = {"generate": generate, "policy": Policy((MaxAttempts(2), Budget(calls=3)))}
-    one = session(store, **known)
-    await one.override("attempts", "ada", decisions=9, until=now[0] + 10)
-    await one.step()
-    verdict = await one.step()
-    assert [lifted.stop.rule for lifted in verdict.lifted] == ["attempts"]
-    monkeypatch.setattr("heedful.drive.drive.time.time", lambda: now[0] + 11)
-    last = await end(session(store, **known) if again else one, generate)
-    assert rules(last) == [rule, "attempts"]
-    assert last.lifted == ()
-
-
 # -- other loops, other goals, other policies
-
-
-@pytest.mark.both
-@both_ways
-async def test_an_override_of_another_rule_does_not_lift_an_echo_across_loops(store, way):
-    def same(candidate: Any, at: Any) -> list[Finding]:
-        return [Finding("c", "the same again", key="same")]
-
-    policy = Policy((MaxAttempts(4), Echo(2, across="scope")))
-    known: dict[str, Any] = {"checks": [same], "policy": policy}
-    await session(store, "first", id="b", **known).finish()
-    one = session(store, "second", **known)
-    assert isinstance(await one.step(), Done)
-    assert rules(await lift(way, store, one)) == ["echo"]
-    stored = await reread(store)
-    assert [d.standing.echoes for d in stored.decisions] == [{"same": 3}] * 2
-    assert await used(store) == [0]
-    assert isinstance(await outside(store, "echo"), Again)
 
 
 HALF, GOAL = Goal("quality", 0.5), Goal("quality", 0.9)
@@ -322,15 +204,6 @@ def resumed(store: Store, policy: Policy, goal: Goal = GOAL) -> Run[Any]:
 STAGE, TWO = heedful.policies.stage, heedful.policy("stage, attempts.limit=2")
 
 
-async def test_the_goals_of_a_resume_count_for_an_override_too(store):
-    await resumed(store, STAGE, HALF).step()
-    assert not (await resumed(store, STAGE).finish()).passed
-    stored = await reread(store)
-    assert stored.loop.goals == (GOAL,)
-    assert stored.head.goals == [to_document(GOAL)]
-    assert isinstance(await outside(store), Again)
-
-
 async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
     async def policy() -> Any:
         return (await reread(store)).head.policy
@@ -343,30 +216,6 @@ async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
     await resumed(store, STAGE).step()  # the loop has ended: nothing is decided
     assert await policy() == policy_to(TWO)
     assert len((await reread(store)).decisions) == 2
-
-
-async def test_a_rule_of_the_resume_can_be_lifted_from_outside(store):
-    await resumed(store, STAGE).step()
-    await resumed(store, heedful.policy("stage, plateau.patience=1, min_gain=0.2")).step()
-    with pytest.raises(OverrideRefused, match="these can: attempts, plateau"):
-        await outside(store, "echo")
-    assert isinstance(await outside(store, "plateau"), Again)
-
-
-async def test_an_override_that_comes_too_late_leaves_the_loop_free(store, path, monkeypatch):
-    await resumed(store, STAGE).step()
-    before = await store.read(SCOPE, loops.state, "a", 20)
-    await resumed(store, STAGE, HALF).finish()
-    read = store.read
-
-    async def late(scope: Scope, work: Any, *args: Any) -> Any:
-        monkeypatch.setattr(store, "read", read)
-        return before if work is loops.state else await read(scope, work, *args)
-
-    monkeypatch.setattr(store, "read", late)
-    with pytest.raises(OverrideRefused, match="the loop passed"):
-        await outside(store)
-    assert rows(path, "select state, lease from loop") == [("passed", 0.0)]
 
 
 # -- both ways agree

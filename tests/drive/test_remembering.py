@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -12,17 +12,15 @@ import pytest
 import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
-from heedful.errors import InvalidInput, UserCodeError
+from heedful.errors import UserCodeError
 from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal
-from heedful.loop.stop import Budget, MaxAttempts
+from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.store import exposures
-from heedful.store import lessons as lesson_store
-from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator, reread
@@ -114,24 +112,6 @@ async def drive(store: Any, memory: Memory, id: str, **options: Any) -> Scripted
 # -- the coin
 
 
-async def test_the_first_loops_of_a_scope_are_shown_everything_and_then_a_coin_decides(store, path):
-    await taught(store, lesson("unit"), ended=0)
-    memory = Memory(store, holdout=0.999)
-    for n in range(FIRST + 3):
-        model = await drive(store, memory, f"loop {n}")
-        hidden = n >= FIRST and is_withheld(SEED, f"loop {n}", WHOLE[0], 0.999)
-        assert hidden is (n >= FIRST)
-        assert ("unit" in shown(model)) is not hidden
-    shares = dict(rows(path, "select distinct loop, share from exposure"))
-    assert [shares[f"loop {n}"] for n in range(FIRST + 3)] == [0.0] * FIRST + [0.999] * 3
-
-
-@pytest.mark.parametrize("holdout", [-0.1, 1.0, float("nan")])
-def test_a_wrong_share_is_refused(store, holdout):
-    with pytest.raises(InvalidInput, match="holdout is"):
-        Memory(store, holdout=holdout)
-
-
 async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
     await taught(store)
     id = alone(False, True, False)
@@ -144,38 +124,6 @@ async def test_the_place_of_a_lesson_that_is_withheld_stays_empty(store, path):
     }
     ids = rows(path, "select examples from exposure where loop = ? and not shown", id)
     assert ids == [("[]",)]
-
-
-@pytest.mark.parametrize("hidden", [True, False])
-async def test_one_coin_decides_over_all_in_one_loop_of_four(store, path, hidden):
-    await taught(store)
-    id = named(lambda id: is_pooled(SEED, id) and coins(id)[0] is hidden)
-    model = await drive(store, Memory(store, holdout=0.5), id)
-    assert len(shown(model)) == (0 if hidden else 3)
-    assert set(exposed(path, id).values()) == {(not hidden, 0.5, 1)}
-
-
-async def test_examples_of_one_lesson_are_one_exposure(store, path):
-    await taught(store, lesson("unit", 0), lesson("unit", 1), lesson("comma", 2))
-    id = alone(True, False, False)
-    model = await drive(store, Memory(store, holdout=0.5), id)
-    assert shown(model) == ["comma"]
-    other = alone(False, True, False)
-    assert shown(await drive(store, Memory(store, holdout=0.5), other)) == ["unit", "unit"]
-    ids = rows(path, "select examples from exposure where loop = ? and shown", other)
-    assert ids == [("[1, 2]",)]
-
-
-async def test_an_accepted_first_try_is_a_lesson_too(store, path):
-    accepted = Example(TASK.replace("9", "1"), "first 1 kg")
-    mark = signature("accepted", "first try")
-    one = Reflection("example", mark, "accepted", "accepted", "accepted", example=accepted)
-    await taught(store, one)
-    name = f"example/{mark.digest}"
-    id = named(lambda id: is_withheld(SEED, id, name, 0.5))
-    assert shown(await drive(store, Memory(store, holdout=0.5), id)) == []
-    found = "select kind, signature, shown from exposure where loop = ?"
-    assert rows(path, found, id) == [("example", mark.digest, 0)]
 
 
 async def test_scopes_toss_coins_of_their_own(store):
@@ -193,15 +141,6 @@ async def test_scopes_toss_coins_of_their_own(store):
         for n in range(40)
     ]
     assert len(set(arms)) == 4
-
-
-async def test_without_a_holdout_all_is_shown_and_written_down(store, path):
-    await taught(store)
-    ids = [alone(True, True, True), alone(False, True, False)]
-    for id in ids:
-        model = await drive(store, Memory(store, holdout=0), id, checks=[])
-        assert shown(model) == ["space", "comma", "unit"]
-        assert set(exposed(path, id).values()) == {(1, 0.0, 0)}
 
 
 # -- a loop that is resumed
@@ -267,12 +206,6 @@ async def test_a_memory_without_a_journal_stores_the_outcome(store, path):
     assert end[:3] == ("l", 0, 2)
 
 
-async def test_a_loop_without_recalled_lessons_leaves_no_trace(store, path):
-    await taught(store)
-    await run("Name a river", generate=Generator(WANTED), store=store, memory=store, id="l")
-    assert (exposed(path, "l"), outcomes(path)) == ({}, [])
-
-
 # -- outcomes
 
 
@@ -305,28 +238,6 @@ async def test_the_outcome_is_written_with_the_last_decision(kept, tmp_path, ans
     assert loop == "l"
     assert found[:2] == list(expected[:2])
     assert found[2] == expected[2] or expected[2] is None
-
-
-@pytest.mark.sqlite
-async def test_a_memory_in_another_store_holds_the_same(store, tmp_path):
-    other = in_file(str(tmp_path / "memory.db"))
-    for one in (store, other):
-        await taught(one)
-    for n in range(12):
-        for where in (store, other):
-            model = ScriptedModel(*(["x"] * (n % 3)), WANTED, forever=True)
-            await drive(store, Memory(where, holdout=0.5), f"loop {n}", model=model)
-            # The loop of the other one is another loop.
-            await store.write(Scope(), lambda db, _: db.execute("delete from loop"))
-    for table in ("exposure", "outcome", "reflection"):
-        columns = [
-            name
-            for (name,) in rows(tmp_path / "a.db", f"select name from pragma_table_info('{table}')")
-            if name not in ("at", "first_seen", "last_seen", "last_shown")
-        ]
-        say = f"select {', '.join(columns)} from {table} order by 1, 2, 3, 4, 5"
-        assert rows(tmp_path / "a.db", say) == rows(tmp_path / "memory.db", say)
-    await other.close()
 
 
 async def test_a_lesson_and_the_outcome_share_the_signature_of_an_error(store, path):
@@ -364,18 +275,6 @@ async def test_an_override_after_the_end_does_not_change_the_outcome(store, path
     assert outcomes(path) == before
 
 
-async def test_a_spent_budget_is_an_outcome(store, path):
-    await taught(store)
-    policy = Policy((MaxAttempts(9), Budget(calls=2)), name="two")
-    one = begun(store, store, "x", ValueError(), policy=policy)
-    await one.step()
-    with pytest.raises(UserCodeError):
-        await one.step()
-    assert outcomes(path) == []
-    assert isinstance(await one.step(), Done)
-    assert outcomes(path) == [("l", 0, 2, ends(WRONG))]
-
-
 async def test_a_cancelled_loop_has_no_outcome(store, path):
     await taught(store)
     one = begun(store, store, "x")
@@ -383,34 +282,6 @@ async def test_a_cancelled_loop_has_no_outcome(store, path):
     await one.cancel("ada")
     assert (await Memory(store).prove()).pending == 1
     assert outcomes(path) == []
-
-
-async def test_a_lesson_counts_where_it_helped_and_hurt(store):
-    await taught(store)
-    wrong = Finding("unit", "unit", key="unit")
-
-    def check(candidate: str, context: Context) -> Sequence[Finding]:
-        return [] if candidate == WANTED else [wrong]
-
-    memory = Memory(store, holdout=0)
-    for n in range(2):
-        await drive(store, memory, f"l{n}", checks=[])
-    await drive(store, memory, "l2", model=ScriptedModel("x", WANTED), checks=[check])
-    counts = {}
-    for name in NAMES:
-        (one,) = (await memory.seen(name, name)).lessons
-        counts[name] = (one["helped"], one["hurt"])
-    both = {"unit": (2, 1), "comma": (2, 0), "space": (2, 0), "sign": (0, 0)}
-    assert counts == both
-
-
-async def test_a_memory_cleared_during_a_loop_stores_no_outcome(store, path):
-    await taught(store)
-    one = begun(store, store, "x", WANTED)
-    await one.step()
-    await store.write(SCOPE, lesson_store.clear)
-    assert (await one.finish()).passed
-    assert rows(path, "select * from outcome") == []
 
 
 # -- looks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,16 @@ from typing import Any
 import pytest
 
 from heedful.drive.drive import Run
-from heedful.errors import LeaseLost, StoreError, UserCodeError
+from heedful.errors import LeaseLost, StoreError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
-from heedful.store import exposures, loops
+from heedful.store import loops
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
 from tests.drive.support import SCOPE, WANTED, Check, Generator
-from tests.drive.test_remembering import TASK, exposed, outcomes, shown, taught
+from tests.drive.test_remembering import TASK, outcomes, shown, taught
 from tests.store.support import rows
 
 ONE = Policy((MaxAttempts(1),), name="one")
@@ -110,18 +109,6 @@ async def test_a_lesson_that_a_crash_lost_is_stored_when_its_loop_opens(stores, 
     assert rows(tmp_path / "memory.db", parents) != [("[]",)]
 
 
-async def test_a_stopped_loop_stores_its_outcome_and_no_lesson(stores, tmp_path):
-    await taught(stores[1])
-    broken(tmp_path / "memory.db", "insert on outcome")
-    with pytest.raises(StoreError):
-        await begun(stores, "x", policy=ONE).finish()
-    repair(tmp_path / "memory.db")
-    for _ in range(2):
-        assert not (await begun(stores, ValueError(), policy=ONE).finish()).passed
-        assert [end[:3] for end in outcomes(tmp_path / "memory.db")] == [("l", 0, 1)]
-    assert rows(tmp_path / "memory.db", TAUGHT) == []
-
-
 async def test_a_revoked_lesson_is_not_taught_again(stores, tmp_path):
     await begun(stores, "x", WANTED).finish()
     memory = Memory(stores[1])
@@ -148,36 +135,4 @@ async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     assert shown(second if fresh else first, 0 if fresh else 1) == shown(first) != []
 
 
-@pytest.mark.parametrize("apart", [True, False])
-async def test_a_loop_that_began_without_lessons_goes_on_without(stores, tmp_path, apart):
-    journal, other = stores if apart else (stores[1], stores[1])
-    with pytest.raises(UserCodeError):
-        await begun((journal, other), "x", ValueError()).finish()
-    await taught(other)
-    model = ScriptedModel(WANTED)
-    assert (await begun((journal, other), generate=model).finish()).passed
-    assert shown(model) == []
-    assert exposed(tmp_path / "memory.db", "l") == {}
-    assert outcomes(tmp_path / "memory.db") == []
-
-
 # -- the look
-
-
-@pytest.mark.parametrize("apart", [True, False])
-async def test_a_look_that_fails_is_logged_and_fails_no_loop(stores, tmp_path, caplog, apart):
-    journal, other = stores if apart else (stores[1], stores[1])
-    await taught(other, ended=39)
-    path = tmp_path / "memory.db"
-    execute(path, "update reflection set useful = 0.9")
-    broken(path, "update of useful on reflection")
-    with caplog.at_level(logging.WARNING, logger="heedful"):
-        result = await begun((journal, other), WANTED).finish()
-    assert result.passed
-    (told,) = caplog.records
-    assert told.name == "heedful"
-    assert "loop l has ended" in told.getMessage()
-    assert "the disk is full" in told.getMessage()
-    repair(path)
-    await other.write(SCOPE, exposures.conclude, {}, [])
-    assert len(outcomes(path)) == 1

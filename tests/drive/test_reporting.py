@@ -26,7 +26,7 @@ from heedful.store.records import JournalEntry
 from heedful.store.sqlite import BUSY_SECONDS, Connection, File
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.drive.support import FOUR, SCOPE, WANTED, Check, reread, session
+from tests.drive.support import FOUR, SCOPE, WANTED, reread, session
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
@@ -145,13 +145,6 @@ async def test_attempts_are_reported_in_order(store, number):
     assert (await reread(store)).loop.attempts == ()
 
 
-async def test_an_unknown_loop_is_not_created(store, path):
-    for refused in (told(store, 1, "x"), cancel(store, SCOPE, "a", "ada")):
-        with pytest.raises(errors.NotFound, match="no loop 'a'"):
-            await refused
-    assert rows(path, "select * from loop") == []
-
-
 @pytest.mark.parametrize(
     "wrong", [Finding("keys", f"it shows {SECRET}"), Finding("password", "hunter2hunter2x9")]
 )
@@ -193,18 +186,6 @@ async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, 
     assert stored.loop.attempts == last.loop.attempts
     with pytest.raises(errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"):
         await told(store, len(reports) + 1, "more")
-
-
-async def test_an_override_reopens_a_reported_loop(store):
-    await begun(store, MaxAttempts(2))
-    await told(store, 1, "one")
-    last = await told(store, 2, "two")
-    assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Again)
-    assert (await told(store, 2, "two")).verdict == last.verdict  # as it fell then
-    assert rules((await told(store, 3, "three")).verdict) == ["attempts"]
-    assert [one.used for one in (await reread(store)).loop.overrides] == [1]
-    with pytest.raises(errors.LoopEnded):
-        await told(store, 4, "four")
 
 
 async def test_a_loop_is_cancelled_once(store):
@@ -249,15 +230,6 @@ async def test_a_check_judges_a_report_without_an_evaluation(store):
     assert known_then == [(1, None, "task", ""), (2, "12", "task", first.verdict.feedback)]
 
 
-async def test_a_check_that_raises_does_not_blame_the_attempt(store):
-    check = Check(*[RuntimeError("broken")] * 2)
-    await begun(store)
-    with pytest.raises(errors.CheckFailed, match="broken"):
-        await told(store, 1, WANTED, None, checks=[check])
-    assert (await reread(store)).loop.attempts == ()
-    assert (await told(store, 1, WANTED, None, checks=[check])).verdict == Done(1, True)
-
-
 async def test_a_report_is_judged_once_though_another_writer_is_quicker(store):
     calls: list[int] = []
 
@@ -297,37 +269,6 @@ async def test_a_driven_loop_answers_known_reports_only(store):
     assert (result.passed, len(result.loop.attempts)) == (True, 2)
     with pytest.raises(errors.AttemptTaken):
         await told(store, 2, WANTED)
-
-
-async def test_a_driver_finds_the_context_of_the_loop(store):
-    seen.clear()
-    await begun(store, context={"unit": "kg"})
-    await told(store, 1, "12", None, checks=[unit])
-    result = await session(store, "13 kg", checks=[unit]).finish()
-    assert (result.passed, len(result.loop.attempts)) == (True, 2)
-    assert [one.data for one in seen] == [{"unit": "kg"}] * 2
-
-
-async def test_a_driver_that_let_go_loses_to_a_report(store):
-    one = session(store, "no")
-    await one.step()
-    assert isinstance((await told(store, 2, "two")).verdict, Again)
-    with pytest.raises(errors.LeaseLost):
-        await one.step()
-    assert (await one.finish()).loop.attempts[1].candidate.text == "two"
-
-
-async def test_a_report_does_not_overlook_a_driver(store):
-    one = session(store, "no")
-
-    async def judge(candidate: Any, context: Context) -> list[Finding]:
-        await one.cancel("ada")
-        return []
-
-    await one.step()
-    with pytest.raises(errors.LoopEnded, match="was stopped by cancelled"):
-        await told(store, 2, "two", None, checks=[judge])
-    assert len((await reread(store)).loop.attempts) == 1
 
 
 async def test_a_loop_with_code_of_its_host_takes_no_report(store):

@@ -17,19 +17,16 @@ from heedful.errors import (
     CheckFailed,
     GenerateFailed,
     InvalidInput,
-    MalformedAnswer,
-    ModelError,
     ModelTimeout,
     NotJournalable,
     OverrideRefused,
 )
-from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
-from heedful.loop.stop import All, Budget, Echo, MaxAttempts
+from heedful.loop.stop import Budget, MaxAttempts
 from heedful.models.contract import Answer
 from heedful.testing import ScriptedModel
-from tests.drive.support import FOUR, WANTED, Check, Generator, counted, session
+from tests.drive.support import FOUR, WANTED, Check, Generator, session
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -90,13 +87,9 @@ async def test_a_reviser_takes_task_candidate_and_findings(kept):
     [
         ([(8, 13), (0, 3)], ["three", "one"], "ONE two THREE"),
         ([(0, 5), (4, 7)], ["one two"], "ONE TWO three"),  # overlapping spans are one
-        ([(0, 3), (3, 4)], [" ", "one"], "ONE two three"),  # touching ones are two
         ([(8, 99)], ["three"], "one two THREE"),  # beyond the end
-        ([(-5, 3)], ["one"], "ONE two three"),
-        ([(99, 120)], [""], "one two three"),
         ([None], ["one two three"], "ONE TWO THREE"),
         ([None, (4, 7)], ["two"], "one TWO three"),
-        ([(4, 4)], [""], "one two three"),
         ([(7, 4)], [""], "one two three"),
     ],
 )
@@ -252,20 +245,6 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(kept, p
     assert (check.seen, generate.calls) == ([WANTED] * 4, 1)
 
 
-async def test_a_judge_whose_model_fails_is_asked_again(kept):
-    errors = iter([MalformedAnswer("no JSON"), MalformedAnswer("no JSON"), ModelError("gone")])
-
-    def judge(candidate: Any, context: Context) -> Evaluation:
-        if (error := next(errors, None)) is not None:
-            raise error
-        return Evaluation(scores={"q": 1.0})
-
-    one = session(kept, "x", checks=[], evaluate=judge, goals=[Goal("q", 1)])
-    with pytest.raises(MalformedAnswer):  # twice
-        await one.step()
-    assert (await one.finish()).passed  # once, and then it answers
-
-
 def breaking(candidate: Any, context: Context) -> Any:
     yield Finding("c", "one")
     raise ValueError("in the middle")
@@ -289,8 +268,6 @@ CHECKS: list[tuple[Any, str | bool]] = [
     (lambda c, x: next(iter([])), "StopIteration"),
     (lambda c, x: Finding("c", "m", severity=9), "severity is 9"),
     (lambda c, x: [], True),
-    (lambda c, x: (), True),
-    (lambda c, x: (f for f in c if f is None), True),
     (lambda c, x: Evaluation(), True),
     (asynchronous, False),
 ]
@@ -304,11 +281,6 @@ async def test_a_check_returns_findings_or_is_named(check, passes):
     else:
         with pytest.raises(CheckFailed, match=passes):
             await made
-
-
-async def test_an_evaluator_has_to_return_an_evaluation():
-    with pytest.raises(CheckFailed, match="has to return an Evaluation"):
-        await driven(WANTED, evaluate=lambda c, x: {"q": 1})
 
 
 @pytest.mark.parametrize("empty", ["", "  \n"])
@@ -377,16 +349,6 @@ async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
     assert again.loop.attempts == first.loop.attempts
 
 
-async def test_a_task_that_cannot_be_stored_costs_nothing(path):
-    generate = Generator(WANTED)
-    store, commits = counted(path)
-    with pytest.raises(InvalidInput, match="task"):
-        await run(object(), generate=generate, store=store)
-    assert (generate.calls, commits()) == (0, 0)
-    assert (await run(object(), generate=generate, checks=[Check()], store=None)).passed
-    await store.close()
-
-
 # -- limits
 
 
@@ -409,29 +371,9 @@ async def test_a_budget_ends_a_loop_at_the_attempt_that_reaches_it(budget, attem
     assert result.usage == usage
 
 
-async def test_a_call_that_failed_counts_towards_a_budget(kept):
-    policy = Policy((MaxAttempts(9), Budget(calls=3)))
-    one = session(kept, ModelError("gone"), ModelError("gone"), "wrong", policy=policy)
-    for _ in range(2):
-        with pytest.raises(ModelError):
-            await one.step()
-    result = await one.finish()
-    assert [s.rule for s in result.stopped_by] == ["budget"]
-    assert (len(result.loop.attempts), result.usage.calls) == (1, 3)
-
-
 async def forever(task: Any, hint: str) -> str:
     await asyncio.Event().wait()
     return "never"
-
-
-async def test_a_budget_of_seconds_ends_an_attempt_that_hangs(kept):
-    policy = Policy((MaxAttempts(4), Budget(seconds=0.05)))
-    result = await driven(generate=forever, policy=policy, store=kept)
-    assert (result.passed, result.candidate, result.best) == (False, None, None)
-    assert [s.rule for s in result.stopped_by] == ["budget"]
-    assert result.usage.seconds >= 0.05
-    assert result.usage.calls == 1
 
 
 async def test_a_budget_of_seconds_keeps_the_best_and_counts_the_answer(kept):
@@ -465,27 +407,6 @@ async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
     assert (result.usage.calls, result.usage.seconds >= 0.1) == (3, True)
 
 
-@pytest.mark.parametrize("pure", [False, True])
-async def test_a_timeout_while_evaluating_keeps_the_answer(kept, pure):
-    hang = [True]
-
-    async def check(candidate: Any, context: Context) -> list[Finding]:
-        if hang:
-            await asyncio.Event().wait()
-        return []
-
-    check.pure = pure  # type: ignore[attr-defined]
-    generate = Generator(Answer("one", Usage(1, 5, 5)))
-    one = session(kept, generate=generate, checks=[check], timeout=0.3)
-    with pytest.raises(ModelTimeout):
-        await one.step()
-    hang.clear()
-    result = await one.finish()
-    assert result.passed
-    assert (generate.calls, result.usage.calls, result.usage.tokens) == (1, 1, 10)
-    assert result.usage.seconds >= 0.3
-
-
 # -- one attempt at a time
 
 
@@ -513,26 +434,6 @@ async def test_a_cancelled_loop_stays_cancelled(kept):
     early = await session(kept, id="b").cancel("")
     assert isinstance(early, Done)
     assert (early.best, early.stopped_by[0].detail) == (None, "cancelled")
-
-
-@pytest.mark.parametrize("inside", [False, True])
-async def test_an_echo_across_the_scope_counts_earlier_loops(store, inside):
-    echo = Echo(3, across="scope")
-    policy = Policy((All(echo, MaxAttempts(1)) if inside else echo, MaxAttempts(2)))
-
-    async def stopped(**options: Any) -> list[str]:
-        result = await driven("same", policy=policy, store=store, **options)
-        return [stop.rule for stop in result.stopped_by]
-
-    assert await stopped() == ["attempts"]  # 2 attempts
-    assert await stopped() == (["echo+attempts"] if inside else ["echo"])
-    assert await stopped(scope=Scope("another")) == ["attempts"]
-
-
-async def test_many_loops_run_at_once(kept):
-    results = await asyncio.gather(*(driven("a", WANTED, store=kept) for _ in range(50)))
-    assert all(r.passed and len(r.loop.attempts) == 2 for r in results)
-    assert len({r.id for r in results}) == 50
 
 
 @pytest.mark.parametrize(

@@ -129,22 +129,6 @@ def test_many_numbers_are_a_warning_only() -> None:
     assert [one.check_name for one in attempt.checks] == ["excessive_precision"]
 
 
-def test_settings_move_the_thresholds(tmp_path: Path) -> None:
-    file, y = tmp_path / "results.csv", column(0, 10)
-    pd.DataFrame({"y": y, "yhat": near(y) + 50}).to_csv(file, index=False)  # 5 sigma away
-    for sigma, status in (("10", "passed"), ("4", "failed")):
-        settings = Guardrails.of(
-            {"PREDICTION_DEVIATION_THRESHOLD": sigma, "max_stage_retries": "0"}
-        )
-        limits: Any = settings.thresholds
-        check = checks.predictions(
-            str(file), actual="y", predicted="yhat", **limits, newer_than=0.0
-        )
-        report, _ = retried(lambda feedback: 1, check, settings=settings)
-        found = {one.check_name: one.status for one in report.stages[0].attempts[0].checks}
-        assert found["hallucination_detection"] == status
-
-
 def test_a_stage_that_reads_attributes() -> None:
     state = SimpleNamespace()
     report, said = retried(

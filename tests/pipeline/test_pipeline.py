@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import logging
 import threading
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,7 @@ from heedful import policies
 from heedful.checks.evaluate import Context
 from heedful.errors import Conflict, InvalidInput, LeaseLost, StageFailed
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Policy
 from heedful.loop.record import Evaluation, Finding, Goal
-from heedful.loop.stop import Budget, MaxAttempts
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.pipeline.pipeline import LONGEST
 from heedful.store import loops
@@ -104,25 +99,6 @@ def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
     assert [len(stage.attempts) for stage in ran(pipeline).stages] == [2, 3]
 
 
-def test_a_policy_says_when_a_stage_ends() -> None:
-    report = one(lambda state: 1, failing(1, 2, 3), policy=Policy((MaxAttempts(1),)))
-    assert len(report.stages[0].attempts) == 1
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ("continue", "continuing despite failures"),
-        ("halt", "halting the run"),
-        ("best", "continuing with attempt 1"),
-    ],
-)
-def test_the_log_says_how_it_goes_on(how: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    one(lambda state: 1, failing(1, 2, 3), on_exhausted=how)
-    (warned,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert warned == f"Max retries reached for s, {said}"
-
-
 def test_a_check_without_a_fix_is_told_by_what_is_wrong() -> None:
     said: list[Any] = []
     one(feeding(said), failing(1, fix=""))
@@ -176,23 +152,6 @@ def test_a_check_that_raises_once_is_as_good_as_one_that_does_not() -> None:
     assert (check.asked, report.status) == ([1, 1], "passed")
 
 
-def test_a_check_that_raises_beside_one_that_fails_asks_for_a_retry_for_the_failure_alone() -> None:
-    said: list[Any] = []
-    report = one(feeding(said), failing(1), raising(1))
-    assert statuses(report) == [["failed", "passed"]]
-    assert said[1].split("\n")[1] == "- looks: attempt 1 is wrong. look again"
-
-
-@pytest.mark.parametrize("answer", [None, "wrong", 5, [1]])
-def test_a_check_that_answers_nonsense_is_a_check_that_raises(answer: Any) -> None:
-    def nonsense(output: Any, at: Context) -> Any:
-        return answer
-
-    report = one(lambda state: 1, nonsense)
-    assert statuses(report) == [["not_validated"]]
-    assert "it has to return" in report.stages[0].attempts[0].checks[0].message
-
-
 def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -207,37 +166,6 @@ def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
         "quality": "not_validated",
     }
     assert "Max retries" not in caplog.text
-
-
-def test_an_error_counts_though_a_score_is_missing() -> None:
-    report = one(lambda state: 1, failing(1, 2, 3), goals=[Goal("quality", 0.5)])
-    assert report.stages[0].status == "failed"
-
-
-def test_goals_are_checks_of_a_score() -> None:
-    def score(output: Any, at: Context) -> Evaluation:
-        return Evaluation(scores={"quality": output / 10})
-
-    said: list[Any] = []
-    report = one(feeding(said), evaluate=score, goals=[Goal("quality", 0.2)])
-    first, second = report.stages[0].attempts
-    assert [(c.check_name, c.status, c.message, c.suggestion) for c in first.checks] == [
-        ("score", "passed", "", ""),
-        ("quality", "failed", "quality is 0.1: quality >= 0.2", "reach quality >= 0.2"),
-    ]
-    assert [c.status for c in second.checks] == ["passed", "passed"]
-    assert said[1].split("\n")[1] == "- quality is 0.1; it must be at least 0.2."
-
-
-def test_checks_see_the_output_and_the_state() -> None:
-    seen: list[Any] = []
-
-    def check(output: Any, at: Context) -> list[Finding]:
-        seen.append((output, at.data["before"], at.attempt, at.loop_id.split("/")[1]))
-        return []
-
-    one(lambda state: [1], check, state={"before": 7})
-    assert seen == [([1], 7, 1, "s")]
 
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
@@ -291,32 +219,6 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
     assert calls == ["first", "second", "second", "second"]
     assert report.status == "passed"
     assert (report.state["first"], report.state["second"]) == (1, 4)
-
-
-def test_without_a_store_nothing_is_said_of_a_resume() -> None:
-    def fails(state: Any) -> None:
-        raise ValueError("no")
-
-    with pytest.raises(StageFailed, match=r"fix it$"):
-        one(fails)
-    with pytest.raises(StageFailed, match=r"fix it$"):
-        one(fails, model=ScriptedModel("x"))
-
-
-def test_a_state_is_as_before_the_stage_where_the_stage_raised() -> None:
-    def fails(state: Any) -> None:
-        state["log"].append("half")
-        del state["kept"]
-        state["new"] = 1
-        raise ValueError("no")
-
-    state = {"log": [], "kept": 1}
-    with pytest.raises(StageFailed):
-        one(fails, state=state)
-    assert {name: state[name] for name in state if name != "guardrail_reports"} == {
-        "log": [],
-        "kept": 1,
-    }
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, asyncio.CancelledError, SystemExit])
@@ -382,24 +284,6 @@ async def test_a_thread_that_was_given_up_puts_nothing_into_the_state() -> None:
     assert state["s"] == "second"
 
 
-def test_a_budget_of_seconds_keeps_the_attempt_that_there_is() -> None:
-    """What a stage left half done when its time was over is nobody's output."""
-
-    async def s(state: Any) -> None:
-        state["made"] = [*state["made"], len(state["made"])]
-        if calls:
-            state["half"] = True
-            await asyncio.Event().wait()
-        calls.append(1)
-
-    calls: list[int] = []
-    policy = Policy((MaxAttempts(3), Budget(seconds=1)))
-    report = one(s, failing(1, 2, 3), state={"made": []}, policy=policy)
-    assert (report.stages[0].kept, report.stages[0].action) == (1, "continued")
-    assert report.state["made"] == [0]
-    assert "half" not in report.state
-
-
 # -- durable runs
 
 
@@ -460,29 +344,6 @@ async def test_commits_of_a_run(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_64_runs_at_once_in_one_store(tmp_path: Path) -> None:
-    pipelines = [Pipeline(name, store=str(tmp_path / "a.db"), progress=False) for name in "pq"]
-    for pipeline in pipelines:
-
-        @pipeline.stage(checks=[failing(1)])
-        async def first(state: dict[str, int]) -> int:
-            await asyncio.sleep(0)
-            return state["n"] * 10
-
-        @pipeline.stage
-        async def second(state: dict[str, int]) -> int:
-            return state["first"] + 1
-
-    runs = [pipelines[n % 2].run({"n": n}, id=f"r{n}") for n in range(64)]
-    reports = await asyncio.gather(*runs)
-    assert [r.state["second"] for r in reports] == [10 * n + 1 for n in range(64)]
-    assert all(r.passed and len(r.stages[0].attempts) == 2 for r in reports)
-    store = pipelines[0].store
-    assert store is not None
-    for n, report in enumerate(reports):
-        assert await report_of(store, Scope(), f"r{n}") == report
-
-
 def test_another_process_is_told_that_the_run_is_under_way(tmp_path: Path) -> None:
     program = """
 import asyncio, sys
@@ -504,21 +365,6 @@ report = asyncio.run(pipeline.run({}, id="r"))
         ran(pipeline, {}, id="r")
     process.communicate("theirs", timeout=WAITING)
     assert ran(pipeline, {}, id="r").state["s"] == "theirs"
-
-
-async def test_runs_leave_nothing_behind() -> None:
-    pipeline = Pipeline("p", store=None, progress=False)
-    pipeline.stage(name="s", checks=[failing(1)])(lambda state: 1)
-    held, states = dict(vars(pipeline)), []
-    report = None
-    for _ in range(50):
-        report = await pipeline.run(type("State", (), {})())
-        states.append(weakref.ref(report.state))
-    del report
-    gc.collect()
-    assert not any(one() for one in states)
-    assert vars(pipeline) == held
-    assert len(asyncio.all_tasks()) == 1
 
 
 # -- what is refused
@@ -579,24 +425,6 @@ def test_options_of_a_stage_that_are_refused(options: dict[str, Any], told: str)
         pipeline.stage(name="s", **options)(lambda state: 1)
     assert told in str(caught.value)
     assert pipeline.stages == ()
-
-
-@pytest.mark.parametrize(
-    "options", [{"on_exhausted": "x"}, {"on_unvalidated": "best"}, {"store": 5}]
-)
-def test_options_of_a_pipeline_that_are_refused(options: dict[str, Any]) -> None:
-    def used() -> None:
-        pipeline = Pipeline("p", **options)
-        pipeline.stage(name="s")(lambda state: 1)
-        ran(pipeline)
-
-    with pytest.raises(InvalidInput):
-        used()
-
-
-def test_a_pipeline_without_stages_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"stages is .*at least one, added by @pipeline\.stage"):
-        ran(Pipeline("p", store=None))
 
 
 def test_a_stage_is_added_by_any_of_its_forms() -> None:

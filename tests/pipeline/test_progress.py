@@ -15,7 +15,7 @@ from heedful.checks.evaluate import Context
 from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.pipeline.pipeline import WIDEST, progress_stream
+from heedful.pipeline.pipeline import WIDEST
 from tests.pipeline.support import failing, raising, ran
 
 SECONDS = re.compile(r"\d+\.\d\d s")
@@ -82,16 +82,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_is_told_unless_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_is_told_and_a_program_without_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
-    monkeypatch.setattr(sys, "stderr", screen)
-    assert progress_stream(None) is screen
-    assert progress_stream(False) is None
-    monkeypatch.setattr(sys, "stderr", None)
-    assert progress_stream(None) is progress_stream(True) is None
     monkeypatch.setattr(sys, "stderr", screen)
     ran(piped(None), {}, id="r")
     assert SECONDS.sub("… s", screen.getvalue()) == SAID
+    monkeypatch.setattr(sys, "stderr", None)
+    for progress in (None, True):
+        assert ran(piped(progress)).degraded
 
 
 def test_a_resumed_run_says_what_was_done_before(

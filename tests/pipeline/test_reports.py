@@ -5,28 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import heedful
 from heedful.checks import predictions
-from heedful.checks.evaluate import Context
 from heedful.checks.numbers import results
-from heedful.errors import NotFound, OverrideRefused, UnknownName
+from heedful.errors import NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import MOST, Evaluation, Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
 from heedful.store import loops
 from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
-from heedful.store.sqlite import shared_store
-from tests.loop import support
-from tests.pipeline.support import failing, one, raising, ran, statuses, timeless
+from heedful.store.sqlite import shared
+from tests.pipeline.support import failing, one, raising, ran, statuses
 
 FIELDS = {
     "stage_name": str,
@@ -92,20 +87,6 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     assert second.checks[1].severity == "warning"
 
 
-def test_the_file_of_an_attempt_is_there_before_the_next_one(tmp_path: Path) -> None:
-    seen: list[list[str]] = []
-    pipeline = Pipeline("p", store=None, reports=tmp_path, progress=False)
-
-    @pipeline.stage(checks=[failing(1, 2)])
-    def s(state: Any) -> int:
-        seen.append(sorted(path.name for path in tmp_path.iterdir()))
-        return 1
-
-    ran(pipeline, {}, id="r")
-    names = [f"guardrail_s_r_attempt{n}.json" for n in (1, 2)]
-    assert seen == [[], names[:1], names]
-
-
 def test_reports_are_told_in_the_state() -> None:
     seen: list[Any] = []
 
@@ -125,14 +106,6 @@ def test_reports_are_told_in_the_state() -> None:
     assert kept["s_feedback"] == seen[2]["s_feedback"]
 
 
-def test_the_longest_names_have_files(tmp_path: Path) -> None:
-    pipeline = Pipeline("p" * LONGEST, store=None, reports=tmp_path, progress=False)
-    pipeline.stage(name="é" * (LONGEST // 2))(lambda state: 1)
-    assert ran(pipeline, {}, id="東" * (LONGEST // 3)).passed
-    assert ran(pipeline).passed
-    assert len(list(tmp_path.iterdir())) == 8
-
-
 def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     pipeline = Pipeline("..", store=None, reports=tmp_path / "a" / "b", progress=False)
     pipeline.stage(name="..\\..")(lambda state: 1)
@@ -146,32 +119,6 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_check_that_goes_by_another_name_is_not_said_to_have_passed() -> None:
-    def positive(output: Any, at: Context) -> Sequence[Finding]:
-        return [Finding("sign", "it is negative")] if output < 0 else []
-
-    values = iter((-1, 1))
-    first, second = one(lambda state: next(values), positive, failing()).stages[0].attempts
-    assert [(c.check_name, c.status) for c in first.checks] == [("sign", "failed")]
-    assert [(c.check_name, c.status) for c in second.checks] == [
-        ("positive", "passed"),
-        ("looks", "passed"),
-    ]
-
-
-def test_a_check_with_several_names_reports_under_each() -> None:
-    def several(output: Any, at: Context) -> Sequence[Finding]:
-        return [Finding("b", "wrong")]
-
-    several.names = ("a", "b", "c")  # type: ignore[attr-defined]
-    (attempt,) = one(lambda state: 1, several, retries=0).stages[0].attempts
-    assert [(c.check_name, c.status) for c in attempt.checks] == [
-        ("a", "passed"),
-        ("c", "passed"),
-        ("b", "failed"),
-    ]
-
-
 @pytest.mark.parametrize("source", ["gone.csv", "one.csv", lambda output, state: 1 / 0])
 def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
     source: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,38 +129,6 @@ def test_a_check_that_had_nothing_to_judge_is_not_said_to_have_passed(
     attempt = one(lambda state: 1, *checks, retries=0).stages[0].attempts[0]
     assert {c.check_name for c in attempt.checks} <= {"missing_results", "predictions"}
     assert "passed" not in {c.status for c in attempt.checks}
-
-
-def test_details_hold_what_a_finding_rests_on() -> None:
-    def check(output: Any, at: Context) -> Sequence[Finding]:
-        return [Finding("c", "wrong", key="k", severity=0.9, evidence="row 7", span=(1, 2))]
-
-    (attempt,) = one(lambda state: "text", check, retries=0).stages[0].attempts
-    assert attempt.checks[0].details == {
-        "key": "k",
-        "severity": 0.9,
-        "evidence": "row 7",
-        "span": [1, 2],
-    }
-
-
-@pytest.mark.parametrize(
-    ("make", "status"),
-    [
-        ([failing()], "passed"),
-        ([failing(1, 2, 3)], "degraded"),
-        ([raising(1)], "degraded"),
-        ([], "passed"),
-    ],
-)
-def test_the_status_of_a_run(make: Any, status: str) -> None:
-    report = one(lambda state: 1, *make)
-    assert report.status == status
-    assert report.passed == (status == "passed")
-    assert report.degraded == (("s",) if status == "degraded" else ())
-    assert report.stage("s") is report.stages[0]
-    with pytest.raises(UnknownName, match="no stage is called 'x'; there are: s"):
-        report.stage("x")
 
 
 def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None:
@@ -247,26 +162,6 @@ def test_an_interrupted_run_is_open_and_a_loop_is_no_run(tmp_path: Path) -> None
 
 
 # -- feedback
-
-
-@settings(max_examples=80)
-@given(
-    evaluation=support.evaluations,
-    goals=support.goals,
-    lessons=st.lists(st.text("ab \n", max_size=250).map(lambda t: f"- {t}"), max_size=6),
-    name=st.text("sé", min_size=1, max_size=LONGEST // 2),
-)
-def test_feedback_has_one_shape(
-    evaluation: Evaluation, goals: Any, lessons: list[str], name: str
-) -> None:
-    said = stage_feedback(name, evaluation, goals, ["Seen before:", *lessons] if lessons else [])
-    if not said:
-        assert not evaluation.keys
-        assert not evaluation.unmet(goals)
-        return
-    assert said.startswith(HEAD.format(name) + "\n- ")
-    assert said.endswith(TAIL)
-    assert len(said) <= MOST
 
 
 def test_the_longest_feedback_is_bounded() -> None:
@@ -344,13 +239,3 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))
-
-
-def test_a_run_itself_is_not_overridden(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.db")
-    pipeline = Pipeline("p", store=path, progress=False)
-    pipeline.stage(name="s", checks=[failing(1, 2, 3)])(lambda state: 1)
-    ran(pipeline, {}, id="r")
-    with pytest.raises(OverrideRefused):
-        asyncio.run(heedful.override("r", "attempts", by="ada", store=path))
-    assert timeless(ran(pipeline, {}, id="r"))["status"] == "degraded"

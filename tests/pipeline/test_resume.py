@@ -21,8 +21,7 @@ from heedful.loop.decide import Done, Policy, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import find_near_repeat as near
 from heedful.pipeline import Guardrails, Pipeline
-from heedful.store import exposures, loops
-from heedful.store import lessons as lesson_store
+from heedful.store import loops
 from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
 from heedful.store.store import Store
@@ -208,43 +207,6 @@ def test_interrupted_anywhere_it_ends_the_same(
         where: next(iter(said)) for where, said in quiet.fed.items()
     }
     assert all(len(said) == 1 for said in loud.fed.values())
-
-
-@settings(max_examples=30)
-@given(
-    plans=plans,
-    before=st.sets(st.integers(1, 30), max_size=2),
-    after=st.sets(st.integers(1, 30), max_size=2),
-    apart=st.booleans(),
-)
-def test_interrupted_anywhere_it_learns_and_is_told_the_same(
-    plans: list[Plan], before: set[int], after: set[int], apart: bool
-) -> None:
-    quiet, loud = Ran(), Ran()
-
-    async def known(store: Store) -> Any:
-        lessons = await store.read(Scope(), lesson_store.top, 100)
-        kept = [(one["signature"], one["text"], one["seen"], one["state"]) for one in lessons]
-        return sorted(kept), [
-            await store.read(Scope(), exposures.past, f"r/s{n}") for n in range(len(plans))
-        ]
-
-    async def scenario() -> None:
-        quiet_store, quiet_memory, memory = (in_file(":memory:") for _ in range(3))
-        crashing = Crashing(before, after)
-        stores = (quiet_store, quiet_memory, memory, crashing)
-        if not apart:
-            quiet_memory, memory = quiet_store, crashing
-        pipeline = made(plans, quiet_store, quiet, False, quiet_memory)
-        undisturbed = await pipeline.run(first(), id="r")
-        report = await until_done(plans, crashing, loud, memory)
-        assert told(report) == told(undisturbed)
-        assert await known(memory) == await known(quiet_memory)
-        for store in stores:
-            await store.close()
-
-    asyncio.run(scenario())
-    assert {where: set(said) for where, said in loud.fed.items()} == quiet.fed
 
 
 # -- the stage host decides as the others do

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import functools
-from collections import Counter, OrderedDict, UserDict, defaultdict
+from collections import UserDict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import make_dataclass
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from heedful.checks.evaluate import Context, context
-from heedful.drive.portal import run_sync
+from heedful.checks.evaluate import Context
 from heedful.errors import (
     InvalidInput,
     ModelError,
-    ModelTimeout,
     NotJournalable,
     StageFailed,
-    UnknownName,
 )
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
@@ -42,18 +38,6 @@ REPORTS = "guardrail_reports"
 class Plain:
     def __init__(self) -> None:
         self.x = [1]
-
-
-@dataclass
-class Data:
-    x: list[int] = field(default_factory=lambda: [1])
-
-
-@dataclass
-class Reporting:
-    x: list[int] = field(default_factory=lambda: [1])
-    s: Any = None
-    guardrail_reports: dict[str, Any] = field(default_factory=dict)
 
 
 class Model(BaseModel):
@@ -74,10 +58,6 @@ class Slots:
         self.x = [1]
 
 
-class Inherited(Slots):
-    __slots__ = "y"  # noqa: PLC0205 - one name, as Python allows
-
-
 def get(state: Any, name: str) -> Any:
     return state[name] if isinstance(state, Mapping | UserDict) else getattr(state, name)
 
@@ -85,9 +65,7 @@ def get(state: Any, name: str) -> Any:
 STATES: list[Callable[[], Any]] = [
     lambda: {"x": [1]},
     lambda: UserDict(x=[1]),
-    lambda: OrderedDict(x=[1]),
-    lambda: SimpleNamespace(x=[1]),
-    *(Plain, Data, Reporting, Model, Extra, Slots, Inherited),
+    *(Plain, Model, Extra, Slots),
 ]
 
 
@@ -117,10 +95,6 @@ def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None
     assert report.state is state
 
 
-def test_no_state_is_an_empty_one() -> None:
-    assert one(lambda state: len(state)).state["s"] == 1  # what heedful tells is in it
-
-
 @pytest.mark.parametrize(
     "state",
     [5, "text", [1], (1,), MappingProxyType({}), {1: 2}, {"a": 1, ("b",): 2}, frozenset()],
@@ -137,21 +111,11 @@ def test_states_that_are_refused(state: Any, tmp_path: Path) -> None:
 FROZEN = make_dataclass("FROZEN", [("x", int, 1)], frozen=True)
 
 
-class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-    x: int = 1
-
-
-class Forbids(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    x: int = 1
-
-
 class Narrow:
     __slots__ = ("x",)
 
 
-@pytest.mark.parametrize("make", [FROZEN, Frozen, Forbids, Narrow])
+@pytest.mark.parametrize("make", [FROZEN, Narrow])
 def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> None:
     """A stage that returns nothing may run over it; feedback comes as the parameter."""
     with pytest.raises(InvalidInput, match="it must be one that lets 's' be set"):
@@ -167,38 +131,6 @@ def test_a_state_that_cannot_hold_an_output_says_so(make: Callable[[], Any]) -> 
 
 
 # -- what a stage returns
-
-
-@pytest.mark.parametrize(
-    "value",
-    [0, 0.0, False, [], {}, 1.5, "text", [1, {"a": None}], {"": "é\ud800"}, float("inf"), 2**70],
-    ids=ascii,
-)
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_what_a_stage_returns_is_its_output(value: Any, kind: str, tmp_path: Path) -> None:
-    async def later(state: Any) -> Any:
-        return value
-
-    check = failing()
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    pipeline.stage(name="s", checks=[check])(later if kind == "async" else lambda state: value)
-    report = ran(pipeline, id="r")
-    assert check.seen == [value]
-    assert type(check.seen[0]) is type(value)
-    assert report.state["s"] == value
-    assert ran(pipeline, id="r").state["s"] == value
-
-
-def test_an_output_that_has_no_words_is_an_empty_answer() -> None:
-    report = one(lambda state: " ", failing())
-    assert report.stages[0].attempts[0].failed_checks_summary == ["answer: the answer is empty"]
-
-
-def test_an_output_that_is_what_it_was_is_still_the_output() -> None:
-    check = failing(1)
-    report = one(lambda state: 5, check, state={"s": 5})
-    assert check.seen == [5, 5]
-    assert report.state["s"] == 5
 
 
 @pytest.mark.parametrize("value", [None, "state"])
@@ -230,145 +162,61 @@ def test_nan_survives_where_it_is_written_down(tmp_path: Path) -> None:
     assert check.seen[0]["rmse"] != check.seen[0]["rmse"]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [0, False, [], {}, 1.5, [1, {"a": None}], {"": "é\ud800"}, float("inf"), 2**70],
+    ids=ascii,
+)
+def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
+    pipeline, check = Pipeline("p", store=str(tmp_path / "a.db"), progress=False), failing()
+    pipeline.stage(name="s", checks=[check])(lambda state: value)
+    for _ in range(2):
+        output = ran(pipeline, id="r").state["s"]
+        assert (output, type(output)) == (value, type(value))
+    assert check.seen == [value]
+
+
 # -- functions of all kinds
-
-
-class Called:
-    def __call__(self, state: Any, feedback: str | None = None) -> Any:
-        return feedback or "none"
-
-
-class CalledLater:
-    async def __call__(self, state: Any, feedback: str | None = None) -> Any:
-        return feedback or "none"
-
-
-class Methods:
-    def told(self, state: Any, feedback: str | None = None) -> Any:
-        return feedback or "none"
-
-    @classmethod
-    def of_class(cls, state: Any, feedback: str | None = None) -> Any:
-        return feedback or "none"
-
-    @staticmethod
-    def static(state: Any, feedback: str | None = None) -> Any:
-        return feedback or "none"
 
 
 def told(state: Any, feedback: str | None = None) -> Any:
     return feedback or "none"
 
 
-async def told_later(state: Any, feedback: str | None = None) -> Any:
-    await asyncio.sleep(0)
-    return feedback or "none"
+async def told_later(state: Any, **named: Any) -> Any:
+    return told(state, **named)
 
 
-def more(factor: int, state: Any, *, feedback: str | None = None) -> Any:
-    return feedback or "none"
+class Called:
+    async def __call__(self, state: Any, feedback: str | None = None) -> Any:
+        return told(state, feedback)
 
 
-def wrapped(function: Any) -> Any:
-    @functools.wraps(function)
-    def wrapper(*arguments: Any, **named: Any) -> Any:
-        return function(*arguments, **named)
-
-    return wrapper
-
-
-def any_names(state: Any, **named: Any) -> Any:
-    return named.get("feedback") or "none"
+@functools.wraps(told)
+def narrow(state: Any) -> Any:
+    return "none"
 
 
 @pytest.mark.parametrize(
-    "function",
+    ("function", "hears"),
     [
-        told,
-        told_later,
-        Called(),
-        CalledLater(),
-        Methods().told,
-        Methods.of_class,
-        Methods.static,
-        functools.partial(more, 2),
-        functools.partial(told_later),
-        functools.partial(Called()),
-        wrapped(told),
-        wrapped(told_later),
-        lambda state, feedback=None: feedback or "none",
-        lambda state, feedback=None: told_later(state, feedback),
-        any_names,
+        (told, True),
+        (told_later, True),
+        (Called(), True),
+        (functools.partial(told), True),
+        (functools.wraps(told)(lambda *arguments, **named: told(*arguments, **named)), True),
+        (lambda state: "none", False),
+        (narrow, False),
     ],
-    ids=map("told {}".format, range(15)),
+    ids=map(str, range(7)),
 )
-@pytest.mark.parametrize("store", [None, ":memory:"])
-def test_functions_that_are_told(function: Any, store: str | None) -> None:
+def test_a_function_that_takes_feedback_is_told(function: Any, hears: bool) -> None:
     check = failing(1)
-    pipeline = Pipeline("p", store=store, progress=False)
-    pipeline.stage(name="s", checks=[check])(function)
-    ran(pipeline)
-    assert check.seen[0] == "none"
-    assert check.seen[1].startswith("GUARDRAIL")
-
-
-def quiet(state: Any) -> int:
-    return 1
-
-
-def narrowed(state: Any, feedback: str | None = None) -> int:
-    raise AssertionError("its wrapper is called")
-
-
-@functools.wraps(narrowed)
-def narrow(state: Any) -> int:
-    return 1
-
-
-@pytest.mark.parametrize(
-    "function", [quiet, wrapped(quiet), narrow, functools.partial(quiet)], ids="abcd"
-)
-def test_functions_that_are_not_told(function: Any) -> None:
-    assert one(function, failing(1)).passed
-
-
-@pytest.mark.parametrize(
-    "function", [functools.partial(told), Called(), functools.partial(told_later)], ids="abc"
-)
-def test_a_function_without_a_name_is_given_one(function: Any) -> None:
-    pipeline = Pipeline("p", store=None)
-    with pytest.raises(InvalidInput, match="name of a stage is ''"):
-        pipeline.stage(function)
+    assert one(function, check).passed
+    assert [said.startswith("GUARDRAIL") for said in check.seen] == [False, hears]
 
 
 # -- fields
-
-
-class Colour(enum.IntEnum):
-    RED = 1
-
-
-@pytest.mark.parametrize("store", [None, ":memory:"])
-def test_values_keep_their_types_between_attempts(store: str | None) -> None:
-    """What JSON would make plain again, an attempt finds as the one before did."""
-    begun: list[Any] = []
-
-    def s(state: Any) -> None:
-        begun.append([type(state[name]) for name in ("counts", "lists", "colour")])
-        state["counts"]["a"] += 1
-        state["lists"]["b"].append(1)
-        state["colour"] = 2
-
-    state: dict[str, Any] = {
-        "counts": Counter(),
-        "lists": defaultdict(list),
-        "colour": Colour.RED,
-    }
-    pipeline = Pipeline("p", store=store, progress=False)
-    pipeline.stage(name="s", checks=[failing(1, 2)])(s)
-    ran(pipeline, state)
-    assert begun == [[Counter, defaultdict, Colour]] * 3
-    assert (state["counts"], state["lists"]) == ({"a": 1}, {"b": [1]})
 
 
 @pytest.mark.parametrize("store", [None, ":memory:"])
@@ -455,21 +303,6 @@ def test_rerun_makes_again_what_cannot_be_written_down(tmp_path: Path) -> None:
     assert [len(stage.attempts) for stage in report.stages] == [2, 1, 1]
 
 
-def test_a_rerun_that_raises_says_which_stage(tmp_path: Path) -> None:
-    pipeline, calls = Pipeline("p", store=str(tmp_path / "a.db"), progress=False), []
-
-    @pipeline.stage(rerun=True)
-    def load(state: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 2:
-            raise ValueError("gone")
-        return object()
-
-    ran(pipeline, {}, id="r")
-    with pytest.raises(StageFailed, match=r"stage 'load' raised ValueError: 'gone'.*id='r'"):
-        ran(pipeline, {}, id="r")
-
-
 def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
     secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     path = tmp_path / "a.db"
@@ -492,36 +325,6 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
     assert len(written) == 6
     for file in [*written, path, *tmp_path.glob("a.db-*")]:
         assert secret.encode() not in file.read_bytes(), file
-
-
-def test_a_huge_output(tmp_path: Path) -> None:
-    """5 MB, stored, restored and reported."""
-    huge = ["x" * 99] * 50_000
-    check = failing()
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    pipeline.stage(name="s", checks=[check])(lambda state: huge)
-    for _ in range(2):
-        assert ran(pipeline, id="r").state["s"] == huge
-    assert check.seen == [huge]
-
-
-def test_a_state_of_another_kind_is_to_blame_and_no_check(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def check(output: Any, at: Context) -> list[Finding]:
-        calls.append(output)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return []
-
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    pipeline.stage(name="s", checks=[check])(lambda state: 1)
-    with pytest.raises(KeyboardInterrupt):
-        ran(pipeline, {}, id="r")
-    with pytest.raises(StageFailed, match="one that lets 's' be set"):
-        ran(pipeline, Frozen(), id="r")
-    assert ran(pipeline, {}, id="r").passed
-    assert calls == [1, 1]
 
 
 # -- stages that a model writes
@@ -567,84 +370,3 @@ def test_a_model_that_fails_leaves_the_run_to_be_resumed(tmp_path: Path) -> None
             assert [len(s.attempts) for s in report.stages] == [2]
     stored = rows(path, "select value from attempt order by loop, number")
     assert [value for (value,) in stored if "p" not in value] == ['"one"', '"two"']
-
-
-def test_the_best_text_of_a_model_is_kept() -> None:
-    pipeline, _ = prompted(
-        "one",
-        "two",
-        "three",
-        checks=[failing(1, 2, 3), failing(1, 3, name="b")],
-        on_exhausted="best",
-    )
-    assert ran(pipeline, {"x": 1}).state["insights"] == "two"
-
-
-@pytest.mark.parametrize("prompt", [None, 5, b"x"])
-def test_a_prompt_is_text(prompt: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"the prompt of stage 's' is .*it must be text"):
-        one(lambda state: prompt, model=ScriptedModel("x"))
-
-
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_prompts_come_from_functions_of_both_colours(kind: str) -> None:
-    async def later(state: Any) -> str:
-        return "prompt"
-
-    model = ScriptedModel("text")
-    function: Any = later if kind == "async" else lambda state: "prompt"
-    assert one(function, model=model).state["s"] == "text"
-    assert model.prompts[0][-1].content == "prompt"
-
-
-def test_a_model_that_times_out_by_itself_is_not_the_stage() -> None:
-    with pytest.raises(ModelTimeout, match="slow"):
-        one(lambda state: "x", model=ScriptedModel(ModelTimeout("slow today")))
-
-
-def test_a_model_that_takes_longer_than_the_stage_may() -> None:
-    pipeline = Pipeline("p", store=None, progress=False)
-    model = ScriptedModel("x", seconds=60)
-    pipeline.stage(name="s", model=model, timeout=0.05)(lambda state: "prompt")
-    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0\.05 s'; fix it$"):
-        ran(pipeline)
-
-
-def test_names_of_models() -> None:
-    with pytest.raises(UnknownName, match="nobody-knows-this"):
-        one(lambda state: "x", model="nobody-knows-this")
-
-
-@pytest.mark.parametrize("left", [None, 5, []])
-def test_a_stage_that_takes_the_reports_away_is_told_all_the_same(left: Any) -> None:
-    said: list[Any] = []
-
-    def s(state: Any, feedback: str | None = None) -> int:
-        said.append(feedback)
-        del state[REPORTS]
-        if left is not None:
-            state[REPORTS] = left
-        return 1
-
-    report = one(s, failing(1))
-    assert said[1].startswith("GUARDRAIL")
-    assert report.state[REPORTS]["s"]["attempt"] == 2
-    assert report.state[REPORTS]["s_feedback"] == said[1]
-
-
-def test_pipelines_within_pipelines(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.db")
-    inner, outer = (Pipeline(name, store=path, progress=False) for name in ("inner", "outer"))
-    inner.stage(name="s", checks=[failing(1)])(lambda state: state["n"] + 1)
-
-    @outer.stage
-    async def later(state: Any) -> Any:
-        return (await inner.run({"n": 1})).state["s"]
-
-    @outer.stage(checks=[failing(1)])
-    def now(state: Any, feedback: str | None = None) -> Any:
-        assert (feedback is None) == (context().attempt == 1)
-        return run_sync(inner.run({"n": 10})).state["s"]
-
-    report = ran(outer)
-    assert (report.state["later"], report.state["now"]) == (2, 11)

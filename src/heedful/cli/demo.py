@@ -24,9 +24,7 @@ PACKAGE = "heedful._examples"
 
 def demo(
     ctx: typer.Context,
-    full: Annotated[
-        bool, typer.Option("--full", help="All tasks, and how well right examples are followed.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="All tasks.")] = False,
     pipeline: Annotated[
         bool, typer.Option("--pipeline", help="Five stages that correct themselves; the report.")
     ] = False,

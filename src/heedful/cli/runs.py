@@ -24,7 +24,6 @@ from heedful.cli.output import (
     when,
 )
 from heedful.errors import NotFound, UsageError
-from heedful.lessons.proof import Estimate
 from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pipeline.questions import (
@@ -45,23 +44,11 @@ LISTED = 10
 LOOKED_AT = 200  # loops that begin alike, and loops among which a similar name is looked for
 CANDIDATE = 400
 TIMELINE = ("stage", "state", "failed", "attempts", "kept", "seconds", "tokens")
-COST: Columns = {
+COUNTS: Columns = {
+    **{name: name for name in ("runs", "failed", "stages", "recovered")},
     "retries": lambda one: one.cost.attempts,
     "seconds": lambda one: f"{one.cost.seconds:.1f}",
     "tokens": lambda one: one.cost.tokens,
-}
-CHECKS: Columns = {
-    "check": "name",
-    **{name: name for name in ("judged", "failed")},
-    "share failed": lambda one: _share(one.share),
-    **{name: name for name in ("stages", "recovered")},
-    "share recovered": lambda one: _share(one.success),
-    **COST,
-}
-STAGES: Columns = {
-    "stage": "name",
-    **{name: name for name in ("runs", "passed", "degraded", "attempts")},
-    **COST,
 }
 RUNS: Columns = {
     **{name: name for name in ("run", "pipeline", "state", "passed", "attempts", "retries")},
@@ -76,9 +63,9 @@ def ask(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
+    """Answer which stages of a pipeline were retried, why, and what was fed back.
 
-    The question is understood by its keywords, without a model. The answer cites the reports.
+    Name the stages in the question; no model is asked. The answer cites the reports.
     """
     report = settings.ask(db, lambda memory: run_of(memory, run))
     found = answer(report, question)
@@ -144,19 +131,12 @@ def _print_counts(counts: Statistics) -> None:
     retries = "1 retry" if cost.attempts == 1 else f"{cost.attempts} retries"
     show(f"runs: {counts.runs}; {retries} took {format_score(cost.seconds)} s{tokens}")
     if failed := [one for one in counts.checks if one.failed]:
-        print_table(failed, CHECKS, 1)
-    print_table(counts.stages, STAGES, 1)
+        print_table(failed, {"check": "name", **COUNTS}, 1)
+    print_table(counts.stages, {"stage": "name", **COUNTS}, 1)
     if never := [clean(one.name, 200) for one in counts.checks if not one.failed]:
         show(f"never failed: {', '.join(never)}")
-    show("share: with its 95 % interval; stages: those in which the check failed at an attempt")
-    show("recovered: those of them that passed in the end; seconds, tokens: those of retries")
-
-
-def _share(found: Estimate | None) -> str:
-    if found is None:
-        return "-"
-    value, low, high = (f"{100 * one:.0f}" for one in (found.value, found.low, found.high))
-    return f"{value}% ({low}..{high})"
+    show("failed: attempts that failed; stages: those with such an attempt that have ended;")
+    show("recovered: those of them that passed; seconds, tokens: those of retries")
 
 
 # What `heedful why RUN` prints

@@ -10,48 +10,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from heedful.checks import critic
 from heedful.checks.critique import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
-from heedful.compat.shapes import (
-    ALIGNMENT,
-    BIAS,
-    DRIFT,
-    DecisionResult,
-    GuardrailsOverride,
-    GuardrailsStatus,
-    LoopDecision,
-    LoopGuardrails,
-    LoopStanding,
-    LoopView,
-    Place,
-    ReflectionResult,
-    action,
-    find,
-    moment,
-    next_name,
-    rule_of,
-    tag,
-    trace,
-)
+from heedful.compat import shapes
+from heedful.compat.shapes import ALIGNMENT, BIAS, DRIFT, LoopGuardrails, LoopView, Place
 from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
+from heedful.loop import record
 from heedful.loop.codec import policy_from
 from heedful.loop.decide import check_override, latest_verdict
-from heedful.loop.record import (
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Loop,
-    Override,
-    check_share,
-    clean,
-)
 from heedful.loop.stop import Echo, Fatigue
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
@@ -59,6 +31,7 @@ from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
 from heedful.store.records import StoredLoop
+from heedful.store.runs import iso
 from heedful.store.store import Store
 
 SEVERITY = 0.5  # the severity of a bias tag without one
@@ -86,26 +59,19 @@ class Completion:
         words = {name: getattr(self, name) for name in ("task", "goal", "summary", "output")}
         check_texts(**{name: text for name, text in words.items() if text is not None})
         for name, score in self.scores.items():
-            check_share(f"{name}_score", score)
+            record.check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
         check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
         for one in tags:
             tag = one.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "the name of a bias, a text")
-            check_share(f"severity of {tag}", one.get("severity", SEVERITY))
+            record.check_share(f"severity of {tag}", one.get("severity", SEVERITY))
 
     @property
     def reports(self) -> bool:
         """Return True if the completion reports any result."""
-        content = (
-            self.summary,
-            self.output,
-            self.alignment_score,
-            self.drift_score,
-            self.bias_tags,
-        )
-        return any(one is not None for one in content)
+        return bool(self.scores) or self.value is not None or self.bias_tags is not None
 
     @property
     def scores(self) -> dict[str, float]:
@@ -114,16 +80,11 @@ class Completion:
         return {name: score for name, score in scores.items() if score is not None}
 
     @property
-    def missing(self) -> list[str]:
-        """Return the names of the scores that were left out."""
-        return [name for name in (ALIGNMENT, DRIFT) if name not in self.scores]
-
-    @property
-    def evaluation(self) -> Evaluation | None:
+    def evaluation(self) -> record.Evaluation | None:
         """Return the scores and bias tags that were sent, each tag once; None without any."""
         findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
-        return Evaluation(findings, scores) if findings or scores else None
+        return record.Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
@@ -132,57 +93,33 @@ class Completion:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
-    def about(self, task: Any) -> bool:
-        """Return True unless it names another task."""
-        return self.task is None or redact(self.task) == task
-
-    def agrees(self, attempt: Attempt) -> bool:
+    def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if everything in the completion equals the stored attempt."""
-        stored = attempt.evaluation or Evaluation()
-        sent = self.evaluation or Evaluation()
+        stored = attempt.evaluation or record.Evaluation()
+        sent = self.evaluation or record.Evaluation()
         tags, known = (
             {one.key: one.severity for one in of.findings if one.key.startswith(BIAS)}
             for of in (sent, stored)
         )
         return (
-            (self.value is None or Candidate.of(self.value).digest == attempt.candidate.digest)
+            (
+                self.value is None
+                or record.Candidate.of(self.value).digest == attempt.candidate.digest
+            )
             and sent.scores.items() <= stored.scores.items()
             and (self.bias_tags is None or tags == known)
         )
 
 
-def bias(one: Mapping[str, Any]) -> Finding:
+def bias(one: Mapping[str, Any]) -> record.Finding:
     """Return a bias tag as a finding, which is fed back and counted across attempts."""
     tag = redact(one["tag"])
     what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
     fix = "Write that part so that this no longer holds"
     severity = float(one.get("severity", SEVERITY))
-    return Finding(PESSIMIST, what, fix, "warning", severity, f"{BIAS}{tag}", persistent=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ReflectionCheck:
-    """A check that judges the missing scores; it runs once for each completion."""
-
-    completion: Completion
-    critics: Mapping[str, Check]
-    name: ClassVar[str] = "reflection"
-
-    async def __call__(self, candidate: Any, at: Context) -> Evaluation:
-        """Return the evaluation of the critics; bias tags that were sent are not judged."""
-        one = self.completion
-        own = [check for role, check in self.critics.items() if role != SUMMARY]
-        said = await evaluated(one.summary if one.output is None else one.output, at, own, None)
-        if SUMMARY in self.critics:
-            at = at if one.output is None else replace(at, data=one.output)
-            summed = await evaluated(one.summary, at, [self.critics[SUMMARY]], None)
-            said = replace(
-                said,
-                findings=(*said.findings, *summed.findings),
-                scores={**said.scores, **summed.scores},
-                usage=said.usage + summed.usage,
-            )
-        return said
+    return record.Finding(
+        PESSIMIST, what, fix, "warning", severity, f"{BIAS}{tag}", persistent=True
+    )
 
 
 def judges_of(
@@ -191,9 +128,10 @@ def judges_of(
     """Return the check that judges the missing scores; an empty list if none is missing.
 
     `critics` are the host's own, by role. For the others `judge` is asked: a Model, or an Embedder,
-    which can judge alignment and drift. Raises InvalidInput if nobody can judge.
+    which can judge alignment and drift. Bias tags that were sent are not judged. Raises
+    InvalidInput if nobody can judge.
     """
-    missing = one.missing
+    missing = [name for name in (ALIGNMENT, DRIFT) if name not in one.scores]
     if not missing:
         return []
     if one.value is None:
@@ -208,7 +146,21 @@ def judges_of(
         if role not in judges:
             how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
             raise InvalidInput(f"{role}_score", None, how)
-    return [ReflectionCheck(one, judges)]
+    summing = [judges.pop(SUMMARY)] if SUMMARY in judges else []
+
+    async def reflection(candidate: Any, at: Context) -> record.Evaluation:
+        what = one.summary if one.output is None else one.output
+        said = await evaluated(what, at, [*judges.values()], None)
+        at = at if one.output is None else replace(at, data=one.output)
+        summed = await evaluated(one.summary, at, summing, None)
+        return replace(
+            said,
+            findings=(*said.findings, *summed.findings),
+            scores={**said.scores, **summed.scores},
+            usage=said.usage + summed.usage,
+        )
+
+    return [reflection]
 
 
 STORE = "heedful.db"
@@ -254,20 +206,22 @@ class GuardedLoops:
         The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
         for an unknown loop without content, and the errors of `heedful.drive.report.report`.
         """
-        place = await find(self.store, self.scope, name)
-        stored = place.stored or await self._opened(name, one)
-        if not one.about(stored.head.task):
-            raise Conflict(f"loop {place.id!r} is about another task: {str(stored.head.task)[:80]}")
+        place = await self.find(name)
+        stored = place.stored if place.known else await self._opened(name, one)
+        if one.task is not None and redact(one.task) != stored.head.task:
+            raise Conflict(
+                f"loop {stored.id!r} is about another task: {str(stored.head.task)[:80]}"
+            )
         if not place.made:
             await self._report(stored, place.number, name, one, personas)
-        view = await self.view(place.id)
+        view = await self.view(stored.id)
         if not one.agrees(view.loop.attempts[place.number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
         lifted = [rule for rule in rules if rule in view.stopped_by]
         if not lifted:
             return view
-        await self.lift(place.id, lifted, by)
-        return await self.view(place.id)
+        await self.lift(stored.id, lifted, by)
+        return await self.view(stored.id)
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
         """Return the current state of a loop, or its state after an attempt.
@@ -275,12 +229,16 @@ class GuardedLoops:
         Raises NotFound, StoreError.
         """
         stored = await self.store.read(self.scope, loop_store.read, id)
-        return LoopView(stored, await next_name(self.store, self.scope, stored), number)
+        return LoopView(stored, await shapes.next_name(self.store, self.scope, stored), number)
 
-    async def place(self, name: str) -> Place:
-        """Return the loop that a name means. Raises NotFound, StoreError."""
-        place = await find(self.store, self.scope, name)
-        if place.stored is None:
+    async def find(self, name: str) -> Place:
+        """Return the attempt that a name means; that of an unknown loop is its first."""
+        return await shapes.find(self.store, self.scope, name, self.settings.policy)
+
+    async def known(self, name: str) -> Place:
+        """Return the attempt that a name means. Raises NotFound, StoreError."""
+        place = await self.find(name)
+        if not place.known:
             raise NotFound("loop", name, self.store.url)
         return place
 
@@ -289,7 +247,7 @@ class GuardedLoops:
         stored = await self.store.read(self.scope, loop_store.read, id)
         for rule in rules:
             check_override(
-                Override(rule, by, why),
+                record.Override(rule, by, why),
                 latest_verdict(stored.decisions),
                 policy_from(stored.head.policy),
             )
@@ -358,10 +316,16 @@ async def process_loop_completion(
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
     stands = await loops.complete(loop_id, one, personas, _rules(flags), override_by or "")
-    reflected = ReflectionResult.of(stands)
-    persona = orchestrator_persona or reflected.reflection_persona
-    decision = DecisionResult.of(stands)
-    return asdict(LoopDecision("success", loop_id, reflected, decision, persona, moment(stands.at)))
+    reflected = stands.as_(shapes.ReflectionResult)
+    decided = shapes.LoopDecision(
+        "success",
+        loop_id,
+        reflected,
+        stands.as_(shapes.DecisionResult),
+        orchestrator_persona or reflected.reflection_persona,
+        iso(stands.at),
+    )
+    return asdict(decided)
 
 
 async def get_guardrails_status(
@@ -369,8 +333,9 @@ async def get_guardrails_status(
 ) -> dict[str, Any]:
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
-    stands = await loops.view((await loops.place(loop_id)).id)
-    return asdict(GuardrailsStatus("success", LoopStanding.of(stands, loop_id)))
+    stands = await loops.view((await loops.known(loop_id)).stored.id)
+    standing = stands.as_(shapes.LoopStanding, loop_id=loop_id)
+    return asdict(shapes.GuardrailsStatus("success", standing))
 
 
 async def override_guardrails(
@@ -390,10 +355,11 @@ async def override_guardrails(
     """
     loops = GuardedLoops.of(store)
     rules = _rules((override_fatigue, override_max_reruns, override_bias_echo))
-    place = await loops.place(loop_id)
-    await loops.lift(place.id, rules, override_by or "", override_reason or "")
+    place = await loops.known(loop_id)
+    await loops.lift(place.stored.id, rules, override_by or "", override_reason or "")
     flags = override_fatigue, override_max_reruns
-    return asdict(GuardrailsOverride("success", loop_id, *flags, override_by, override_reason))
+    given = shapes.GuardrailsOverride("success", loop_id, *flags, override_by, override_reason)
+    return asdict(given)
 
 
 async def get_loop_trace(
@@ -401,9 +367,9 @@ async def get_loop_trace(
 ) -> dict[str, Any]:
     """Return all recorded facts of one attempt, as a trace. Raises NotFound."""
     loops = GuardedLoops.of(store)
-    place = await loops.place(loop_id)
+    place = await loops.known(loop_id)
     number = place.number if place.made else place.number - 1
-    return trace(await loops.view(place.id, number), place.number)
+    return shapes.trace(await loops.view(place.stored.id, number), place.number)
 
 
 async def enforce_rerun_limits(
@@ -419,22 +385,20 @@ async def enforce_rerun_limits(
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    place = await find(loops.store, loops.scope, loop_id)
-    if place.stored is None:
-        most = loops.settings.max_reruns
-        spent = {"rerun_count": 0, "max_reruns": most, "limit_reached": most == 0}
-        return {**spent, "force_finalize": most == 0, "overridden": False, "overridden_by": None}
-    stands = await loops.view(place.id)
-    reached, now = stands.limits()["limit_reached"], time.time()
-    if override_max_reruns and reached and not stands.lifting("attempts", now):
-        await loops.lift(place.id, ["attempts"], override_by or "")
-        stands = await loops.view(place.id)
-    limits, by = stands.limits(), stands.lifting("attempts", now)
+    place = await loops.find(loop_id)
+    stands, now = LoopView(place.stored, ""), time.time()
+    reached, overrides = stands.facts["rerun_limit_reached"], override_max_reruns and place.known
+    if overrides and reached and not stands.lifting("attempts", now):
+        await loops.lift(place.stored.id, ["attempts"], override_by or "")
+        stands = await loops.view(place.stored.id)
+    by = stands.lifting("attempts", now) if reached else ""
     return {
-        **limits,
+        "rerun_count": stands.facts["rerun_count"],
+        "max_reruns": stands.facts["max_reruns"],
+        "limit_reached": stands.facts["rerun_limit_reached"],
         "force_finalize": reached and not by,
-        "overridden": bool(reached and by),
-        "overridden_by": by if reached and by else None,
+        "overridden": bool(by),
+        "overridden_by": by or None,
     }
 
 
@@ -450,19 +414,20 @@ async def detect_bias_repetition(
     Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
     """
     loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
-    echo, place = Echo(threshold, across="scope"), await find(loops.store, loops.scope, loop_id)
-    before = place.stored.loop if place.stored else Loop(loop_id)
-    earlier = await loops.store.read(loops.scope, loop_store.echoes, place.id, ECHO_WINDOW)
-    loop = _then(replace(before, echoes=earlier), one.evaluation or Evaluation())
-    counts = {tag(key): n for key, n in echo.counts(loop).items()}
-    repeated = [one for one, n in counts.items() if n >= threshold]
+    stored = (await loops.find(loop_id)).stored
+    earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, ECHO_WINDOW)
+    loop = _then(replace(stored.loop, echoes=earlier), one)
+    echoes = Echo(threshold, across="scope").counts(loop)
+    counts = {shapes.tag(key): n for key, n in echoes.items()}
+    found = shapes.echo(counts, threshold)
     return {
-        "bias_repetition": bool(repeated),
-        "repeated_tags": repeated,
+        "bias_repetition": found["bias_echo"],
+        "repeated_tags": found["repeated_tags"],
         "repetition_counts": counts,
         "threshold": threshold,
-        "bias_echo": bool(repeated),
-        **action(bool(repeated)),
+        "bias_echo": found["bias_echo"],
+        "trigger": found["trigger"],
+        "action": found["action"],
     }
 
 
@@ -480,14 +445,13 @@ async def calculate_fatigue_score(
     """
     loops = GuardedLoops.of(store)
     one = Completion(alignment_score=alignment_score, drift_score=drift_score)
-    check_share("previous_fatigue", previous_fatigue or 0.0)
-    place = await find(loops.store, loops.scope, loop_id)
-    policy = policy_from(place.stored.head.policy) if place.stored else loops.settings.policy
-    tired = rule_of(policy, Fatigue)
-    loop = place.stored.loop if place.stored else Loop(loop_id, policy.goals)
-    loop = replace(loop, improves=policy.improvement)
+    record.check_share("previous_fatigue", previous_fatigue or 0.0)
+    stored = (await loops.find(loop_id)).stored
+    policy = policy_from(stored.head.policy)
+    tired = shapes.rule_of(policy, Fatigue)
+    loop = replace(stored.loop, improves=policy.improvement)
     base = tired.level(loop) if previous_fatigue is None else previous_fatigue
-    after = _then(loop, one.evaluation or Evaluation())
+    after = _then(loop, one)
     rerun, better = len(after.attempts) > 1, after.improved[-1]
     level = tired.after(base, better) if rerun else base
     spoken = level >= tired.limit
@@ -518,7 +482,7 @@ async def log_rerun_reasoning(
     check_texts(loop_id=loop_id, rerun_reason=rerun_reason)
     check_sequence("rerun_trigger", rerun_trigger, str, "a list of names")
     detail = rerun_reason_detail or f"Triggered by {', '.join(rerun_trigger)}"
-    words = [clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
+    words = [record.clean(redact(text), 200) for text in (loop_id, rerun_reason, detail)]
     _log.info("loop %s runs again: %s (%s)", *words)
     return {
         "rerun_trigger": list(rerun_trigger),
@@ -526,7 +490,7 @@ async def log_rerun_reasoning(
         "rerun_reason_detail": detail,
         "overridden_by": overridden_by,
         "reflection_persona": reflection_persona,
-        "timestamp": moment(time.time()),
+        "timestamp": iso(time.time()),
     }
 
 
@@ -534,6 +498,7 @@ def _rules(flags: Sequence[bool]) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
 
 
-def _then(loop: Loop, evaluation: Evaluation) -> Loop:
+def _then(loop: record.Loop, one: Completion) -> record.Loop:
     """Return the loop with one more attempt, which has only an evaluation."""
-    return loop.then(Attempt(len(loop.attempts) + 1, Candidate(""), evaluation))
+    evaluation = one.evaluation or record.Evaluation()
+    return loop.then(record.Attempt(len(loop.attempts) + 1, record.Candidate(""), evaluation))

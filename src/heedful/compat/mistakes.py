@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
 from heedful.lessons.lesson import Example, LessonFilter, Match, Trust, check_texts
@@ -22,6 +21,7 @@ from heedful.memory.memory import Memory
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
+from heedful.store.runs import iso
 
 MERGE = 0.85  # the similarity from which on two lessons may be one
 COMPARED = 50  # lessons of the same type, the newest, that a new one is compared with
@@ -250,5 +250,5 @@ def _entry_mistakes(prompt: str, mistake: str, correction: str, at: float) -> di
         "prompt": prompt,
         "mistake": mistake,
         "correction": correction,
-        "timestamp": moment(at),
+        "timestamp": iso(at),
     }

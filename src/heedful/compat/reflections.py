@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
-from heedful.compat.shapes import moment
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import (
     Filter,
@@ -25,6 +24,7 @@ from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, keep, reflect
 from heedful.models.contract import Model
+from heedful.store.runs import iso
 from heedful.store.store import Store
 from heedful.traces.episode import Episode, Limits, safe_id
 from heedful.traces.messages import EpisodeReader
@@ -115,7 +115,7 @@ class ReflectionAnswer:
             list(lesson.meta["source_event_ids"]),
             list(lesson.meta["related_memory_ids"]),
             RunMetadata(*(lesson.meta[field.name] for field in fields(RunMetadata))),
-            moment(time.time()),
+            iso(time.time()),
         )
 
 
@@ -158,12 +158,14 @@ async def generate_reflection(
     ModelError, StoreError.
     """
     episode = await asyncio.to_thread(_episode, context)
-    scope = Scope(_text(context, "tenant_id"), _text(context, "project_id"))
+    for name in ("tenant_id", "project_id"):
+        if not isinstance(context.get(name), str):
+            raise InvalidInput(name, context.get(name), "a text")
     related = context.get("related_memory_ids") or ()
     check_sequence("related_memory_ids", related, object, "a list of ids")
     made = await reflect(
         episode,
-        memory=Memory.of(store, scope),
+        memory=Memory.of(store, Scope(context["tenant_id"], context["project_id"])),
         model=model,
         store=False,
         trust=trust,
@@ -231,10 +233,8 @@ async def query_reflections(
         )
     now = time.time()
     matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
-    return [
-        _row(one.signature, one.kind, one.lesson, one.importance, one.tags, one.error_type, one.at)
-        for one in matches[:k]
-    ]
+    names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
+    return [_row(*(getattr(one, name) for name in names)) for one in matches[:k]]
 
 
 async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
@@ -253,18 +253,11 @@ async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str
 
 
 def _row(
-    signature: str,
-    kind: str,
-    text: str,
-    importance: float,
-    tags: Sequence[str],
-    error_type: str,
-    at: float,
+    id: str, kind: str, text: str, importance: float, tags: Sequence[str], category: str, at: float
 ) -> dict[str, Any]:
-    category = None if kind == "strategy" else error_type or None
     made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
-    what = signature, made, text, importance, list(tags), category
-    return asdict(ReflectionRow(*what, SOURCE, LAYER, moment(at)))
+    what = (id, made, text, importance, list(tags), category if made == "reflection" else "")
+    return asdict(ReflectionRow(*what[:5], what[5] or None, SOURCE, LAYER, iso(at)))
 
 
 def _episode(context: Mapping[str, Any]) -> Episode:
@@ -275,13 +268,6 @@ def _episode(context: Mapping[str, Any]) -> Episode:
         raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
     (episode,) = EpisodeReader(Limits()).add(value)
     return episode
-
-
-def _text(context: Mapping[str, Any], name: str) -> str:
-    value = context.get(name)
-    if not isinstance(value, str):
-        raise InvalidInput(name, value, "a text")
-    return value
 
 
 def _of_session(one: Reflection, session: str) -> Reflection:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal, TypeVar
 
 from heedful.drive.report import LONGEST
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Scope
-from heedful.loop.codec import policy_from
-from heedful.loop.decide import Again, Decision, Done, Policy, Reasoning, reasoning
-from heedful.loop.record import LARGEST, Attempt, Evaluation, Goal, Improvement, Loop, check_number
+from heedful.loop import record
+from heedful.loop.codec import policy_from, policy_to
+from heedful.loop.decide import Again, Decision, Done, Policy, Standing, reasoning
 from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
+from heedful.pipeline.pipeline import read_settings
 from heedful.store import loops
-from heedful.store.records import StoredLoop
+from heedful.store.records import Head, StoredLoop
+from heedful.store.runs import iso
 from heedful.store.store import Store
 
 LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
@@ -27,37 +28,38 @@ LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An attempt of a loop, by its number; `stored` is None if the loop does not exist yet."""
+    """An attempt of a loop, by its number; a loop that does not exist yet is not `known`."""
 
-    id: str
     number: int
-    stored: StoredLoop | None
+    stored: StoredLoop
+    known: bool = True
 
     @property
     def made(self) -> bool:
         """Return True if the attempt exists."""
-        return self.stored is not None and self.number <= len(self.stored.loop.attempts)
+        return self.number <= len(self.stored.loop.attempts)
 
 
-async def find(store: Store, scope: Scope, name: str) -> Place:
+async def find(store: Store, scope: Scope, name: str, policy: Policy) -> Place:
     """Return the attempt with this name: the first of the loop with this id, or a loop's rerun.
 
-    Raises InvalidInput, StoreError.
+    An unknown name means the first of a loop under this policy. Raises InvalidInput, StoreError.
     """
     if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
     if (stored := await _read(store, scope, name)) is not None:
-        return Place(name, 1, stored)
+        return Place(1, stored)
     for end in range(len(name) - 1, 0, -1):
         if name[end] != "_" or (stored := await _read(store, scope, name[:end])) is None:
             continue
         following = len(stored.loop.attempts) + 1
         for attempt in range(2, following):
             if name_of(stored, attempt) == name:
-                return Place(stored.id, attempt, stored)
+                return Place(attempt, stored)
         if following > 1 and await next_name(store, scope, stored) == name:
-            return Place(stored.id, following, stored)
-    return Place(name, 1, None)
+            return Place(following, stored)
+    head, loop = Head("", (), policy_to(policy)), record.Loop(name, policy.goals)
+    return Place(1, StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), known=False)
 
 
 def name_of(stored: StoredLoop, number: int) -> str:
@@ -83,12 +85,13 @@ async def _read(store: Store, scope: Scope, id: str) -> StoredLoop | None:
 
 
 ALIGNMENT, DRIFT = "alignment", "drift"
+# The range of each setting; those without an upper end are integers.
 RANGES: Mapping[str, tuple[float, float]] = {
     "alignment_threshold": (0, 1),
     "drift_threshold": (0, 1),
-    "max_reruns": (0, LARGEST),
+    "max_reruns": (0, record.LARGEST),
     "fatigue_threshold": (0.001, 1),
-    "bias_repetition_threshold": (1, LARGEST),
+    "bias_repetition_threshold": (1, record.LARGEST),
     "base_increment": (0.001, 1),
     "improvement_threshold": (0.001, 1),
     "decay_rate": (0, 1),
@@ -122,28 +125,29 @@ class LoopGuardrails:
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if high == LARGEST and (not isinstance(value, int) or isinstance(value, bool)):
-                raise InvalidInput(name, value, f"an integer of at least {low:g}")
-            check_number(name, value, low, high)
-        limit = min(self.fatigue_threshold, self.critical_threshold)
-        check_number("max_fatigue", self.max_fatigue, limit, 1)
+            if high == record.LARGEST:
+                record.check_integer(name, getattr(self, name), int(low))
+            record.check_number(name, getattr(self, name), low, high)
+        record.check_number("max_fatigue", self.max_fatigue, self._limit, 1)
         if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
             raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
 
     @property
+    def _limit(self) -> float:
+        return min(self.fatigue_threshold, self.critical_threshold)
+
+    @property
     def policy(self) -> Policy:
         """Return the policy with these limits; by default it equals the preset `orchestrator`."""
-        limit = min(self.fatigue_threshold, self.critical_threshold)
-        tired = Fatigue(limit, self.base_increment, self.decay_rate, self.max_fatigue)
+        tired = Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue)
         echo = Echo(self.bias_repetition_threshold, across="scope")
         return Policy(
             (MaxAttempts(self.max_reruns + 1), tired, echo),
-            Improvement(self.improvement_threshold, "previous"),
+            record.Improvement(self.improvement_threshold, "previous"),
             name="orchestrator",
             goals=(
-                Goal(ALIGNMENT, self.alignment_threshold),
-                Goal(DRIFT, self.drift_threshold, "at_most"),
+                record.Goal(ALIGNMENT, self.alignment_threshold),
+                record.Goal(DRIFT, self.drift_threshold, "at_most"),
             ),
         )
 
@@ -154,21 +158,8 @@ class LoopGuardrails:
         Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. A name with the
         prefix wins. Raises InvalidInput, which names the setting.
         """
-        values: dict[str, Any] = {}
-        known = {str(name).lower(): (name, value) for name, value in settings.items()}
-        for one in fields(cls):
-            setting = known.get(f"heedful_{one.name}", known.get(one.name))
-            if setting is not None:
-                values[one.name] = _read_setting(str(setting[0]), setting[1], type(one.default))
-        return cls(**values)
-
-
-def _read_setting(name: str, value: Any, kind: type) -> Any:
-    try:
-        return kind(value.strip() if isinstance(value, str) else value)
-    except (TypeError, ValueError) as error:
-        what = "a whole number" if kind is int else "a number"
-        raise InvalidInput(name, value, what) from error
+        made: LoopGuardrails = read_settings(cls, settings, {})
+        return made
 
 
 BIAS = "bias: "  # how the keys of findings that are bias tags begin
@@ -180,155 +171,138 @@ ENDED: Mapping[str, str] = {
     "fatigue": "fatigue_threshold_exceeded",
 }
 Rule = TypeVar("Rule", Echo, Fatigue)
+T = TypeVar("T")
 
 
 class LoopView:
     """One decision on a stored loop: the latest, or the latest after attempt `number`.
 
-    `following` is the name of the next attempt. Before the first decision fields are null, counts 0
-    and flags false.
+    `following` is the name of the next attempt. `facts` holds every field that earlier systems
+    know; before the first decision they are null, counts 0 and flags false.
     """
 
     def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
         self.stored: StoredLoop = stored
-        self.following: str = following
         self.policy: Policy = policy_from(stored.head.policy)
-        self.loop: Loop = replace(stored.loop, improves=self.policy.improvement)
+        self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
         made = [one for one in stored.decisions if number in (None, one.attempt)]
         self.decision: Decision | None = made[-1] if made else None
-        why = reasoning(self.loop, made[-1:])
-        self.reasoning: Reasoning | None = why[0] if why else None
         self.number: int = self.decision.attempt if self.decision else number or 0
-
-    @property
-    def attempt(self) -> Attempt | None:
-        """Return the attempt that was decided on."""
-        return self.loop.attempts[self.number - 1] if 0 < self.number <= self.made else None
-
-    @property
-    def made(self) -> int:
-        """Return the number of attempts."""
-        return len(self.loop.attempts)
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """Return the evaluation of the attempt; empty if it was not judged."""
-        return (self.attempt and self.attempt.evaluation) or Evaluation()
-
-    @property
-    def again(self) -> bool:
-        """Return True if the decision is to run again."""
-        return self.decision is not None and isinstance(self.decision.verdict, Again)
-
-    @property
-    def stopped_by(self) -> list[str]:
-        """Return the rules that ended the loop."""
         verdict = self.decision.verdict if self.decision else None
-        return [one.rule for one in verdict.stopped_by] if isinstance(verdict, Done) else []
+        self.again: bool = isinstance(verdict, Again)
+        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
+        self.stopped_by: list[str] = [one.rule for one in stops]
+        self._lifted = verdict.lifted if verdict else ()
+        self._following = following
+        self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
 
     @property
     def at(self) -> float:
-        """Return the time of the decision, or of the loop's start, in seconds since 1970."""
+        """The time of the decision, or of the loop's start, in seconds since 1970."""
         return self.decision.at if self.decision else self.stored.created
 
-    @property
-    def threshold(self) -> int:
-        """Return how often a tag must occur to be an echo."""
-        return rule_of(self.policy, Echo).times
-
-    @property
-    def max_reruns(self) -> int | None:
-        """Return how many reruns the loop may have; None if there is no limit."""
-        rules = flat(self.policy.rules)
-        limits = [one.limit for one in rules if isinstance(one, MaxAttempts)]
-        return min(limits) - 1 if limits else None
-
-    @property
-    def rerun_count(self) -> int:
-        """Return the number of reruns so far, including the one just decided on."""
-        return max(0, self.number - 1) + self.again
+    def as_(self, shape: type[T], **more: Any) -> T:
+        """Return the facts in a shape, together with `more` of its fields."""
+        facts = {**self.facts, **more}
+        return shape(**{field.name: facts[field.name] for field in fields(shape)})  # type: ignore[arg-type]
 
     def name(self, number: int) -> str:
         """Return the name of an attempt by its number."""
-        return name_of(self.stored, number) if number <= self.made else self.following
+        made = number <= len(self.loop.attempts)
+        return name_of(self.stored, number) if made else self._following
 
-    def limits(self) -> dict[str, Any]:
-        """Return the number of reruns, their limit, and whether it is reached."""
-        most = self.max_reruns
-        reached = most is not None and self.rerun_count >= most
-        return {"rerun_count": self.rerun_count, "max_reruns": most, "limit_reached": reached}
+    def lifting(self, rule: str, at: float) -> str:
+        """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
+        lifted = [one.by for one in self._lifted if one.stop.rule == rule]
+        lifted += [one.by for one in self.loop.overrides if one.rule == rule and one.lifts(at)]
+        return lifted[0] if lifted else ""
 
-    def overriding(self) -> dict[str, Any]:
-        """Return whether the loop was forced to end, and who lifted a limit that it reached."""
-        lifted = self.reasoning.lifted if self.reasoning else ()
-        by = ", ".join(dict.fromkeys(one.by for one in lifted))
-        forced = {"force_finalize": bool(self.stopped_by)}
-        return {**forced, "overridden": bool(lifted), "overridden_by": by or None}
-
-    def echo(self) -> dict[str, Any]:
-        """Return the repeated tags, how often each occurred, and which of them are an echo."""
-        counts = self.decision.standing.echoes if self.decision else {}
-        often = {tag(key): n for key, n in counts.items() if n >= min(2, self.threshold)}
-        repeated = [one for one, n in often.items() if n >= self.threshold]
+    def _limits(self) -> dict[str, Any]:
+        """Return what was decided and why, and the reruns, with the one just decided on."""
+        rules = flat(self.policy.rules)
+        limits = [one.limit - 1 for one in rules if isinstance(one, MaxAttempts)]
+        most, before = min(limits, default=None), max(0, self.number - 1)
+        reason, detail, triggers = "", "", []
+        for why in reasoning(self.loop, [self.decision] if self.decision else []):
+            reason, detail = "" if why.decided == "passed" else why.reason, why.detail
+            triggers = list(dict.fromkeys(one.code for one in why.triggers))
+            if why.decided == "stopped":
+                reason = ENDED.get(reason, reason)
+                detail = f"Forced finalization due to {reason}"
         return {
-            "bias_echo": bool(repeated),
-            "repeated_tags": repeated,
-            "repetition_counts": often,
-        }
-
-    def fatigue(self) -> dict[str, Any]:
-        """Return the fatigue of the loop; 0.0 before the first rerun."""
-        worn = self.decision.standing if self.decision else None
-        level, change = (worn.fatigue, worn.change) if worn else (0.0, 0.0)
-        better = self.number > 1 and self.loop.improved[self.number - 1]
-        return {
-            "reflection_fatigue": level,
-            "previous_fatigue": round(level - change, 3),
-            "fatigue_increment": change,
-            "fatigue_increased": change > 0,
-            "improvement_detected": better,
-            "threshold_exceeded": level >= rule_of(self.policy, Fatigue).limit,
-        }
-
-    def why(self) -> dict[str, Any]:
-        """Return why the loop runs again, or must end."""
-        one = self.reasoning
-        triggers = list(dict.fromkeys(it.code for it in one.triggers)) if one else []
-        reason = one.reason if one and one.decided != "passed" else None
-        detail = one.detail if one else None
-        if one and one.decided == "stopped":
-            reason = ENDED.get(one.reason, one.reason)
-            detail = f"Forced finalization due to {reason}"
-        return {
+            "decision": "rerun" if self.again else "finalize",
+            "original_loop_id": self.loop.id,
+            "new_loop_id": self.name(self.number + 1) if self.again else None,
             "rerun_reason": reason or None,
             "rerun_reason_detail": detail or None,
             "rerun_trigger": triggers,
+            "rerun_number": self.number if self.again else before,
+            "rerun_count": before + self.again,
+            "max_reruns": most,
+            "rerun_limit_reached": most is not None and before + self.again >= most,
+            "force_finalize": bool(self.stopped_by),
+            "overridden": bool(self._lifted),
+            "overridden_by": ", ".join(dict.fromkeys(one.by for one in self._lifted)) or None,
         }
 
-    def scores(self) -> dict[str, Any]:
-        """Return the scores, and who reflected."""
-        scores = {name: float(score) for name, score in self.evaluation.scores.items()}
-        attempt = self.attempt
-        text = attempt.candidate.text if attempt else None
+    def _wear(self) -> dict[str, Any]:
+        """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
+        worn = self.decision.standing if self.decision else Standing()
+        exceeded = worn.fatigue >= rule_of(self.policy, Fatigue).limit
+        most = rule_of(self.policy, Echo).times
+        often = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
+        return {
+            "threshold": most,
+            "repetition_counts": often,
+            **echo(often, most),
+            "reflection_fatigue": worn.fatigue,
+            "previous_fatigue": round(worn.fatigue - worn.change, 3),
+            "fatigue_increment": worn.change,
+            "fatigue_increased": worn.change > 0,
+            "improvement_detected": self.number > 1 and self.loop.improved[self.number - 1],
+            "threshold_exceeded": exceeded,
+            "fatigue_threshold_exceeded": exceeded,
+        }
+
+    def _judged(self) -> dict[str, Any]:
+        """Return scores and bias tags of the attempt that was decided on, and who took part."""
+        made = 0 < self.number <= len(self.loop.attempts)
+        attempt = self.loop.attempts[self.number - 1] if made else None
+        evaluation = (attempt and attempt.evaluation) or record.Evaluation()
+        scores = {name: float(score) for name, score in evaluation.scores.items()}
+        text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})
+        biases = [one for one in evaluation.findings if one.key.startswith(BIAS)]
+        tags = [{"tag": tag(one.key), "severity": one.severity} for one in biases]
         return {
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),
             # A summary that nobody judged is valid if it has text.
             "summary_valid": bool(scores.get(VALID, text and text.strip())),
-            "reflection_persona": attempt.labels.get("reflection_persona") if attempt else None,
+            "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
+            "orchestrator_persona": labels.get("orchestrator_persona"),
+            "reflection_persona": labels.get("reflection_persona"),
         }
-
-    def lifting(self, rule: str, at: float) -> str:
-        """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
-        lifted = self.reasoning.lifted if self.reasoning else ()
-        by = [one.by for one in lifted if one.stop.rule == rule]
-        by += [one.by for one in self.loop.overrides if one.rule == rule and one.lifts(at)]
-        return by[0] if by else ""
 
 
 def rule_of(policy: Policy, kind: type[Rule]) -> Rule:
     """Return the policy's rule of this kind, or the default one."""
     return next((one for one in flat(policy.rules) if isinstance(one, kind)), kind())
+
+
+def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
+    """Return which tags are an echo; at an echo the pessimist halts the loop."""
+    repeated = [tag for tag, times in counts.items() if times >= threshold]
+    return {
+        "bias_echo": bool(repeated),
+        "repeated_tags": repeated,
+        "trigger": "pessimist" if repeated else None,
+        "action": "halt_loop" if repeated else None,
+    }
+
+
+def tag(key: str) -> str:
+    """Return the bias tag of a finding, or the key of a finding that has no tag."""
+    return key.removeprefix(BIAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,19 +318,6 @@ class ReflectionResult:
     repetition_counts: dict[str, int]
     reflection_fatigue: float
     agent_results: dict[str, Any]
-
-    @classmethod
-    def of(cls, view: LoopView) -> ReflectionResult:
-        """Return the scores of the attempt that was decided on."""
-        findings = view.evaluation.findings
-        biases = [one for one in findings if one.key.startswith(BIAS)]
-        tags = [{"tag": tag(one.key), "severity": one.severity} for one in biases]
-        return cls(
-            **view.scores(),
-            **view.echo(),
-            reflection_fatigue=view.fatigue()["reflection_fatigue"],
-            agent_results={"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,20 +336,6 @@ class DecisionResult:
     force_finalize: bool
     overridden: bool
     overridden_by: str | None
-
-    @classmethod
-    def of(cls, view: LoopView) -> DecisionResult:
-        """Return the decision."""
-        return cls(
-            "rerun" if view.again else "finalize",
-            view.loop.id,
-            view.name(view.number + 1) if view.again else None,
-            **view.why(),
-            rerun_number=view.number if view.again else max(0, view.number - 1),
-            rerun_count=view.rerun_count,
-            max_reruns=view.max_reruns,
-            **view.overriding(),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,24 +369,6 @@ class LoopStanding:
     summary_valid: bool
     reflection_persona: str | None
 
-    @classmethod
-    def of(cls, view: LoopView, loop_id: str) -> LoopStanding:
-        """Return the state of the loop, under the name that the caller uses."""
-        limits, fatigue, why = view.limits(), view.fatigue(), view.why()
-        return cls(
-            loop_id,
-            limits["rerun_count"],
-            limits["max_reruns"],
-            limits["limit_reached"],
-            view.echo()["bias_echo"],
-            fatigue["reflection_fatigue"],
-            fatigue["threshold_exceeded"],
-            view.overriding()["force_finalize"],
-            why["rerun_reason"],
-            why["rerun_trigger"],
-            **view.scores(),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class GuardrailsStatus:
@@ -461,40 +390,24 @@ class GuardrailsOverride:
     override_reason: str | None
 
 
+TRACE = (
+    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
+    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
+    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
+    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
+    "reflection_persona"
+).split()
+
+
 def trace(view: LoopView, number: int) -> dict[str, Any]:
     """Return the trace of one attempt; the next attempt, before its report, is pending."""
-    ends = view.decision is not None and not view.again
-    echo, scores = view.echo(), view.scores()
-    return {
+    ended = "finalized" if view.decision is not None and not view.again else "completed"
+    facts = {
+        **view.facts,
         "loop_id": view.name(number),
-        "status": "pending" if number > view.made else "finalized" if ends else "completed",
-        "timestamp": moment(view.decision.at) if view.decision else None,
+        "status": "pending" if number > len(view.loop.attempts) else ended,
+        "timestamp": iso(view.decision.at) if view.decision else None,
         "rerun_of": view.name(number - 1) if number > 1 else None,
         "rerun_depth": number - 1,
-        "rerun_count": view.rerun_count,
-        "max_reruns": view.max_reruns,
-        **echo,
-        "threshold": view.threshold,
-        **action(echo["bias_echo"]),
-        **view.fatigue(),
-        **view.why(),
-        "force_finalize": view.overriding()["force_finalize"],
-        "overridden_by": view.overriding()["overridden_by"],
-        "orchestrator_persona": view.attempt and view.attempt.labels.get("orchestrator_persona"),
-        "reflection_persona": scores["reflection_persona"],
     }
-
-
-def action(echo: bool) -> dict[str, Any]:
-    """Return the trigger and the action: the pessimist halts the loop at an echo."""
-    return {"trigger": "pessimist" if echo else None, "action": "halt_loop" if echo else None}
-
-
-def tag(key: str) -> str:
-    """Return the bias tag of a finding, or the key of a finding that has no tag."""
-    return key.removeprefix(BIAS)
-
-
-def moment(at: float) -> str:
-    """Return a time in seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {name: facts[name] for name in TRACE}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, cast
 
 from heedful.checks.evaluate import Context, blocking, call
@@ -53,35 +53,27 @@ class Writer:
         messages.append(Message("user", task))
         return [Message(message.role, redact(message.content)) for message in messages]
 
-    async def __call__(self, at: Context) -> Answer:
-        """Write one candidate for an attempt. Raises ModelError."""
-        return await complete(
-            self.model,
-            self.messages(at),
-            schema=self.schema,
-            max_tokens=self.max_tokens,
-            temperature=at.temperature,
-            seed=at.seed,
-        )
+
+def _last(candidate: Any) -> str:
+    text = redact(candidate if isinstance(candidate, str) else json.dumps(candidate))
+    if len(text) > PREVIOUS:
+        half = (PREVIOUS - 5) // 2
+        text = f"{text[:half]}\n…\n{text[-half:]}"
+    return f"Your last answer:\n{text}\n\n" if len(text) > SHORT else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """A generator of the user, and whether it would block the event loop."""
+def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
+    """Return the callable, or the Writer of a Model, and whether it would block the event loop.
 
-    call: Generate
-    blocks: bool
-
-
-def generator(generate: Generate | Writer | Model) -> Function | Writer:
-    """Return what to call for a candidate; a Model is wrapped in a Writer. Raises InvalidInput."""
-    if isinstance(generate, Writer):
-        return generate
+    Raises InvalidInput.
+    """
     if callable(getattr(generate, "complete", None)):
-        return Writer(cast("Model", generate))
+        return Writer(cast("Model", generate)), False
+    if isinstance(generate, Writer):
+        return generate, False
     if not callable(generate):
         raise InvalidInput("generate", generate, "a callable, a Writer or a Model")
-    return Function(generate, blocking(generate))
+    return generate, blocking(generate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +85,7 @@ class Produced:
 
     def plain(self) -> list[Any]:
         """Return JSON data for the journal. Raises NotJournalable."""
-        usage = self.usage
-        counts = [usage.calls, usage.prompt_tokens, usage.completion_tokens]
-        return [[journalable(v) for v in self.values], [*counts, usage.cost, usage.seconds]]
+        return [[journalable(value) for value in self.values], list(astuple(self.usage))]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
@@ -103,25 +93,51 @@ class Produced:
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
-async def produce(generate: Function | Writer, at: Context) -> Produced:
-    """Call the generator for one attempt. Raises GenerateFailed, ModelError."""
+async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
+    """Call the generator for one attempt, in a `thread` if it would block.
+
+    Raises GenerateFailed, ModelError.
+    """
     if isinstance(generate, Writer):
-        answer = await generate(at)
+        answer = await complete(
+            generate.model,
+            generate.messages(at),
+            schema=generate.schema,
+            max_tokens=generate.max_tokens,
+            temperature=at.temperature,
+            seed=at.seed,
+        )
         return Produced((answer.text,), answer.usage)
     hint = at.hint
     if at.examples or at.advice:
         recalled = as_text(at.examples, at.seed, at.advice)
         hint = "\n\n".join(part for part in (recalled, hint) if part)
-    value = await call(_failed, generate.call, at.task, hint, at=at, thread=generate.blocks)
-    return _produced(value)
+    return await _called(generate, at, thread, at.task, hint)
 
 
 async def revised(
     revise: Revise, at: Context, previous: Any, findings: Sequence[Finding]
 ) -> Produced:
     """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
-    value = await call(_failed, revise, at.task, previous, findings, at=at, thread=blocking(revise))
-    return _produced(value)
+    return await _called(revise, at, blocking(revise), at.task, previous, findings)
+
+
+async def _called(
+    function: Callable[..., Any], at: Context, thread: bool, *arguments: Any
+) -> Produced:
+    value = await call(_failed, function, *arguments, at=at, thread=thread)
+    values = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not values:
+        raise GenerateFailed("generate returned an empty list; return at least one candidate")
+    if any(value is None for value in values):
+        raise GenerateFailed("generate returned None; return the candidate")
+    texts = tuple(each.text if isinstance(each, Answer) else each for each in values)
+    costs = [each.usage if isinstance(each, Answer) else ONE_CALL for each in values]
+    return Produced(texts, sum(costs[1:], costs[0]))
+
+
+def _failed(error: BaseException) -> GenerateFailed:
+    return GenerateFailed(f"generate raised {type(error).__name__}: {redact(str(error))[:300]}")
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
@@ -149,7 +165,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
 
 
 def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[Finding]]]:
-    flagged = [(*f.span, f) for f in findings if f.span is not None]
+    flagged = [(*finding.span, finding) for finding in findings if finding.span is not None]
     spans: list[tuple[int, int, list[Finding]]] = []
     for start, end, finding in sorted(flagged, key=lambda span: span[:2]):
         start = max(0, start)
@@ -160,26 +176,3 @@ def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[
         else:
             spans.append((start, end, [finding]))
     return spans or [(0, len(text), list(findings))]
-
-
-def _produced(value: Any) -> Produced:
-    values = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not values:
-        raise GenerateFailed("generate returned an empty list; return at least one candidate")
-    if any(value is None for value in values):
-        raise GenerateFailed("generate returned None; return the candidate")
-    texts = tuple(each.text if isinstance(each, Answer) else each for each in values)
-    costs = [each.usage if isinstance(each, Answer) else ONE_CALL for each in values]
-    return Produced(texts, sum(costs[1:], costs[0]))
-
-
-def _failed(error: BaseException) -> GenerateFailed:
-    return GenerateFailed(f"generate raised {type(error).__name__}: {redact(str(error))[:300]}")
-
-
-def _last(candidate: Any) -> str:
-    text = redact(candidate if isinstance(candidate, str) else json.dumps(candidate))
-    if len(text) > PREVIOUS:
-        half = (PREVIOUS - 5) // 2
-        text = f"{text[:half]}\n…\n{text[-half:]}"
-    return f"Your last answer:\n{text}\n\n" if len(text) > SHORT else ""

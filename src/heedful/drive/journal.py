@@ -1,10 +1,9 @@
 """A loop is written down in at most two transactions an attempt: the answer, then the evaluation
 with its verdict, lessons and exposures.
 
-A driver writes to a `StoreJournal`, which holds the loop by a lease, or to a `MemoryJournal`.
-`LoopRecorder` adds to each entry what the loop's memory has to write. A loop whose attempts are
-reported from outside is read as a `Snapshot`, decided, and written only if nobody was faster
-(`retry_on_conflict`).
+A driver writes to a `Journal`, which holds the loop by a lease; `LoopRecorder` adds to each entry
+what the loop's memory has to write. A loop whose attempts are reported from outside is read as a
+`Snapshot`, decided, and written only if nobody was faster (`retry_on_conflict`).
 """
 
 from __future__ import annotations
@@ -58,10 +57,18 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
     return replace(loop, at=now) if loop.overrides else loop
 
 
-def decision_entry(loop: Loop, policy: Policy, verdict: Verdict) -> JournalEntry:
-    """Return the entry that records a verdict; the journal fills in its epoch."""
+def decision_entry(
+    loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
+) -> JournalEntry:
+    """Return the entry that records a verdict, and its attempt; the journal fills in the epoch."""
     return JournalEntry(
-        loop.id, 0, verdict=verdict, standing=standing_of(loop, policy), decided=loop.at
+        loop.id,
+        0,
+        attempt=attempt,
+        value=value,
+        verdict=verdict,
+        standing=standing_of(loop, policy),
+        decided=loop.at,
     )
 
 
@@ -69,9 +76,8 @@ def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) 
     """Return a stored loop with the attempt and the decision of an entry that was written."""
     loop, decisions = stored.loop, stored.decisions
     if entry.attempt is not None:
-        loop = loop.then(
-            from_document(Attempt, committed.attempt) if committed.attempt else entry.attempt
-        )
+        written = committed.attempt
+        loop = loop.then(from_document(Attempt, written) if written else entry.attempt)
     if entry.verdict is not None:
         decision = Decision(len(loop.attempts), entry.verdict, at=committed.at)
         if committed.decision is not None:
@@ -95,55 +101,43 @@ def text_of(task: Any) -> str:
     return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
-class MemoryJournal:
-    """A `StoreJournal` that keeps nothing; the loop lives in its driver alone."""
+class Journal:
+    """The journal of one loop, with a lease that is renewed while an attempt is under way.
 
-    durable = False
-
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    async def open(self, head: Head) -> StoredLoop | None:
-        return None
-
-    async def echoes(self) -> Mapping[str, int]:
-        return {}
-
-    async def commit(self, entry: JournalEntry) -> Committed:
-        return Committed(time.time())
-
-    def reread(self) -> bool:
-        return False
-
-    def shares(self, store: Store, scope: Scope) -> bool:
-        return False
-
-
-class StoreJournal:
-    """A journal in a store, with a lease that is renewed while an attempt is under way.
-
-    `known` is True if the caller named the loop, so that it may exist already: it is claimed before
-    anything else. A loop with a random id is created by its first entry.
+    `store` is a Store or its name; with None nothing is kept, and the loop lives in its driver
+    alone. `known` is True if the caller named the loop, so that it may exist already: it is claimed
+    before anything else. A loop with a random id is created by its first entry.
     """
 
-    durable = True
-
-    def __init__(self, store: Store, scope: Scope, id: str, known: bool) -> None:
-        self._store, self._scope, self._id, self._known = store, scope, id, known
-        self._owner = new_owner()
+    def __init__(
+        self, store: Store | str | None, scope: Scope | None, id: str, known: bool
+    ) -> None:
+        self.store = open_store(store) if isinstance(store, str) else store
+        if not isinstance(self.store, Store | None):
+            raise InvalidInput("store", store, "a path, :memory:, a Store or None")
+        self._scope, self._id, self._known = scope or Scope(), id, known
+        self._owner = new_owner() if self.store is not None else ""
         self._head: Head | None = None  # what the store does not hold yet
         self._claimed = False
         self._epoch = 1
 
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
+    @property
+    def durable(self) -> bool:
+        """Return True if there is a store."""
+        return self.store is not None
+
+    def at_work(self) -> AbstractAsyncContextManager[None]:
         """Hold the loop while an attempt is under way.
 
         Raises LeaseLost and stops the attempt if another process took the loop over.
         """
+        return nullcontext() if self.store is None else self._hold(self.store)
+
+    @asynccontextmanager
+    async def _hold(self, store: Store) -> AsyncIterator[None]:
         enter(self._owner)
         task = asyncio.current_task()
-        beat = asyncio.create_task(self._beat(task))
+        beat = asyncio.create_task(self._beat(store, task))
         try:
             yield
         except asyncio.CancelledError:
@@ -162,6 +156,8 @@ class StoreJournal:
 
         Raises LeaseLost, and InvalidInput for a task that cannot be stored.
         """
+        if self.store is None:
+            return None
         try:
             json.dumps(head.task)
         except (TypeError, ValueError) as error:
@@ -169,14 +165,16 @@ class StoreJournal:
             raise InvalidInput("task", head.task, allowed) from error
         stored = None
         if self._known:
-            stored = await self._store.write(self._scope, loops.claim, self._id, head, self._owner)
+            stored = await self.store.write(self._scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
         self._head = None if stored is not None and _same(stored.head, head) else head
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
         """Return finding key -> number of attempts that had it, in the newest other loops."""
-        return await self._store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
+        if self.store is None:
+            return {}
+        return await self.store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
         """Write the entry in one transaction.
@@ -184,49 +182,38 @@ class StoreJournal:
         Changed goals or a changed policy are written with the first decision on them. Raises
         LeaseLost if another process drives the loop, Conflict if it changed, and other StoreErrors.
         """
+        if self.store is None:
+            return Committed(time.time())
         head = None if self._claimed and entry.verdict is None else self._head
         entry = replace(entry, epoch=self._epoch, head=head)
-        committed = await self._store.write(self._scope, loops.commit, entry, self._owner)
+        committed = await self.store.write(self._scope, loops.commit, entry, self._owner)
         self._claimed = True
         self._head = None if head is not None else self._head
         return committed
 
     def reread(self) -> bool:
-        """Return True: after a failure only the store knows what was written."""
+        """Return True if after a failure only the store knows what was written."""
         self._known = True
-        return True
+        return self.durable
 
-    def shares(self, store: Store, scope: Scope) -> bool:
-        """Return True if entries are written to this scope of this store."""
-        return store is self._store and scope == self._scope
+    def shares(self, memory: Memory) -> bool:
+        """Return True if entries are written to the store and the scope of a memory."""
+        return memory.store is self.store and memory.scope == self._scope
 
-    async def _beat(self, driver: asyncio.Task[Any] | None) -> None:
+    async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
         """Renew the lease until cancelled; cancel the driver if the lease is lost."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
             if not self._claimed:
                 continue
             try:
-                await self._store.write(self._scope, loops.beat, self._id, self._epoch)
+                await store.write(self._scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
                 if driver is not None:
                     driver.cancel()
                 raise
             except StoreError:
                 continue  # the next one may get through; until then the epoch fences
-
-
-Journal = MemoryJournal | StoreJournal
-
-
-def journal(store: Store | str | None, scope: Scope | None, id: str, known: bool) -> Journal:
-    """Return a journal in the store, or in the store of that name; None keeps nothing."""
-    if store is None:
-        return MemoryJournal()
-    opened = open_store(store) if isinstance(store, str) else store
-    if not isinstance(opened, Store):
-        raise InvalidInput("store", store, "a path, :memory:, a Store or None")
-    return StoreJournal(opened, scope or Scope(), id, known)
 
 
 def _same(one: Head, other: Head) -> bool:
@@ -251,7 +238,7 @@ class LoopRecorder:
 
     def __init__(
         self,
-        commit: Callable[[JournalEntry], Awaitable[Committed]],
+        write: Callable[[JournalEntry], Awaitable[Committed]],
         memory: Memory | None,
         task: str,
         *,
@@ -260,7 +247,7 @@ class LoopRecorder:
         examples: bool = True,
         measured: bool = True,
     ) -> None:
-        self._write, self._memory, self._together = commit, memory, together
+        self._write, self._memory, self._together = write, memory, together
         self._task, self._judged, self._examples = task, judged, examples
         self._measured = measured
         self.briefing: Briefing = Briefing()
@@ -271,44 +258,41 @@ class LoopRecorder:
 
         `answered` is True if the journal holds an answer that is no attempt yet. Raises StoreError.
         """
-        if not isinstance(verdict, Done):
-            begun = answered or loop.attempts or loop.overrides or loop.extra.calls
-            await self.brief(loop.id, begins=not begun)
-        elif self._memory is not None and not self._together:
-            await self._settle(self._memory, loop)
+        memory, ended = self._memory, isinstance(verdict, Done)
+        if memory is None or (ended and self._together):
+            return
+        begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
+        await self.brief(loop.id, begins=not begun)
+        if ended:
+            await self._teach(memory, loop, *self._ending(memory, loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
         if self._memory is not None:
-            self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
-            self._exposed = False
+            briefing = await self._memory.brief(self._task, loop, begins, self._examples)
+            self.shown(briefing, written=False)
 
-    def shown(self, briefing: Briefing) -> None:
-        """Take over a briefing that was shown and written by somebody else."""
-        self.briefing, self._exposed = briefing, True
+    def shown(self, briefing: Briefing, written: bool = True) -> None:
+        """Take over a briefing, whose exposures may have been written by somebody else."""
+        self.briefing, self._exposed = briefing, written
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
         """Write `entry`, with which the loop reached its present state. Raises StoreError."""
         memory = self._memory
         if memory is None:
             return await self._write(entry)
-        exposures = () if self._exposed else self.briefing.exposures
+        shown = () if self._exposed else self.briefing.exposures
         ended = isinstance(entry.verdict, Done)
-        lessons, end = self._ending(memory, loop) if ended else ((), None)
+        lessons, outcome = self._ending(memory, loop) if ended else ((), None)
         if self._together:
             most = memory.max_entries or 0
-            entry = replace(entry, reflections=lessons, exposures=exposures, outcome=end, most=most)
-            committed = await self._write(entry)
-        else:
-            if exposures:
-                await memory.store.write(
-                    memory.scope, exposure_store.remember, (), exposures=exposures
-                )
-            committed = await self._write(entry)
-            await _teach(memory, lessons, end)
+            entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
+        elif shown:
+            await memory.store.write(memory.scope, exposure_store.remember, (), exposures=shown)
+        committed = await self._write(entry)
         self._exposed = True
-        if end is not None:
-            await _look(memory, loop.id)
+        if ended:
+            await self._teach(memory, loop, () if self._together else lessons, outcome)
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
@@ -316,45 +300,31 @@ class LoopRecorder:
 
         A cancelled loop has no outcome: how it would have ended is not known.
         """
-        lessons = self._lessons(memory, loop, self.briefing) if self._judged else ()
+        lessons: Sequence[Reflection] = ()
+        if self._judged:
+            lessons = memory.lessons(loop, self._task, self.briefing, self._examples)
+        if not self._measured:
+            lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
         return lessons, outcome_of(loop) if self.briefing.exposures and not loop.cancelled else None
 
-    def _lessons(self, memory: Memory, loop: Loop, briefing: Briefing) -> Sequence[Reflection]:
-        lessons = memory.lessons(loop, self._task, briefing, self._examples)
-        if self._measured:
-            return lessons
-        return [replace(lesson, trust="model", state="candidate") for lesson in lessons]
+    async def _teach(
+        self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
+    ) -> None:
+        """Write to a memory apart, which takes what a loop teaches once; look at its lessons.
 
-    async def _settle(self, memory: Memory, loop: Loop) -> None:
-        past = await memory.store.read(memory.scope, exposure_store.past, loop.id)
-        teaches = self._judged and not past.taught and self._lessons(memory, loop, Briefing())
-        if not teaches and (past.number or loop.cancelled or not past.exposures):
-            return
-        await self.brief(loop.id, begins=False)
-        lessons, end = self._ending(memory, loop)
-        await _teach(memory, lessons, end)
-        if end is not None:
-            await _look(memory, loop.id)
-
-
-async def _teach(memory: Memory, lessons: Sequence[Reflection], end: Outcome | None) -> None:
-    """Write to a memory in another scope, which takes lessons and outcome of a loop once."""
-    if lessons or end:
-        most = memory.max_entries or 0
-        await memory.store.write(
-            memory.scope, exposure_store.remember, lessons, outcome=end, most=most
-        )
-
-
-async def _look(memory: Memory, loop: str) -> None:
-    """Update what lessons are worth; a failure is logged, and the next look repeats the work."""
-    try:
-        await memory.look(loop)
-    except StoreError as error:
-        message = (
-            "loop %s has ended; what lessons are worth was not looked at, the next look will: %s"
-        )
-        _log.warning(message, loop, error)
+        If the look fails this is logged, and the next one repeats the work.
+        """
+        if not self._together and (lessons or outcome):
+            most = memory.max_entries or 0
+            await memory.store.write(
+                memory.scope, exposure_store.remember, lessons, outcome=outcome, most=most
+            )
+        try:
+            if outcome is not None:
+                await memory.look(loop.id)
+        except StoreError as error:
+            message = "loop %s has ended; what lessons are worth was not looked at: %s"
+            _log.warning(message, loop.id, error)
 
 
 T = TypeVar("T")
@@ -372,11 +342,15 @@ class Snapshot:
     scope: Scope
     state: LoopState
 
+    @property
+    def stored(self) -> StoredLoop:
+        """Return the loop as it is stored."""
+        return self.state.stored
+
     async def commit(self, entry: JournalEntry) -> Committed:
         """Write the entry in one transaction, or nothing if the loop has changed since."""
-        stored = self.state.stored
         try:
-            entry = replace(entry, epoch=stored.epoch, seen=stored.updated)
+            entry = replace(entry, epoch=self.stored.epoch, seen=self.stored.updated)
             return await self.store.write(self.scope, loops.commit, entry, owner="")
         except LeaseLost as error:
             raise _ChangedError from error
@@ -385,7 +359,7 @@ class Snapshot:
         """Raise LeaseLost if a process drives the loop."""
         if self.state.driver:
             raise LeaseLost(
-                f"loop {self.state.stored.id!r} is being driven by another process "
+                f"loop {self.stored.id!r} is being driven by another process "
                 f"({self.state.driver}); wait for it, or stop it"
             )
 

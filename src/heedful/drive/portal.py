@@ -12,11 +12,10 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
-from heedful.drive.drive import Result, Run
+from heedful.drive.drive import Run
 from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.store import open_store
 
@@ -46,8 +45,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_loop.cache_clear)
 
 
-def _must_be_run(coroutine: Coroutine[Any, Any, Any]) -> None:
-    """Raise UsageError unless this is a coroutine and no event loop runs here."""
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result, for callers without an event loop.
+
+    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
+    second one does not wait. Raises UsageError if called from a running event loop, which would
+    wait for itself, or with anything but a coroutine.
+    """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
             f"run_sync got a {type(coroutine).__name__}, which is no coroutine; read an async "
@@ -56,30 +60,21 @@ def _must_be_run(coroutine: Coroutine[Any, Any, Any]) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return
-    coroutine.close()
-    raise UsageError("run_sync was called inside an event loop; write `await` there instead")
-
-
-def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and return its result, for callers without an event loop.
-
-    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
-    second one does not wait. Raises UsageError if called from a running event loop, which would
-    wait for itself, or with anything but a coroutine.
-    """
-    _must_be_run(coroutine)
-    loop, ended = _loop(), threading.Event()
+        loop = _loop()
+    else:
+        coroutine.close()
+        raise UsageError("run_sync was called inside an event loop; write `await` there instead")
     tasks: list[asyncio.Task[T]] = []
-
-    def begin() -> None:
-        tasks.append(loop.create_task(coroutine))
-        tasks[0].add_done_callback(over)
+    ended = threading.Event()
 
     def over(task: asyncio.Task[T]) -> None:
         if not task.cancelled():
             task.exception()  # otherwise asyncio reports it as never retrieved
         ended.set()
+
+    def begin() -> None:
+        tasks.append(loop.create_task(coroutine))
+        tasks[0].add_done_callback(over)
 
     def give_up() -> None:
         if tasks:
@@ -88,12 +83,13 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
             coroutine.close()
             ended.set()
 
-    with ExitStack() as interrupted:
-        interrupted.callback(ended.wait)
-        interrupted.callback(loop.call_soon_threadsafe, give_up)
+    try:
         loop.call_soon_threadsafe(begin)
         ended.wait()
-        interrupted.pop_all()
+    except BaseException:
+        loop.call_soon_threadsafe(give_up)
+        ended.wait()
+        raise
     return tasks[0].result()
 
 
@@ -116,10 +112,15 @@ def self_correcting(
         options["memory"] = open_store(":memory:")
 
     def decorate(function: Callable[P, T]) -> Callable[..., T]:
-        parameters = list(inspect.signature(function).parameters)
-        own = 1 if parameters[:1] in (["self"], ["cls"]) else 0
+        parameters = [*inspect.signature(function).parameters, "", ""]
+        own = 1 if parameters[0] in ("self", "cls") else 0
 
+        @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
+            if len(args) <= own:  # the task was passed by name
+                if parameters[own] not in named:
+                    raise TypeError("the task is missing: give it as the first argument")
+                args = (*args, named.pop(parameters[own]))
             bound, (task, *rest) = args[:own], args[own:]
 
             def generate(task: Any, hint: str) -> Any:
@@ -127,34 +128,15 @@ def self_correcting(
 
             generate.is_async = inspect.iscoroutinefunction(function)  # type: ignore[attr-defined]
             result = await Run[Any](task, generate=generate, **options).finish()
-            return _candidate(result, on_exhausted)
-
-        @functools.wraps(function)
-        async def awaited(*args: Any, **named: Any) -> Any:
-            return await drive(*_with_task(args, named, parameters[own:], own), **named)
+            if not result.passed and (on_exhausted == "raise" or result.best is None):
+                raise NotPassed(result)
+            return result.candidate
 
         @functools.wraps(function)
         def called(*args: Any, **named: Any) -> Any:
-            return run_sync(drive(*_with_task(args, named, parameters[own:], own), **named))
+            return run_sync(drive(*args, **named))
 
-        corrected = awaited if inspect.iscoroutinefunction(function) else called
+        corrected = drive if inspect.iscoroutinefunction(function) else called
         return cast("Callable[..., T]", corrected)
 
     return decorate
-
-
-def _with_task(
-    args: tuple[Any, ...], named: dict[str, Any], parameters: list[str], own: int
-) -> tuple[Any, ...]:
-    """Return the positional arguments with a task that was passed by name. Raises TypeError."""
-    if len(args) > own:
-        return args
-    if not parameters or parameters[0] not in named:
-        raise TypeError("the task is missing: give it as the first argument")
-    return (*args, named.pop(parameters[0]))
-
-
-def _candidate(result: Result[Any], on_exhausted: str) -> Any:
-    if not result.passed and (on_exhausted == "raise" or result.best is None):
-        raise NotPassed(result)
-    return result.candidate

@@ -13,40 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
+from heedful.drive import journal
 from heedful.drive.drive import validate_arguments
-from heedful.drive.journal import (
-    LoopRecorder,
-    Snapshot,
-    append_attempt,
-    cancel_loop,
-    decision_entry,
-    journalable,
-    retry_on_conflict,
-    text_of,
-)
-from heedful.errors import (
-    AttemptTaken,
-    Conflict,
-    InvalidInput,
-    LoopEnded,
-    OutOfOrder,
-    OverrideRefused,
-)
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
-from heedful.loop import policies
-from heedful.loop.codec import (
-    is_complete,
-    policy_from,
-    policy_to,
-    to_document,
-    verdict_from,
-    verdict_to,
-)
-from heedful.loop.decide import Again, Done, Policy, Verdict, apply_override, decide, latest_verdict
-from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
+from heedful.loop import codec, decide, policies, record
 from heedful.loop.stop import find_near_repeat, rule_name
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.redact import redact, redact_data
@@ -71,9 +44,9 @@ class AttemptReport:
 
     output: Any = None
     digest: str = ""
-    evaluation: Evaluation | None = None
+    evaluation: record.Evaluation | None = None
     checks: Sequence[Check] = ()
-    usage: Usage = NOTHING
+    usage: record.Usage = record.NOTHING
     labels: Mapping[str, str] = field(default_factory=dict)
     reported_as: str = ""
     request: Any = None
@@ -85,8 +58,8 @@ class AttemptReport:
         parts = (
             self.output,
             self.digest,
-            self.evaluation and to_document(self.evaluation),
-            to_document(self.usage),
+            self.evaluation and codec.to_document(self.evaluation),
+            codec.to_document(self.usage),
             dict(self.labels),
             self.request,
             self.reported_as,
@@ -94,15 +67,33 @@ class AttemptReport:
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def candidate(self, loop: str, number: int) -> Candidate:
-        """Return the candidate; without output or digest it gets a unique digest.
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """The names of its checks, and `report` for its evaluation."""
+        own = () if self.evaluation is None else (REPORT,)
+        return (*map(check_name, self.checks), *own)
 
-        So it never counts as a repeat.
-        """
-        if self.output is None:
-            return Candidate(self.digest or Candidate.of(f"{loop}/{number}").digest)
-        candidate = Candidate.of(self.output)
-        return replace(candidate, digest=self.digest) if self.digest else candidate
+    def attempt(
+        self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
+    ) -> record.Attempt:
+        """Return the attempt; a candidate without output or digest never counts as a repeat."""
+        candidate = record.Candidate.of(
+            f"{loop.id}/{number}" if self.output is None else self.output
+        )
+        text = None if self.output is None else candidate.text
+        candidate = record.Candidate(self.digest or candidate.digest, text)
+        return record.Attempt(
+            number,
+            candidate,
+            evaluation,
+            self.usage + evaluation.usage if evaluation is not None else self.usage,
+            find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
+            self.labels,
+            report=self.name,
+            reported_as=self.reported_as,
+            judged_by=self.judges,
+            vouched=self.evaluation is None or self.vouched,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +103,8 @@ class ReportResult:
     `new` is False if the same report came before; then the verdict is that of the first report.
     """
 
-    loop: Loop
-    verdict: Verdict
+    loop: record.Loop
+    verdict: decide.Verdict
     new: bool
 
     @property
@@ -133,8 +124,8 @@ async def open_loop(
     id: str,
     task: Any,
     *,
-    goals: Sequence[Goal] = (),
-    policy: Policy = policies.default,
+    goals: Sequence[record.Goal] = (),
+    policy: decide.Policy = policies.default,
     context: Any = None,
 ) -> tuple[StoredLoop, bool]:
     """Return the loop of that id, and True if it is new.
@@ -144,11 +135,13 @@ async def open_loop(
     """
     validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
-        raise InvalidInput("id", id, f"1 to {LONGEST} printable characters")
-    plain = policy_to(policy)
-    if not is_complete(plain):
-        raise InvalidInput("policy", policy.name, "made of shipped rules: no code of the host")
-    plain_goals = [to_document(goal) for goal in tuple(goals) or policy.goals]
+        raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
+    plain = codec.policy_to(policy)
+    if not codec.is_complete(plain):
+        raise errors.InvalidInput(
+            "policy", policy.name, "made of shipped rules: no code of the host"
+        )
+    plain_goals = [codec.to_document(goal) for goal in tuple(goals) or policy.goals]
     return await store.write(scope, loops.begin, id, Head(task, plain_goals, plain, context))
 
 
@@ -168,45 +161,49 @@ async def report(
     LeaseLost if a process drives the loop, Conflict if code of its host decides it, CheckFailed,
     ModelError, and NotJournalable.
     """
-    journalable(attempt_report.output)
-    judge = _Judge(attempt_report)
+    journal.journalable(attempt_report.output)
+    judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
 
-    async def decide_on(snapshot: Snapshot) -> ReportResult:
-        stored = snapshot.state.stored
+    async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
+        stored = snapshot.stored
         if 0 < number <= len(stored.loop.attempts):
             return _first_result(stored, number, attempt_report.name)
         policy = _policy_for(snapshot, number)
-        attempt = await judge.attempt(stored, number)
-        loop = append_attempt(_loop(snapshot, policy), attempt, time.time())
+        if not judged:
+            judged.append(await _evaluation(attempt_report, stored, number))
+        attempt = attempt_report.attempt(stored.loop, number, judged[0])
+        loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
         # As it is read again: a name before a text can make a secret of it.
-        verdict = verdict_from(redact_data(verdict_to(decide(loop, policy))))
-        entry = decision_entry(loop, policy, verdict)
-        entry = replace(entry, attempt=attempt, value=attempt_report.output)
+        verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
+        output = attempt_report.output
+        entry = journal.decision_entry(loop, policy, verdict, attempt, output)
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
 
-    return await retry_on_conflict(store, scope, id, decide_on)
+    return await journal.retry_on_conflict(store, scope, id, decide_on)
 
 
 async def cancel(
     store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
-) -> Verdict:
+) -> decide.Verdict:
     """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
 
-    async def end(snapshot: Snapshot) -> Verdict:
-        stored = snapshot.state.stored
-        last = latest_verdict(stored.decisions)
-        if isinstance(last, Done):
+    async def end(snapshot: journal.Snapshot) -> decide.Verdict:
+        stored = snapshot.stored
+        last = decide.latest_verdict(stored.decisions)
+        if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
-        policy = policy_from(stored.head.policy)
+        policy = codec.policy_from(stored.head.policy)
         actor = redact(f"{by}: {why}" if why else by)
-        loop, verdict, entry = cancel_loop(_loop(snapshot, policy), policy, actor, time.time())
+        loop, verdict, entry = journal.cancel_loop(
+            _loop(snapshot, policy), policy, actor, time.time()
+        )
         await _commit(snapshot, memory, entry, loop)
         return verdict
 
-    return await retry_on_conflict(store, scope, id, end)
+    return await journal.retry_on_conflict(store, scope, id, end)
 
 
 async def override(
@@ -219,7 +216,7 @@ async def override(
     until: float | None = None,
     store: Store | str = "heedful.db",
     scope: Scope | None = None,
-) -> Verdict:
+) -> decide.Verdict:
     """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
 
     `decisions` is how many decisions it lifts, `until` (seconds since 1970) when it expires. The
@@ -227,42 +224,41 @@ async def override(
     and also if code of its host stopped the loop; NotFound; LeaseLost if a process drives the loop.
     """
     opened = open_store(store) if isinstance(store, str) else store
-    new = Override(rule, by, why, decisions, until=until)
+    new = record.Override(rule, by, why, decisions, until=until)
 
-    async def lift(snapshot: Snapshot) -> Verdict:
-        stored = snapshot.state.stored
-        last = latest_verdict(stored.decisions)
+    async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
+        stored = snapshot.stored
+        last = decide.latest_verdict(stored.decisions)
         policy = _stored_policy(stored)
         before = replace(_loop(snapshot, policy), at=time.time())
-        after, verdict = apply_override(before, policy, last, new)
+        after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
         verdict = reworded(after, verdict, stored.head.stage)
         entry = JournalEntry(loop, 0)
-        if isinstance(last, Done):
-            entry = decision_entry(before, policy, verdict)
+        if isinstance(last, decide.Done):
+            entry = journal.decision_entry(before, policy, verdict)
         await snapshot.commit(replace(entry, override=new))
         return verdict
 
-    return await retry_on_conflict(opened, scope or Scope(), loop, lift)
+    return await journal.retry_on_conflict(opened, scope or Scope(), loop, lift)
 
 
-def _loop(snapshot: Snapshot, policy: Policy) -> Loop:
+def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     """Return the loop with what the policy needs to decide it."""
-    loop = snapshot.state.stored.loop
+    loop = snapshot.stored.loop
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
-def _stored_policy(stored: StoredLoop) -> Policy:
+def _stored_policy(stored: StoredLoop) -> decide.Policy:
     """Return the stored policy. Raises OverrideRefused if code of the host stopped the loop."""
-    policy = policy_from(stored.head.policy)
+    policy, last = codec.policy_from(stored.head.policy), decide.latest_verdict(stored.decisions)
     known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    last = latest_verdict(stored.decisions)
-    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, Done) else []
+    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
     if stops and stored.head.policy.get("min_gain") is None:
         unknown.append(f"{stops[0]!r} under an improvement")
     if unknown:
-        raise OverrideRefused(
+        raise errors.OverrideRefused(
             f"the loop was stopped by {unknown[0]} that is code of its host; "
             "override it there, with Run.override"
         )
@@ -273,89 +269,74 @@ def _first_result(stored: StoredLoop, number: int, name: str) -> ReportResult:
     """Return the result of the first report. Raises AttemptTaken if it had other content."""
     loop = stored.loop.upto(number)
     if loop.attempts[-1].report != name:
-        raise AttemptTaken(f"attempt {number} of {stored.id!r} was reported with other content")
+        raise errors.AttemptTaken(
+            f"attempt {number} of {stored.id!r} was reported with other content"
+        )
     first = next(decision for decision in stored.decisions if decision.attempt == number)
     return ReportResult(loop, first.verdict, new=False)
 
 
-def _policy_for(snapshot: Snapshot, number: int) -> Policy:
+def _policy_for(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     """Return the policy that decides attempt `number`, which must be the next one."""
-    stored = snapshot.state.stored
+    stored = snapshot.stored
     following = len(stored.loop.attempts) + 1
     if number != following:
-        raise OutOfOrder(
+        raise errors.OutOfOrder(
             f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
         )
-    last = latest_verdict(stored.decisions)
-    if isinstance(last, Done):
+    last = decide.latest_verdict(stored.decisions)
+    if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
-        raise LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
+        raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
-    if not is_complete(stored.head.policy):
-        raise Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
-    return policy_from(stored.head.policy)
+    if not codec.is_complete(stored.head.policy):
+        raise errors.Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
+    return codec.policy_from(stored.head.policy)
 
 
-@dataclass(slots=True)
-class _Judge:
-    """Judges the output of a report once, however often the loop must be read again."""
+async def _evaluation(
+    report: AttemptReport, stored: StoredLoop, number: int
+) -> record.Evaluation | None:
+    """Return what the checks find, together with the evaluation of the report."""
+    if not report.judges:
+        return None
+    last = decide.latest_verdict(stored.decisions)
+    context = Context(
+        stored.head.task,
+        number,
+        stored.id,
+        last.feedback if isinstance(last, decide.Again) else "",
+        stored.values[-1] if stored.values else None,
+        stored.head.context,
+        began=stored.created,
+    )
 
-    report: AttemptReport
-    _evaluation: Evaluation | None = None
+    async def as_reported(candidate: Any, context: Context) -> record.Evaluation:
+        return report.evaluation or record.Evaluation()
 
-    async def attempt(self, stored: StoredLoop, number: int) -> Attempt:
-        """Return the reported attempt, judged."""
-        report, earlier = self.report, stored.loop.attempts
-        names = [check_name(check) for check in report.checks]
-        names += [REPORT] if report.evaluation is not None else []
-        if names and self._evaluation is None:
-            self._evaluation = await self._evaluate(stored, number)
-        evaluation, candidate = self._evaluation, report.candidate(stored.id, number)
-        return Attempt(
-            number,
-            candidate,
-            evaluation,
-            report.usage + evaluation.usage if evaluation is not None else report.usage,
-            find_near_repeat(candidate, earlier) if earlier else None,
-            report.labels,
-            report=report.name,
-            reported_as=report.reported_as,
-            judged_by=tuple(names),
-            vouched=report.evaluation is None or report.vouched,
-        )
-
-    async def _evaluate(self, stored: StoredLoop, number: int) -> Evaluation:
-        report, last = self.report, latest_verdict(stored.decisions)
-        context = Context(
-            stored.head.task,
-            number,
-            stored.id,
-            last.feedback if isinstance(last, Again) else "",
-            stored.values[-1] if stored.values else None,
-            stored.head.context,
-            began=stored.created,
-        )
-
-        async def as_reported(candidate: Any, context: Context) -> Evaluation:
-            return report.evaluation or Evaluation()
-
-        own = None if report.evaluation is None else as_reported
-        return await evaluated(report.output, context, report.checks, own)
+    own = None if report.evaluation is None else as_reported
+    return await evaluated(report.output, context, report.checks, own)
 
 
 async def _commit(
-    snapshot: Snapshot, memory: Memory | None, entry: JournalEntry, loop: Loop
+    snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
     """Write an entry together with what memory has to write for it."""
-    state, task = snapshot.state, text_of(snapshot.state.stored.head.task)
+    exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    recorder = LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
+    recorder = journal.LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-            raise InvalidInput("memory", memory, "one in the store and the scope of the loop")
-        shown = tuple(id for exposure in state.exposures for id in exposure.examples)
-        briefing = Briefing(shown=shown, exposures=state.exposures)
-        if memory.embedder is not None and isinstance(entry.verdict, Done) and entry.verdict.passed:
+            raise errors.InvalidInput(
+                "memory", memory, "one in the store and the scope of the loop"
+            )
+        shown = tuple(id for exposure in exposures for id in exposure.examples)
+        briefing = Briefing(shown=shown, exposures=exposures)
+        if (
+            memory.embedder is not None
+            and isinstance(entry.verdict, decide.Done)
+            and entry.verdict.passed
+        ):
             (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
         recorder.shown(briefing)

@@ -1,60 +1,27 @@
-"""Answer questions about a run of a pipeline with cited facts of its report, and count over runs.
+"""Answer which stages of a run were retried, why, and what was fed back; count over runs.
 
-A question is understood by its keywords; no model is asked. What the report does not contain is
-named as missing, never guessed.
+The answer cites the reports. No model is asked; of the question only the stages that it names are
+read. What the report does not contain is named as missing, never guessed.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from typing import Any
 
-from heedful.lessons.proof import Estimate, wilson_interval
-from heedful.lessons.words import difference
 from heedful.loop.record import clean
-from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport
+from heedful.store.runs import Report, StageAttempt, StageReport
 
 LONGEST = 2_000  # characters of a question, a message or a fix
-OUTPUT = 20_000  # characters of an output that are compared
-WORST = ("failed", "not_validated")
-SILENT = "found nothing, or had nothing to judge"  # what a report means by not naming a check
-# What can be asked, and the words for it, in the order in which they are looked for.
-TOPICS = {
-    "what changed between the attempts of {}": r"chang\w*|diff\w*|compar\w*|improv\w*|between",
-    "how {} ended, and why": r"stop\w*|halt\w*|continu\w*|degrad\w*|(?:went|go|carr\w+) on|despite"
-    r"|g[ai]ve up|exhaust\w*|interrupt\w*|abort\w*|ended|end up|open|skip\w*|not run|finish\w*",
-    "why {} was retried": r"re[ -]?(?:tr[iy]\w*|ran|run\w*|do\w*|generat\w*)|repeat\w*|again"
-    r"|another|twice|more than once",
-    "what was fed back in {}": r"fe?ed[ -]?back|fed|told|suggest\w*|advi[cs]\w*|hint\w*|fix\w*",
-    "what failed in {}": r"fail\w*|wrong|reject\w*|problem\w*|errors?|issues?|critical|violat\w*"
-    r"|crash\w*|findings?|flag\w*|not pass\w*|hallucinat\w*|broke",
-    "whether {} passed": r"pass\w*|succe\w*|ok|okay|work(?:s|ed)?|accept\w*|good|recover\w*"
-    r"|stat(?:us|e)|fine|valid(?:ated)?",
-    "what happened in {}": r"summar\w*|overview|happen\w*|timeline|report|story|how did",
-}
-CHANGED, ENDED, RETRIED, FED_BACK, FAILED, PASSED, SUMMARY = TOPICS
-NOT_UNDERSTOOD = (
-    "the question was not understood; ask why something was retried, failed, was halted or went on "
-    "degraded; what was fed back; what changed between attempts; or whether it passed: of the run, "
-    "or of a stage, an attempt or a check by its name or number"
-)
-_NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh".split()
-_VALUES = {word: n for words in (_NUMBERS, _ORDINALS) for n, word in enumerate(words, 1)}
-_VALUES |= {"twelfth": 12, "last": -1, "final": -1}
-_CARDINAL = rf"(?:\d+|{'|'.join(_NUMBERS)})"
-_ORDINAL = rf"(?:\d+(?:st|nd|rd|th)|twelfth|last|final|{'|'.join(_ORDINALS)})"
-# A stage or check of such a name counts only in quotes or beside the word "stage" or "check".
-_COMMON = re.compile(
-    rf"(?:{'|'.join(TOPICS.values())}|\w|\d+|stage|check|attempt|run|step|try|time|pipeline|it|the"
-    r"|is|in|of|to|and|at|did|was|were|why|what|which|how|that|this|made|make|output|any)s?"
-)
-_NO_NAME = "".join(f"(?<!{w} )" for w in "the a this that each every any no which what".split())
+SHORT = 200  # characters of a name
+ORDINALS = "last first second third fourth fifth sixth seventh eighth ninth tenth".split()
+# A stage of such a name, or one named by a number, is meant only beside the word "stage".
+COMMON = frozenset("a it run the pipeline check attempt why was did retry retried".split())
+SAID = {"failed": "failed", "not_validated": "could not judge"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +45,7 @@ class Fact:
         """The place in the report: `[stage/attempt N/check]`, or `[run]`."""
         attempt = f"attempt {self.attempt}" if self.attempt else ""
         parts = (self.stage or self.run, attempt, self.check)
-        return f"[{'/'.join(clean(part, 200) for part in parts if part)}]"
+        return f"[{'/'.join(clean(part, SHORT) for part in parts if part)}]"
 
     def __str__(self) -> str:
         quoted = "".join(f"\n   | {line}".rstrip() for line in self.quote.splitlines())
@@ -87,10 +54,9 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RunAnswer:
-    """The facts that answer a question.
+    """The facts that answer a question; `understood` says how the question was read.
 
-    `understood` says how the question was read. `missing` says what was not understood or is not
-    in the report; then the facts are the summary of the run.
+    `missing` says what is not in the report; then the facts are those of the whole run.
     """
 
     question: str
@@ -99,12 +65,11 @@ class RunAnswer:
     missing: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.missing}; what there is:"] if self.missing else []
-        lines += [f"asked: {self.understood}"] if self.understood else []
+        lines = [f"not in the report: {self.missing}; what there is:"] if self.missing else []
+        lines.append(f"asked: {self.understood}")
         lines += [f"{number}. {fact}" for number, fact in enumerate(self.facts, 1)]
         files = dict.fromkeys(fact.file for fact in self.facts if fact.file)
-        lines += [f"reports: {', '.join(files)}"] if files else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *([f"reports: {', '.join(files)}"] if files else [])])
 
     def plain(self) -> dict[str, Any]:
         """Return JSON data, each fact with its number and its citation."""
@@ -116,19 +81,19 @@ class RunAnswer:
 
 
 def answer(report: Report, question: str = "") -> RunAnswer:
-    """Answer a question about the run; any text will do, and an empty one asks for a summary."""
-    query = _Query(report, question if question.strip() else "what happened")
-    if query.missing or not query.topic:
-        missing = f"not in the report: {query.missing}" if query.missing else NOT_UNDERSTOOD
-        whole = tuple(_Query(report, "what happened").facts())
-        return RunAnswer(question, "", whole, clean(missing, 1_000))
-    subject = ", ".join(
-        [_place(report, stage) for stage in query.named]
-        + [f"attempt {number}" for number in query.attempts]
-        + [f"check {clean(name, 200)}" for name in query.checks]
-    )
-    understood = query.topic.format(subject or f"run {clean(report.run, 200)}")
-    return RunAnswer(question, understood, tuple(dict.fromkeys(query.facts())))
+    """Say why the stages that a question names were retried; without a name, those of the run."""
+    named, missing = _find_stages(report, question[:LONGEST])
+    if missing or not named:
+        understood = f"which stages of run {clean(report.run, SHORT)} were retried, and why"
+        facts = [Fact(describe_run(report), report.run)]
+        stages = report.stages
+    else:
+        understood = f"why {', '.join(_place(report, stage) for stage in named)} was retried"
+        facts, stages = [], tuple(named)
+    for stage in stages:
+        facts.append(Fact(describe_stage(report, stage), report.run, stage.name))
+        facts += _story(stage)
+    return RunAnswer(question, understood, tuple(facts), missing)
 
 
 def find_stage(report: Report, stage: str) -> StageReport:
@@ -140,16 +105,16 @@ def find_stage(report: Report, stage: str) -> StageReport:
 
 def describe_run(report: Report) -> str:
     """Say how the run as a whole ended."""
-    attempts = sum(len(stage.attempts) for stage in report.stages)
-    size = f"{_count(len(report.stages), 'stage')}, {_count(attempts, 'attempt')}"
+    degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
-        "degraded": f"went on degraded from {_list(report.degraded)}",
+        "degraded": f"went on degraded from {degraded}",
         "halted": "was halted",
         "open": "is open: it was interrupted, or goes on now",
         "passed": "passed",
     }[report.status]
-    names = f"run {clean(report.run, 200)} of pipeline {clean(report.pipeline, 200)}"
-    return f"{names} {ending}; {size}"
+    attempts = _count(sum(len(stage.attempts) for stage in report.stages), "attempt")
+    names = f"run {clean(report.run, SHORT)} of pipeline {clean(report.pipeline, SHORT)}"
+    return f"{names} {ending}; {_count(len(report.stages), 'stage')}, {attempts}"
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
@@ -157,7 +122,7 @@ def describe_stage(report: Report, stage: StageReport) -> str:
     count, kept = len(stage.attempts), stage.kept or len(stage.attempts)
     tries, unjudged = _count(count, "attempt"), stage.status == "not_validated"
     failed = "could not be judged" if unjudged else f"did not pass in {tries}"
-    after = f", after {_count(count - 1, 'retry', 'retries')}" if count > 1 else ""
+    after = f", after {count - 1} {'retry' if count == 2 else 'retries'}" if count > 1 else ""
     ending = {
         "passed": "has no check: it went on unjudged"
         if unjudged
@@ -172,197 +137,59 @@ def describe_stage(report: Report, stage: StageReport) -> str:
 
 
 def _place(report: Report, stage: StageReport) -> str:
-    return f"stage {report.stages.index(stage) + 1} ({clean(stage.name, 200)})"
+    return f"stage {report.stages.index(stage) + 1} ({clean(stage.name, SHORT)})"
 
 
-def _count(number: int, noun: str, nouns: str = "") -> str:
-    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(clean(name, 200) for name in names)
+def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]:
+    """Return the stages that a question names, and what it names that the report does not have.
+
+    "stage 4" is the stage named `stage4`, `stage_4` or `4`, else the fourth.
+    """
+    text, last = re.sub(r"[\W_]+", " ", question.casefold()), len(report.stages)
+    found: list[StageReport] = []
+    for stage in sorted(report.stages, key=lambda stage: -len(stage.name)):
+        name = " ?".join(re.findall(r"[^\W\d_]+|\d+", stage.name.casefold())) or "(?!)"
+        if name in COMMON or name.isdigit():
+            name = f"(?:stage|step)s? {name}|{name} (?:stage|step)"
+        text, times = re.subn(rf"\b(?:{name})\b", "stage", text)
+        found += [stage] * bool(times)
+    behind = " ".join(re.findall(r"\b(?:stage|step)s?((?:(?: and| or)? \d{1,9}\b)+)", text))
+    before = re.findall(rf"\b(\d+(?:st|nd|rd|th)|{'|'.join(ORDINALS)}) (?:stage|step)\b", text)
+    numbers = [int(digits) for digits in re.findall(r"\d{1,9}", f"{behind} {' '.join(before)}")]
+    numbers += [(ORDINALS.index(word) or last) for word in before if word in ORDINALS]
+    found += [report.stages[number - 1] for number in numbers if 0 < number <= last]
+    wrong = [n for n in numbers if not 0 < n <= last]
+    missing = [f"stage {n}: the run has {_count(last, 'stage')}" for n in wrong]
+    if not found:
+        for word in text.split():
+            near = get_close_matches(word, [stage.name for stage in report.stages], 1, 0.8)
+            missing += [f"{word!r} (did you mean {near[0]}?)"] if near else []
+    return [stage for stage in report.stages if stage in found], "; ".join(missing[:1])
 
 
-class _Query:
-    """A question as it was read: its topic, and the stages, attempts and checks that it names."""
-
-    def __init__(self, report: Report, question: str) -> None:
-        self._report = report
-        self._text = f" {' '.join(question[:LONGEST].casefold().split())} "
-        self._wrong: list[str] = []
-        stages = [stage.name for stage in report.stages]
-        attempts = [made for stage in report.stages for made in stage.attempts]
-        checks = [*dict.fromkeys(check.check_name for made in attempts for check in made.checks)]
-        chosen = self._take_names(stages, "stage")
-        has = f"the run has {_count(len(stages), 'stage')}"
-        places = self._take_numbers("stage|step", len(stages), has)
-        chosen += [stages[number - 1] for number in places]
-        self.named = tuple(stage for stage in report.stages if stage.name in chosen)
-        self.stages = self.named or report.stages
-        self.checks = self._take_names(checks, "check")
-        most = max((len(stage.attempts) for stage in self.stages), default=0)
-        nouns = "attempt|try|trial|time"
-        self.attempts = self._take_numbers(
-            nouns, most, f"at most {_count(most, 'attempt')} made there"
-        )
-        self._find_unknown([*stages, *checks])
-        self.missing = next(iter(self._wrong), "")
-        matches = (re.search(rf"(?<!\w)(?:{words})(?!\w)", self._text) for words in TOPICS.values())
-        self.topic = next(
-            (topic for topic, found in zip(TOPICS, matches, strict=True) if found), ""
-        )
-        if not self.topic and (self.named or self.attempts or self.checks):
-            self.topic = RETRIED if " why " in self._text else SUMMARY
-
-    def _take_names(self, names: Sequence[str], noun: str) -> list[str]:
-        """Take the names out of the text, the longest first; any separator parts their words."""
-        found = []
-        for name in sorted(names, key=len, reverse=True):
-            words = [word for word in re.split(r"[\s_/-]+", name.casefold()) if word]
-            pattern = "[ _/-]+".join(map(re.escape, words)) or "(?!)"
-            if _COMMON.fullmatch(" ".join(words)):
-                quoted = rf"[\"'`“‘]{pattern}[\"'`”’]"
-                pattern = rf"(?:{noun}s? {pattern}|{pattern} {noun}|{quoted})"
-            self._text, times = re.subn(rf"(?<!\w){pattern}(?!\w)", " it ", self._text)
-            found += [name] * bool(times)
-        for word in re.findall(r"(\w+) checks?\b", self._text) if noun == "check" else ():
-            found += [name for name in names if word in re.split(r"[\W_]+", name.casefold())]
-        return list(dict.fromkeys(found))
-
-    def _take_numbers(self, nouns: str, last: int, there: str) -> list[int]:
-        """Take the numbers in 1..last beside a noun out of the text ("steps 1 and 2", "last try").
-
-        Report other numbers as missing; `there` says how many there are.
-        """
-        behind = rf"(?:{nouns})s? (?:number |#)?({_CARDINAL}(?:(?:,| and| to| or) ?{_CARDINAL})*)"
-        pattern = rf"(?<!\w)(?:{behind}|({_ORDINAL}) (?:{nouns})s?)(?!\w)"
-        groups = re.findall(pattern, self._text)
-        self._text = re.sub(pattern, " it ", self._text)
-        numbers = set()
-        for word in re.findall(r"\w+", " ".join(text for pair in groups for text in pair)):
-            digits = re.match(r"\d+", word)
-            number = int(digits[0]) if digits else _VALUES.get(word)
-            numbers |= set() if number is None else {last if number < 0 else number}
-        noun = nouns.partition("|")[0]
-        self._wrong += [f"{noun} {n}: {there}" for n in numbers if not 0 < n <= last]
-        return sorted(number for number in numbers if 0 < number <= last)
-
-    def _find_unknown(self, names: Sequence[str]) -> None:
-        """Find what the question names and the report does not contain."""
-        unknown = re.findall(rf"{_NO_NAME}\bstage (\w+)", self._text)
-        unknown += re.findall(r"\w+(?:_\w+)+", self._text)
-        unknown += re.findall(r"(?<!\w)[\"'`“‘]([^\"'`“”‘’]+)[\"'`”’](?!\w)", self._text)
-        for word in unknown:
-            if not _COMMON.fullmatch(word):
-                near = get_close_matches(word, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are: {_list(names[:12])}"
-                self._wrong.append(f"{word!r} ({hint})")
-
-    def facts(self) -> Iterator[Fact]:
-        """Yield the facts that answer the question."""
-        if self.topic in (ENDED, PASSED, FAILED, SUMMARY) and not self.named:
-            yield Fact(describe_run(self._report), self._report.run)
-        stages = [stage for stage in self.stages if self._matters(stage)]
-        if not stages and self.topic in (CHANGED, RETRIED, FED_BACK):
-            yield Fact("no stage was retried", self._report.run)
-        overview = self.topic == SUMMARY and not (self.named or self.attempts or self.checks)
-        for stage in stages:
-            yield Fact(describe_stage(self._report, stage), self._report.run, stage.name)
-            if self.topic == CHANGED:
-                for before, after in pairwise(stage.attempts):
-                    yield from self._changes(before, after)
-            elif self.topic in (ENDED, PASSED) and not (self.attempts or self.checks):
-                last = stage.attempts[-1:] if stage.action != "passed" else ()
-                yield from (fact for made in last for fact in self._findings(made))
-            elif not overview:
-                yield from self._story(stage)
-
-    def _matters(self, stage: StageReport) -> bool:
-        """Return True if the answer mentions the stage."""
-        if self.named:
-            return True
-        if self.checks or self.attempts:
-            names = {check.check_name for made in stage.attempts for check in made.checks}
-            return names >= {*self.checks} and len(stage.attempts) >= max(self.attempts, default=0)
-        retried, passed = len(stage.attempts) > 1, stage.action == "passed"
-        if self.topic in (CHANGED, RETRIED, FED_BACK):
-            return retried
-        return self.topic == SUMMARY or not passed or (self.topic == FAILED and retried)
-
-    def _story(self, stage: StageReport) -> Iterator[Fact]:
-        """Yield what was wrong with each attempt, what was fed back, and how the next one ended."""
-        if self.topic == RETRIED and len(stage.attempts) < 2:
-            yield Fact("it was not retried", self._report.run, stage.name)
-        for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
-            if self._concerns(made, after):
-                yield from self._findings(made)
-                yield from _feedback_facts(made, after)
-
-    def _concerns(self, made: StageAttempt, after: StageAttempt | None) -> bool:
-        """Return True if the question names this attempt, the next one, or no attempt."""
-        numbers = {made.attempt, after.attempt if after else 0}
-        return not self.attempts or bool(numbers & {*self.attempts})
-
-    def _findings(self, made: StageAttempt) -> Iterator[Fact]:
-        """Yield the results of named checks, or else the failed ones; a summary adds warnings."""
-        levels = (*WORST, "warning") if self.topic == SUMMARY else WORST
+def _story(stage: StageReport) -> Iterator[Fact]:
+    """Yield what was wrong with each attempt, what was fed back, and how the next one ended."""
+    for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
         for check in made.checks:
-            if check.check_name in self.checks or (not self.checks and check.status in levels):
-                yield _check_fact(made, check)
-
-    def _changes(self, before: StageAttempt, after: StageAttempt) -> Iterator[Fact]:
-        if not self._concerns(before, after):
-            return
-        was, now = _said(before), _said(after)
-        for name in dict.fromkeys([*was, *now]):
-            held, then = was.get(name, SILENT), now.get(name, SILENT)
-            if name in (self.checks or [name]) and (held, then) != ("passed", "passed"):
-                text = f"attempt {before.attempt}: {held}; attempt {after.attempt}: {then}"
-                yield _fact(after, text, name)
-        if before.output != after.output:
-            changes = str(difference(before.output[:OUTPUT], after.output[:OUTPUT])).splitlines()
-            quote = "\n".join(clean(line, 300) for line in changes)
-            yield _fact(after, f"the output of attempt {after.attempt} differs:", quote=quote)
-        elif after.output:
-            same = f"is the same as that of attempt {before.attempt}"
-            yield _fact(after, f"the output of attempt {after.attempt} {same}")
+            if check.status in SAID:
+                text = f"{SAID[check.status]}: {clean(check.message, LONGEST)}".rstrip(" :")
+                fix = f"; fix: {clean(check.suggestion, LONGEST)}" if check.suggestion else ""
+                yield _fact(made, text + fix, check=check.check_name)
+        if after is None:
+            continue
+        if made.feedback_for_agent:
+            lines = [clean(line, LONGEST) for line in made.feedback_for_agent.splitlines()]
+            yield _fact(made, f"fed back to attempt {after.attempt}:", quote="\n".join(lines))
+        ended = after.overall_status.replace("_", " ").replace("warning", "passed with warnings")
+        yield _fact(after, f"attempt {after.attempt} {ended}")
 
 
 def _fact(made: StageAttempt, text: str, check: str = "", quote: str = "") -> Fact:
     return Fact(text, made.run, made.stage_name, made.attempt, check, made.file, quote)
-
-
-def _check_fact(made: StageAttempt, check: CheckResult) -> Fact:
-    verbs = {"failed": "failed", "warning": "warned", "not_validated": "could not judge"}
-    text = f"{verbs.get(check.status, 'passed')}: {clean(check.message, LONGEST)}".rstrip(" :")
-    fix = f"; fix: {clean(check.suggestion, LONGEST)}" if check.suggestion else ""
-    return _fact(made, text + fix, check.check_name)
-
-
-def _feedback_facts(made: StageAttempt, after: StageAttempt | None) -> Iterator[Fact]:
-    if after is None:
-        return
-    if made.feedback_for_agent:
-        lines = (clean(line, LONGEST) for line in made.feedback_for_agent.splitlines())
-        yield _fact(made, f"fed back to attempt {after.attempt}:", quote="\n".join(lines))
-    names = _list(
-        dict.fromkeys(check.check_name for check in after.checks if check.status in WORST)
-    )
-    ending = {
-        "passed": "passed",
-        "warning": "passed with warnings",
-        "failed": f"failed {names}",
-        "not_validated": f"could not be judged by {names}" if names else "was not judged",
-    }[after.overall_status]
-    yield _fact(after, f"attempt {after.attempt} {ending}")
-
-
-def _said(made: StageAttempt) -> dict[str, str]:
-    said: dict[str, list[str]] = defaultdict(list)
-    for check in made.checks:
-        words = f"{check.status.replace('_', ' ')} {clean(check.message, LONGEST)}"
-        said[check.check_name].append(words.rstrip())
-    return {name: " and ".join(each) for name, each in said.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,96 +209,62 @@ class AttemptCost:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckCount:
-    """How often one check judged and failed an attempt, and what came of it.
+class Count:
+    """How often a stage, or one check, was tried and failed, and what came of it.
 
-    A check judges every attempt of the stages whose reports name it, except those at which it
-    raised and those without results that do not name it. `stages` counts the stages that ended and
-    in which an attempt failed the check, `recovered` those of them that passed in the end. `cost`
-    is that of the attempts that follow a failed one; where several checks failed at once, each of
-    them counts it. `share` (failed of judged) and `success` (recovered of stages) have 95 %
-    intervals, and are None without a case.
+    `runs` counts the stages that tried it, `failed` their attempts that failed it, `stages` those
+    that ended and in which an attempt failed it, `recovered` those of them that passed. `cost` is
+    that of the attempts that follow a failed one; where several checks failed at once, each of them
+    counts it.
     """
 
     name: str
-    judged: int
+    runs: int
     failed: int
     stages: int
     recovered: int
     cost: AttemptCost
-    share: Estimate | None
-    success: Estimate | None
 
-
-@dataclass(frozen=True, slots=True)
-class StageCount:
-    """One stage over the runs that tried it; `cost` is that of its retries."""
-
-    name: str
-    runs: int
-    passed: int
-    degraded: int
-    attempts: int
-    cost: AttemptCost
+    @classmethod
+    def of(cls, name: str, tried: Iterable[tuple[StageReport, Sequence[bool]]]) -> Count:
+        """Count over stages, each with whether its attempts failed."""
+        runs = failed = ended = recovered = 0
+        followers: list[StageAttempt] = []
+        for stage, fails in tried:
+            runs += 1
+            failed += sum(fails)
+            ended += any(fails) and stage.action != "open"
+            recovered += any(fails) and stage.action == "passed"
+            followers += [stage.attempts[n + 1] for n, fell in enumerate(fails[:-1]) if fell]
+        return cls(name, runs, failed, ended, recovered, AttemptCost.of(followers))
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Counts over `runs`: checks by failures, stages in the order of the pipeline, all retries."""
 
-    runs: int = 0
-    checks: tuple[CheckCount, ...] = ()
-    stages: tuple[StageCount, ...] = ()
-    cost: AttemptCost = AttemptCost()
+    runs: int
+    checks: tuple[Count, ...]
+    stages: tuple[Count, ...]
+    cost: AttemptCost
 
 
 def statistics(reports: Iterable[Report]) -> Statistics:
     """Count which checks fail, how many stages recover, and what their retries cost."""
     listed = list(reports)
-    tried: dict[str, list[StageReport]] = defaultdict(list)
+    stages: dict[str, list[tuple[StageReport, list[bool]]]] = {}
+    checks: dict[str, list[tuple[StageReport, list[bool]]]] = {}
     for stage in (stage for report in listed for stage in report.stages if stage.attempts):
-        tried[stage.name].append(stage)
-    judged: dict[str, list[StageReport]] = defaultdict(list)
-    for stages in tried.values():
-        attempts = [attempt for stage in stages for attempt in stage.attempts]
-        for name in dict.fromkeys(check.check_name for one in attempts for check in one.checks):
-            judged[name] += stages
-    checks = sorted((_check_count(*one) for one in judged.items()), key=lambda one: -one.failed)
-    counts = tuple(
-        StageCount(
-            name,
-            len(stages),
-            sum(stage.action == "passed" for stage in stages),
-            sum(stage.degraded for stage in stages),
-            sum(len(stage.attempts) for stage in stages),
-            _retry_cost(stages),
-        )
-        for name, stages in tried.items()
+        fails = [made.overall_status == "failed" for made in stage.attempts]
+        stages.setdefault(stage.name, []).append((stage, fails))
+        for name in dict.fromkeys(one.check_name for made in stage.attempts for one in made.checks):
+            fails = [name in (one.check_name for one in made.failed) for made in stage.attempts]
+            checks.setdefault(name, []).append((stage, fails))
+    tried = [stage for each in stages.values() for stage, _ in each]
+    counted = sorted((Count.of(*one) for one in checks.items()), key=lambda one: -one.failed)
+    return Statistics(
+        len(listed),
+        tuple(counted),
+        tuple(Count.of(*one) for one in stages.items()),
+        AttemptCost.of(made for stage in tried for made in stage.attempts[1:]),
     )
-    every = [stage for stages in tried.values() for stage in stages]
-    return Statistics(len(listed), tuple(checks), counts, _retry_cost(every))
-
-
-def _retry_cost(stages: Iterable[StageReport]) -> AttemptCost:
-    return AttemptCost.of(attempt for stage in stages for attempt in stage.attempts[1:])
-
-
-def _check_count(name: str, stages: Sequence[StageReport]) -> CheckCount:
-    judged = failed = ended = recovered = 0
-    followers: list[StageAttempt] = []
-    for stage in stages:
-        fails = []
-        for made in stage.attempts:
-            said = {check.status for check in made.checks if check.check_name == name}
-            blind = made.without_results and not said
-            judged += not blind and said != {"not_validated"}
-            fails.append("failed" in said)
-        failed += sum(fails)
-        followers += [stage.attempts[n + 1] for n, fell in enumerate(fails[:-1]) if fell]
-        if any(fails) and stage.action != "open":
-            ended += 1
-            recovered += stage.action == "passed"
-    shares = tuple(
-        wilson_interval(n, of) if of else None for n, of in ((failed, judged), (recovered, ended))
-    )
-    return CheckCount(name, judged, failed, ended, recovered, AttemptCost.of(followers), *shares)

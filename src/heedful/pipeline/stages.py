@@ -7,9 +7,18 @@ import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
+from heedful.checks.evaluate import (
+    Check,
+    Context,
+    Evaluate,
+    blocking,
+    call,
+    check_name,
+    context,
+)
 from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
@@ -30,8 +39,8 @@ class Stage:
     name: str
     function: Work
     policy: Policy
-    checks: tuple[Check, ...] = ()
-    goals: tuple[Goal, ...] = ()
+    checks: Sequence[Check] = ()
+    goals: Sequence[Goal] = ()
     evaluate: Evaluate | None = None
     writer: Writer | None = None
     on_exhausted: Exhausted = "continue"
@@ -43,12 +52,8 @@ class Stage:
     def names(self) -> tuple[str, ...]:
         """The names of the findings of its checks; a check with several lists them in `names`."""
         every: list[Any] = [*self.checks, *((self.evaluate,) if self.evaluate else ())]
-        return tuple(name for check in every for name in _names(check))
-
-
-def _names(check: Any) -> Sequence[str]:
-    plain = getattr(check, "name", None) or getattr(check, "__name__", type(check).__name__)
-    return tuple(map(str, getattr(check, "names", (plain,))))
+        named = (getattr(check, "names", (check_name(check),)) for check in every)
+        return tuple(str(name) for names in named for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +95,40 @@ class Before:
     """
 
     def __init__(self, state: Any) -> None:
-        self._values = fields_of(state)
-        named = self._values.items()
-        self._texts = {name: written(value) for name, value in named}
-        self._copies = {name: _copy(value, self._texts[name]) for name, value in named}
+        # Each value, its JSON or None, and what to put back: a copy, or the value itself.
+        texts = {name: (value, written(value)) for name, value in fields_of(state).items()}
+        self._fields = {
+            name: (value, text, _copy(value, text)) for name, (value, text) in texts.items()
+        }
+
+    def _same(self, name: str, value: Any, text: str | None) -> bool:
+        before, known, _ = self._fields.get(name, (None, None, None))
+        return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
         """Make the state as it was before; values that JSON cannot carry are the same objects."""
         now = fields_of(state)
-        for name in now.keys() - self._values.keys():
+        for name in now.keys() - self._fields.keys():
             drop(state, name)
-        for name, value in self._values.items():
-            text = self._texts[name]
-            if name in now and now[name] is value and (text is None or written(value) == text):
-                continue
-            put(state, name, _copy(self._copies[name], text))
+        for name, (value, text, kept) in self._fields.items():
+            if not (name in now and now[name] is value and self._same(name, value, written(value))):
+                put(state, name, _copy(kept, text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
         """Return what changed in the state since; values that JSON can carry are copied.
 
         The field `output` counts as changed even if its value is the same.
         """
-        now = fields_of(state)
-        changed: dict[str, Any] = {}
+        now, changed = fields_of(state), {}
         for name, value in now.items():
             text = written(value)
-            same = text == self._texts.get(name) if text is not None else None
-            if same is None:
-                same = name in self._values and value is self._values[name]
-            if not same or name == output:
+            if name == output or not self._same(name, value, text):
                 changed[name] = _copy(value, text)
-        return Effect(changed, tuple(sorted(self._values.keys() - now.keys())))
+        return Effect(changed, tuple(sorted(self._fields.keys() - now.keys())))
+
+
+def _copy(value: Any, text: str | None) -> Any:
+    return value if text is None else deepcopy(value)
 
 
 def written(value: Any) -> str | None:
@@ -135,42 +143,34 @@ def written(value: Any) -> str | None:
 
 
 def _odd(text: str) -> bool:
+    """Return True if JSON text has a NaN, which other readers refuse."""
     constants: list[str] = []
     if "NaN" in text:
         json.loads(text, parse_constant=constants.append)
     return "NaN" in constants
 
 
-def _copy(value: Any, text: str | None) -> Any:
-    return value if text is None else deepcopy(value)
-
-
 def fields_of(state: Any) -> dict[str, Any]:
     """Return the fields of a state by name, without those of heedful. Raises InvalidInput."""
-    if isinstance(state, MutableMapping):
-        held = dict(state)
+    slots = [name for kind in type(state).__mro__ for name in _slots(kind)]
+    if isinstance(state, Mapping):
+        settable, held = isinstance(state, MutableMapping), dict(state)
     else:
-        slots = [name for kind in type(state).__mro__ for name in _slots(kind)]
+        settable = bool(slots) or hasattr(state, "__dict__")
         held = {name: getattr(state, name) for name in slots if hasattr(state, name)}
         # pydantic keeps fields that its model does not declare apart from the others.
         for more in ("__dict__", "__pydantic_extra__"):
             held |= getattr(state, more, None) or {}
-    if not _settable(state) or not all(isinstance(name, str) for name in held):
+    if not settable or not all(isinstance(name, str) for name in held):
         allowed = "a mutable mapping with names as keys, or an object whose attributes can be set"
         raise InvalidInput("state", state, allowed)
     return {name: value for name, value in held.items() if name != REPORTS}
 
 
-def _settable(state: Any) -> bool:
-    if isinstance(state, Mapping):
-        return isinstance(state, MutableMapping)
-    return hasattr(state, "__dict__") or any(map(_slots, type(state).__mro__))
-
-
-def _slots(kind: type) -> tuple[str, ...]:
+def _slots(kind: type) -> list[str]:
     named = kind.__dict__.get("__slots__", ())
     names = (named,) if isinstance(named, str) else tuple(named)
-    return tuple(name for name in names if not name.startswith("__"))
+    return [name for name in names if not name.startswith("__")]
 
 
 def put(state: Any, name: str, value: Any) -> None:
@@ -210,17 +210,17 @@ class StageState:
     """A stage over one state: the generator of its loop, and the effect of each attempt.
 
     `run` is the id of a durable run, "" otherwise. `made` holds the candidates of attempts that an
-    earlier process made. `latest` is the number of the attempt whose effect the state holds, or 0.
+    earlier process made.
     """
 
     def __init__(self, stage: Stage, state: Any, run: str, made: Sequence[Any] = ()) -> None:
         self.stage: Stage = stage
         self.state: Any = state
         self.made: tuple[Any, ...] = tuple(made)
-        self.latest: int = 0
         self.is_async: bool = not blocking(stage.function)
         self._run, self._before = run, Before(state)
         self._effects: dict[int, Effect] = {}
+        self._latest = 0  # the number of the attempt whose effect the state holds
         self._over = False
         self._told = _takes_feedback(stage.function)
 
@@ -238,18 +238,14 @@ class StageState:
         return self._done(await value, at)
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
+        """Return the part of the effect that JSON can carry. Raises NotJournalable."""
         if self._over:  # a thread that timed out cannot be stopped, and nobody waits for it
             return {}
         returned = output is not None and output is not self.state
         if returned:
             put(self.state, self.stage.name, output)
-        named = self.stage.name if returned else ""
-        effect = self._effects[at.attempt] = self._before.effect(self.state, named)
-        self.latest = at.attempt
-        return self._candidate(effect)
-
-    def _candidate(self, effect: Effect) -> dict[str, Any]:
-        """Return the part of the effect that JSON can carry. Raises NotJournalable."""
+        effect = self._before.effect(self.state, self.stage.name if returned else "")
+        self._effects[at.attempt], self._latest = effect, at.attempt
         if not self._run:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
@@ -265,8 +261,7 @@ class StageState:
 
         The state is as that attempt left it, in this process or another. Raises StageFailed.
         """
-        if self.latest != at.attempt:
-            await self._again(candidate, at)
+        await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     def returned(self, candidate: Any) -> Any:
@@ -275,11 +270,24 @@ class StageState:
             return candidate
         return Effect.of(candidate).changed.get(self.stage.name)
 
-    async def restore(self, at: Context) -> None:
-        """Leave the state as an earlier attempt left it. Raises StageFailed."""
-        if self.latest != at.attempt:
-            made = self.made[at.attempt - 1] if at.attempt <= len(self.made) else None
-            await self._again(made, at)
+    async def restore(self, at: Context, candidate: Any = None) -> None:
+        """Leave the state as an attempt left it. Raises StageFailed."""
+        if self._latest == at.attempt:
+            return
+        if candidate is None and at.attempt <= len(self.made):
+            candidate = self.made[at.attempt - 1]
+        if isinstance(candidate, str):  # what a model wrote
+            self._effects[at.attempt] = Effect({self.stage.name: candidate})
+        elif at.attempt not in self._effects and "rerun" in candidate:
+            failed = partial(StageFailed, self.stage.name, self._run)
+            await call(failed, self, at.task, at.hint, at=at, thread=blocking(self))
+            return
+        elif at.attempt not in self._effects:  # another process made it
+            self._effects[at.attempt] = Effect.of(candidate)
+        self.undo()
+        tell(self.state, self.stage.name, at.hint)
+        self._effects[at.attempt].apply(self.state)
+        self._latest = at.attempt
 
     def close(self) -> None:
         """Ignore the output of attempts that are still running."""
@@ -287,24 +295,8 @@ class StageState:
 
     def undo(self) -> None:
         """Make the state as it was before the stage."""
-        self.latest = 0
+        self._latest = 0
         self._before.restore(self.state)
-
-    async def _again(self, candidate: Any, at: Context) -> None:
-        if isinstance(candidate, str):  # what a model wrote
-            self._effects[at.attempt] = Effect({self.stage.name: candidate})
-        elif at.attempt not in self._effects and "rerun" in candidate:
-            await call(self._failed, self, at.task, at.hint, at=at, thread=blocking(self))
-            return
-        elif at.attempt not in self._effects:  # another process made it
-            self._effects[at.attempt] = Effect.of(candidate)
-        self.undo()
-        tell(self.state, self.stage.name, at.hint)
-        self._effects[at.attempt].apply(self.state)
-        self.latest = at.attempt
-
-    def _failed(self, error: BaseException) -> StageFailed:
-        return StageFailed(self.stage.name, self._run, error)
 
 
 def tell(state: Any, stage: str, feedback: str) -> None:
