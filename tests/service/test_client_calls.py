@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import time
-from email.utils import formatdate
 
 import httpx
 import pytest
@@ -12,9 +10,9 @@ from opentelemetry.sdk.trace import TracerProvider
 import heedful
 from heedful import errors, telemetry
 from heedful.errors import HeedfulError, InvalidInput, Refused, Unreachable
-from heedful.service.client import Calls
-from heedful.service.codes import TABLE, refused
+from heedful.service.client import Calls, refused
 from heedful.service.problems import answer
+from heedful.service.wire import TABLE
 
 KEY = "heedful_k1_0123456789abcdef0123456789abcdef"
 ERRORS = {
@@ -112,13 +110,10 @@ def test_in_the_end_it_says_why(last, kind, slept):
     assert (len(service.got), len(slept)) == (5, 4)
 
 
-def test_retry_after_is_kept_as_seconds_or_as_a_date(slept):
-    soon = httpx.Response(429, headers={"retry-after": formatdate(time.time() + 30, usegmt=True)})
+def test_retry_after_is_obeyed(slept):
     odd = httpx.Response(503, headers={"retry-after": "when we like"})
-    asyncio.run(ask(Service(BUSY, soon, odd, GOOD)))
-    assert slept[0] >= 2
-    assert slept[1] > 20
-    assert slept[2] < 2
+    asyncio.run(ask(Service(BUSY, odd, GOOD)))
+    assert slept[0] >= 2 > slept[1]
 
 
 def test_pauses_grow_and_nobody_waits_for_an_hour(slept):
@@ -136,8 +131,8 @@ def test_every_error_comes_back_as_itself(kind):
         error = kind.__new__(kind)
         HeedfulError.__init__(error, "it was so")
         vars(error).update(kind="loop", id="a", package="x", field="f")
-    response = answer(error)
-    back = refused(response.status_code, response.headers, bytes(response.body).decode())
+    response = answer(error, {"path": "/"}, {})
+    back = refused(response.status_code, bytes(response.body).decode())
     assert type(back) is kind
     assert str(back)
 
@@ -145,8 +140,8 @@ def test_every_error_comes_back_as_itself(kind):
 def test_errors_know_what_they_knew():
     told = {}
     for kind, error in ERRORS.items():
-        response = answer(error)
-        told[kind] = refused(response.status_code, response.headers, bytes(response.body).decode())
+        response = answer(error, {"path": "/"}, {})
+        told[kind] = refused(response.status_code, bytes(response.body).decode())
     assert str(told[InvalidInput]) == str(ERRORS[InvalidInput])
     knew = {
         InvalidInput: ("field", "allowed"),
@@ -162,10 +157,9 @@ def test_errors_know_what_they_knew():
 
 @pytest.mark.parametrize("text", ["<html>", '"a text"', "[1]", '{"code": 3}', "{"])
 def test_what_is_no_problem_is_told_as_it_is(text):
-    for kind in ("text/html", "application/json", "application/problem+json; charset=utf-8"):
-        error = refused(418, {"content-type": kind}, text)
-        assert isinstance(error, Refused)
-        assert (error.status, "418" in str(error)) == (418, True)
+    error = refused(418, text)
+    assert isinstance(error, Refused)
+    assert (error.status, "418" in str(error)) == (418, True)
 
 
 def test_an_answer_that_is_no_json_is_refused():

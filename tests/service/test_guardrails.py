@@ -10,7 +10,7 @@ import pytest
 
 from heedful.compat.shapes import LoopGuardrails
 from heedful.loop.record import Evaluation
-from heedful.service.openapi import EXAMPLES
+from heedful.service.app import EXAMPLES
 from heedful.testing import ScriptedModel
 from tests.compat import shapes
 from tests.compat.test_generated import SPOKEN, TYPES, has_shape

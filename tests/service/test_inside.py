@@ -21,10 +21,8 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.models.function import Function
 from heedful.service import jobs as doing
-from heedful.service import worker as inside
 from heedful.service.jobs import LONGEST_WAIT as LONGEST
-from heedful.service.jobs import TRIES, Tools, again_in, night, sweep
-from heedful.service.worker import LocalQueue
+from heedful.service.jobs import TRIES, LocalQueue, Tools, again_in, night, sweep
 from heedful.store import episodes
 from tests.engines import opened
 from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short
@@ -186,7 +184,7 @@ def test_a_night_is_for_every_scope_as_the_settings_say(store):
 
 
 def test_at_the_end_what_runs_is_given_back_and_nothing_new_begins(store, monkeypatch):
-    monkeypatch.setattr(inside, "GRACE", 0.01)
+    monkeypatch.setattr(doing, "GRACE", 0.01)
     heard = Heard()
 
     async def run() -> None:
@@ -230,7 +228,7 @@ def test_a_job_that_may_finish_does(store):
 
 
 def test_a_round_that_meets_a_store_that_is_away_comes_again(store, monkeypatch):
-    monkeypatch.setattr(inside, "SWEEP", 0.0)
+    monkeypatch.setattr(doing, "SWEEP", 0.0)
     calls: list[int] = []
 
     async def swept(work, tools) -> None:
@@ -239,7 +237,7 @@ def test_a_round_that_meets_a_store_that_is_away_comes_again(store, monkeypatch)
             raise StoreUnavailable("gone")
         await sweep(work, tools)
 
-    monkeypatch.setattr(inside, "sweep", swept)
+    monkeypatch.setattr(doing, "sweep", swept)
     heard = Heard()
 
     async def run() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
-from heedful.service.openapi import examples, operations
+from heedful.service.app import examples, operations
 from heedful.store import exposures, lessons
 from heedful.store.store import (
     Before,
@@ -175,7 +175,7 @@ def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from heedful.service import idempotency
+from heedful.service import middleware as idempotency
 from tests.service.support import served
 
 def killed(*_):

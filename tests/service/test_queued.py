@@ -272,13 +272,13 @@ def test_a_round_that_meets_a_database_that_is_away_comes_again(caplog):
     async def away() -> None:
         raise StoreUnavailable("gone")
 
-    asyncio.run(queued._round("sweep", away)(0))
+    asyncio.run(doing.go_round("sweep", away))
     (record,) = caplog.records
     assert (record.message, record.round) == ("round_failed", "sweep")
 
 
 def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
-    monkeypatch.setattr(queued, "GRACE", 0.01)
+    monkeypatch.setattr(doing, "GRACE", 0.01)
     heard = Heard()
 
     async def run() -> None:

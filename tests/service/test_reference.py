@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from heedful.service.auth import _Needs
-from heedful.service.codes import TABLE
+from heedful.service.auth import Needs
 from heedful.service.routes import ROUTERS
+from heedful.service.wire import TABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
 ROUTE = r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`"
@@ -22,7 +22,7 @@ def routes():
         for route in router.routes:
             assert isinstance(route, APIRoute)
             needs = [
-                one.call.may for one in route.dependant.dependencies if type(one.call) is _Needs
+                one.call.may for one in route.dependant.dependencies if type(one.call) is Needs
             ]
             for method in route.methods or ():
                 yield f"{method} {route.path}".replace(":path}", "}"), "".join(needs)

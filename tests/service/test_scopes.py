@@ -11,8 +11,8 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from heedful.service.auth import _Needs
-from heedful.service.openapi import examples
+from heedful.service.app import examples
+from heedful.service.auth import Needs
 from heedful.service.routes import ROUTERS
 from heedful.store.keys import MAY
 from tests.engines import IN_SOAK
@@ -79,7 +79,7 @@ ROUTES = {
 
 
 def _needed(one: Dependant) -> list[str]:
-    own = [one.call.may] if isinstance(one.call, _Needs) else []
+    own = [one.call.may] if isinstance(one.call, Needs) else []
     return [*own, *(may for each in one.dependencies for may in _needed(each))]
 
 
@@ -140,7 +140,7 @@ def test_each_refuses_another_tenant_wherever_it_is_named(api):
 def test_each_refuses_another_project_wherever_it_is_named(api):
     key = api.key(*MAY)
     for name, route in ROUTES.items():
-        query = {one.alias for one in route.dependant.query_params}
+        query = _query(route.dependant)
         body = "project_id" in _fields(route)
         if "project" in query and not body:
             _refused(_asked(api, name, key, "?project=other"), name, "forbidden")
@@ -158,6 +158,11 @@ def test_whoever_is_bound_to_projects_revokes_keys_of_these_alone(api):
         assert shown["revoked"] is None
         free = api.key("admin", projects=())
         assert api.delete(f"/v1/keys/{one}", key=free).json()["revoked"]
+
+
+def _query(one: Dependant) -> set[str]:
+    own = {param.alias for param in one.query_params}
+    return own.union(*map(_query, one.dependencies))
 
 
 def _fields(route: APIRoute) -> set[str]:

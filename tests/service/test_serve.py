@@ -251,7 +251,7 @@ def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path)
 def test_a_request_with_too_long_a_head_is_refused(tmp_path):
     import asyncio
 
-    from heedful.service import server
+    from heedful.service import app as server
     from heedful.service.app import application
     from heedful.service.setup import Setup
     from heedful.store.sqlite import in_file

@@ -87,7 +87,7 @@ def gathered(api: Api, project: dict[str, Any], number: int = 1) -> list[Any]:
     """The episodes, as soon as there are so many."""
 
     async def waited() -> None:
-        looks = [task for task, _ in api.app.state.collector._looking.values()]
+        looks = list(api.app.state.collector._tasks.values())
         await asyncio.wait_for(asyncio.gather(*looks), 30)
 
     api.run(waited())

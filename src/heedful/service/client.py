@@ -10,11 +10,9 @@ import asyncio
 import json
 import random
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from functools import cache
 from ipaddress import ip_address
 from types import TracebackType
@@ -25,7 +23,14 @@ from weakref import WeakKeyDictionary
 from pydantic import TypeAdapter, ValidationError
 
 from heedful import telemetry
-from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
+from heedful.errors import (
+    Changed,
+    HeedfulError,
+    InvalidInput,
+    PackageMissing,
+    Refused,
+    Unreachable,
+)
 from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import Example, Match, Outcome, Remembered, State
 from heedful.lessons.patterns import Merge, Seen
@@ -33,11 +38,12 @@ from heedful.lessons.proof import Proof
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import from_document, policy_to, to_document, verdict_from
 from heedful.loop.decide import Decision, Policy, Standing, Verdict
-from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
+from heedful.loop.record import NOTHING, Evaluation, Goal, Loop, Usage
 from heedful.loop.replay import Figures
 from heedful.memory.dream import Dream
 from heedful.models.contract import Message
-from heedful.service.codes import refused
+from heedful.service.schemas import LoopRecord
+from heedful.service.wire import TABLE
 from heedful.store.records import EpisodeState, Head, StoredLoop
 from heedful.traces.episode import Episode
 
@@ -47,6 +53,11 @@ if TYPE_CHECKING:
 # Seconds between tries: by chance, up to a bound that doubles, so that many clients do not come
 # back at once; and the longest pause that a service may ask for by Retry-After.
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
+MOST = 200  # the rows of a page
+KINDS = {code: kind for kind, (_, code) in TABLE.items()}
+T = TypeVar("T")
+Plain = Mapping[str, Any]
+Ask = Callable[..., Awaitable[Any]]
 
 
 class Calls:
@@ -69,14 +80,20 @@ class Calls:
             import httpx
         except ImportError as error:
             raise PackageMissing("heedful.Client", "httpx", "client") from error
-        _usable(url, key, insecure)
+        _check(url, key, insecure)
         if not timeout > 0:
             raise InvalidInput("timeout", timeout, "a number of seconds above 0")
         if retries < 0:
             raise InvalidInput("retries", retries, "an integer of at least 0")
         self.url: str = url.rstrip("/")
-        self._key, self._retries, self._transport = key, retries, transport
-        self._timeout = httpx.Timeout(timeout)
+        self._retries, self._lost = retries, httpx.TransportError
+        auth = {"authorization": f"Bearer {key}"} if key else {}
+        self._open: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+            headers={"content-type": "application/json", "accept": "application/json", **auth},
+            timeout=httpx.Timeout(timeout),
+            transport=transport,
+            trust_env=False,  # the library reads no environment variable
+        )
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
             WeakKeyDictionary()
         )
@@ -86,7 +103,7 @@ class Calls:
         method: str,
         *path: str | int,
         body: Any = None,
-        query: Mapping[str, Any] | None = None,
+        query: Plain | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Call the service and return its answer as plain data; None for an empty answer.
@@ -94,17 +111,21 @@ class Calls:
         A POST sends the same Idempotency-Key at each try, so that it has its effect once. Raises
         Unreachable, and the error that the service reports.
         """
+        try:
+            content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput("body", body, f"JSON data ({error})") from error
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
         request = self._pool().build_request(
             method,
             f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
             params={name: value for name, value in (query or {}).items() if value},
             headers={**telemetry.trace_headers(), **once, **(headers or {})},
-            content=None if body is None else _json(body),
+            content=content,
         )
         answer = await self._final(request)
         if not answer.is_success:
-            raise refused(answer.status_code, answer.headers, answer.text)
+            raise refused(answer.status_code, answer.text)
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
@@ -112,23 +133,23 @@ class Calls:
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
         """Send a request until the answer is final, and return that or the last answer."""
-        import httpx
-
-        tries = 0
-        while True:
+        for tries in range(self._retries + 1):
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
             try:
                 answer = await self._pool().send(request)
-            except httpx.TransportError as error:
-                if tries >= self._retries:
+            except self._lost as error:
+                if tries == self._retries:
                     raise Unreachable(self.url, type(error).__name__, str(error)) from error
             else:
-                asked = _asked(answer.headers.get("retry-after", ""))
-                if tries >= self._retries or not _may_retry(answer.status_code, asked):
+                asked = answer.headers.get("retry-after", "")
+                busy = answer.status_code == 429 or answer.status_code >= 500
+                busy = busy or (answer.status_code == 409 and bool(asked))
+                wait = float(asked) if asked.isdecimal() else 0.0
+                if not busy or wait > OBEYED or tries == self._retries:
                     return answer
-                pause += asked or 0.0
-            tries += 1
+                pause += wait
             await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
 
     async def close(self) -> None:
         """Close the connections of this event loop; later calls open new ones."""
@@ -137,49 +158,14 @@ class Calls:
             await pool.aclose()
 
     def _pool(self) -> httpx.AsyncClient:
-        import httpx
-
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
-            auth = {"authorization": f"Bearer {self._key}"} if self._key else {}
-            self._pools[loop] = httpx.AsyncClient(
-                headers={"content-type": "application/json", "accept": "application/json", **auth},
-                timeout=self._timeout,
-                transport=self._transport,
-                trust_env=False,  # the library reads no environment variable
-            )
+            self._pools[loop] = self._open()
         return self._pools[loop]
 
 
-def _may_retry(status: int, asked: float | None) -> bool:
-    """Return True if another try may succeed: the service is busy or had an internal error."""
-    if asked is not None:
-        return asked <= OBEYED and (status in (409, 429) or status >= 500)
-    return status == 429 or status >= 500
-
-
-def _asked(retry_after: str) -> float | None:
-    """Return the seconds in a Retry-After header, a number or a date; None without one."""
-    if not retry_after:
-        return None
-    try:
-        return max(0.0, float(retry_after))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _json(body: Any) -> bytes:
-    try:
-        return json.dumps(body, allow_nan=False).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("body", body, f"JSON data ({error})") from error
-
-
-def _usable(url: str, key: str, insecure: bool) -> None:
+def _check(url: str, key: str, insecure: bool) -> None:
+    """Check where a key may be sent. Raises InvalidInput, which does not tell the key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("url", url, "an address as in https://heedful.example.com")
@@ -188,19 +174,29 @@ def _usable(url: str, key: str, insecure: bool) -> None:
         raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
     if key != key.strip() or not key.isascii() or not key.isprintable():
         raise InvalidInput("key", "…", "as `heedful key create` printed it")
-    if key and parts.scheme == "http" and not insecure and not _loopback(parts.hostname):
+    near = parts.hostname == "localhost"
+    with suppress(ValueError):
+        near = near or ip_address(parts.hostname).is_loopback
+    if key and parts.scheme == "http" and not insecure and not near:
         allowed = "https where a key is sent to another machine (or say insecure=True)"
         raise InvalidInput("url", url, allowed)
 
 
-def _loopback(host: str) -> bool:
+def refused(status: int, text: str) -> HeedfulError:
+    """Return the error in an answer with this status, with the attributes that the service sent."""
     try:
-        return ip_address(host).is_loopback
+        problem = json.loads(text)
     except ValueError:
-        return host == "localhost"
-
-
-T = TypeVar("T")
+        problem = None
+    kind = KINDS.get(str(problem.get("code"))) if isinstance(problem, dict) else None
+    if kind is None:  # no service of heedful said this, but a proxy, or a newer one
+        detail = problem.get("detail") if isinstance(problem, dict) else None
+        code = str(problem.get("code", "")) if isinstance(problem, dict) else ""
+        return Refused(status, code, str(detail or text[:300]))
+    error = kind.__new__(kind)
+    HeedfulError.__init__(error, str(problem.get("detail")))
+    vars(error).update({**problem, "status": status})
+    return error
 
 
 @cache
@@ -220,72 +216,47 @@ def read(kind: type[T], plain: Any) -> T:
         raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
 
 
-def verdict(plain: Mapping[str, Any]) -> Verdict:
+def verdict(plain: Plain) -> Verdict:
     """Return the verdict in the answer to a report."""
     return verdict_from({**plain, "verdict": plain["decision"]})
 
 
-def stored(plain: Mapping[str, Any]) -> StoredLoop:
+def stored(plain: Plain) -> StoredLoop:
     """Return a loop with its attempts and decisions."""
-    goals, made = tuple(from_document(Goal, one) for one in plain["goals"]), plain["made"]
-    overrides = tuple(Override(**one) for one in plain["overrides"])
-    attempts = tuple(map(_attempt, made))
+    sent = read(LoopRecord, plain)
+    goals = tuple(from_document(Goal, goal) for goal in sent.goals)
+    attempts, overrides = tuple(one.attempt for one in sent.made), tuple(sent.overrides)
+    decisions = tuple(
+        Decision(
+            one.attempt, verdict_from(one.verdict), Standing(one.fatigue, echoes=one.echoes), one.at
+        )
+        for one in sent.decisions
+    )
     return StoredLoop(
-        plain["id"],
-        Head(plain["task"], plain["goals"], plain["policy"], plain["context"]),
-        Loop(plain["id"], goals, attempts, overrides, cancelled=plain["cancelled"]),
-        tuple(one["output"] for one in made),
-        tuple(map(_decision, plain["decisions"])),
+        sent.id,
+        Head(sent.task, sent.goals, sent.policy, sent.context),
+        Loop(sent.id, goals, attempts, overrides, cancelled=sent.cancelled),
+        tuple(one.output for one in sent.made),
+        decisions,
         {},
         0,
-        plain["created"],
-        plain["updated"],
+        sent.created,
+        sent.updated,
     )
 
 
-def _attempt(plain: Mapping[str, Any]) -> Attempt:
-    output, digest = plain["output"], plain["digest"]
-    candidate = (
-        Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
-    )
-    judged, usage = plain["evaluation"], Usage(**plain["usage"])
-    evaluation = from_document(Evaluation, judged) if judged else None
-    return Attempt(
-        plain["number"],
-        candidate,
-        evaluation,
-        usage,
-        plain["repeats"],
-        plain["labels"],
-        reported_as=plain["reported_as"],
-        judged_by=tuple(plain["judged_by"]),
-        vouched=plain["vouched"],
-    )
-
-
-def _decision(plain: Mapping[str, Any]) -> Decision:
-    standing = Standing(plain["fatigue"], echoes=plain["echoes"])
-    return Decision(plain["attempt"], verdict_from(plain["verdict"]), standing, plain["at"])
-
-
-def read_seen(plain: Mapping[str, Any]) -> Seen:
-    """Return whether an error is known; other patterns of its group have only digest and reason."""
-    lessons, why = tuple(plain["lessons"]), tuple(plain["why"])
-    members = tuple(dict.fromkeys(one["signature"] for one in lessons))
-    return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
-
-
-def found(plain: Mapping[str, Any]) -> Match:
+def found(plain: Plain) -> Match:
     """Return an example from a recall; its place in the list tells how near it is."""
-    return read(Match, {**plain, "example": plain, "at": plain.get("at", 0.0)})
+    return read(Match, {**plain, "example": plain})
 
 
-def dream(plain: Mapping[str, Any]) -> Dream:
+def dream(plain: Plain) -> Dream:
     """Return a consolidation, with the reason if nothing was done."""
     return read(Dream, {**plain, "found": plain["nothing"]})
 
 
-Ask = Callable[..., Awaitable[Any]]
+def _policy(policy: Policy | str | None) -> Any:
+    return policy_to(policy) if isinstance(policy, Policy) else policy
 
 
 class Quarantine:
@@ -316,14 +287,10 @@ class Quarantine:
         body = {"source": source, "why": why, "dry_run": dry_run}
         return read(RevocationResult, await self._ask("POST", "quarantine", "revoke", body=body))
 
-    async def log(self, limit: int = 50) -> list[Mapping[str, Any]]:
+    async def log(self, limit: int = 50) -> list[Plain]:
         """Return the rulings on lessons and sources, by whom and why, newest first."""
         page = await self._ask("GET", "quarantine", "log", limit=limit)
         return list(page["items"])
-
-
-MOST = 200  # the rows of a page
-Plain = Mapping[str, Any]
 
 
 class Client:
@@ -390,7 +357,7 @@ class Client:
             "task": task,
             "context": context,
             "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
-            "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
+            "policy": _policy(policy),
         }
         return stored(await self._ask("PUT", "loops", loop, body=body))
 
@@ -456,8 +423,11 @@ class Client:
         limit: int = 1_000,
     ) -> tuple[Figures, ...]:
         """Return what each policy would have cost and lost on the named or the newest loops."""
-        written = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
-        body = {"policies": written, "loops": loops and list(loops), "limit": limit}
+        body = {
+            "policies": list(map(_policy, policies)),
+            "loops": loops and list(loops),
+            "limit": limit,
+        }
         told = await self._ask("POST", "replay", body=body)
         return tuple(read(Figures, one) for one in told["policies"])
 
@@ -496,7 +466,11 @@ class Client:
     async def seen(self, error_type: str, text: str) -> Seen:
         """Return how often an error was seen and what it taught, as `Memory.seen` does."""
         body = {"error_type": error_type, "text": text}
-        return read_seen(await self._ask("POST", "seen", body=body))
+        told = await self._ask("POST", "seen", body=body)
+        lessons, why = tuple(told["lessons"]), tuple(told["why"])
+        # Other patterns of its group have only their digest.
+        members = tuple(dict.fromkeys(one["signature"] for one in lessons))
+        return Seen(told["count"], lessons, Merge("", "", members, why) if why else None)
 
     async def recall(
         self,

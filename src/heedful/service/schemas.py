@@ -1,94 +1,67 @@
-"""HTTP bodies of requests and answers, derived from the library's own records.
+"""HTTP bodies of requests and answers, as far as they are no records of the library.
 
-Only what exists in HTTP alone is declared here, such as the options of a call, and what is
-flattened for callers. All else is a record of the library in a `Shape`.
+Declared here is only what exists in HTTP alone, such as the options of a call and what is flattened
+for callers. All else is a record of the library, in a `Shape` where HTTP needs bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
 
-from heedful.drive.report import ReportResult
-from heedful.lessons.lesson import Example, Match, Remembered, State, Trust
+from heedful.lessons.lesson import Match, Remembered, State, Trust
 from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop import codec
-from heedful.loop.decide import (
-    Again,
-    Decision,
-    Trigger,
-    Verdict,
-    latest_verdict,
-    reasoning,
-    state_after,
-)
+from heedful.loop.decide import Decision, Trigger, Verdict, latest_verdict, reasoning, state_after
 from heedful.loop.decide import State as LoopState
 from heedful.loop.explain import Line
-from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override, Usage
+from heedful.loop.record import (
+    LARGEST,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Loop,
+    Override,
+    Usage,
+)
 from heedful.loop.replay import Figures
 from heedful.loop.stop import Stop
 from heedful.memory.dream import Dream
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
-from heedful.redact import redact
-from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
+from heedful.service.wire import (
+    Amount,
+    Body,
+    Count,
+    Document,
+    ErrorText,
+    Excerpt,
+    Long,
+    LoopName,
+    Name,
+    Notation,
+    Plain,
+    Score,
+    Shape,
+    Share,
+    Short,
+    Tags,
+    Text,
+    any_of,
+    has,
+)
 from heedful.store.keys import Key
-from heedful.store.loops import explained
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
-DEEPEST = 100  # levels of JSON; redaction calls itself for each
-
-
-def _without_null_character(text: str) -> str:
-    if "\0" in text:  # PostgreSQL cannot store it
-        raise ValueError("it has the character 0")
-    return text
-
-
-def _not_too_deep(value: Any) -> Any:
-    level, depth = [value], 0
-    while level := [part for each in level for part in _parts(each)]:
-        depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    return value
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _loop_name(loop: str) -> str:
-    if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
-        raise ValueError("it must be 1 to 200 printable characters, without a secret")
-    return loop
-
-
-Tags = Annotated[list[Name], Field(max_length=20)]
-ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
-Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
-Amount = Annotated[float, Field(ge=0, le=LARGEST)]
-Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Text = Annotated[Long, AfterValidator(_without_null_character)]
-ShortText = Annotated[Short, AfterValidator(_without_null_character)]
-Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Notation = ShortText | dict[str, Plain]  # a goal or a policy, as in a task file
-LoopName = Annotated[Name, AfterValidator(_loop_name)]
-
+May = Literal["read", "write", "approve", "admin"]
+Kind = Literal["check", "error", "example", "reflection", "strategy"]
 
 # Loops
 
@@ -103,32 +76,32 @@ class NewLoop(Body):
 
     task: Plain
     context: Plain = None
-    goals: Annotated[list[Notation], Field(max_length=100)] = Field(default_factory=list)
+    goals: Annotated[tuple[Notation, ...], Field(max_length=100)] = ()
     policy: Notation | None = None
 
 
-_COSTS: dict[str, Any] = {
-    **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), Count),
-    **dict.fromkeys(("cost", "seconds"), Amount),
-}
-GivenUsage = Annotated[Usage, Shape(**_COSTS)]
-ReportedFinding = Annotated[
+GivenUsage = Annotated[
+    Usage,
+    Shape(
+        **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), Count),
+        **dict.fromkeys(("cost", "seconds"), Amount),
+    ),
+]
+_Finding = Annotated[
     Finding,
     Shape(
-        check=Annotated[Name, AfterValidator(_without_null_character)],
-        message=Text,
-        fix=Text,
+        **dict.fromkeys(("message", "fix", "evidence"), Long),
+        check=Name,
         severity=Share,
-        key=ShortText,
-        evidence=Text,
+        key=Short,
         span=tuple[Count, Count] | None,
     ),
 ]
-ReportedEvaluation = Annotated[
+_Evaluation = Annotated[
     Evaluation,
     Shape(
-        scores=dict[ShortText, Score],
-        findings=Annotated[tuple[ReportedFinding, ...], Field(max_length=1_000)],
+        scores=dict[Short, Score],
+        findings=Annotated[tuple[_Finding, ...], Field(max_length=1_000)],
         preference=Score,
         met=Share | None,
         usage=GivenUsage,
@@ -161,13 +134,13 @@ class NewAttempt(Body):
     )
 
     output: Plain = None
-    digest: Annotated[str, Field(max_length=200), AfterValidator(_without_null_character)] = ""
-    evaluation: ReportedEvaluation | None = None
-    checks: Annotated[list[NamedCheck], Field(max_length=50)] = Field(default_factory=list)
+    digest: Annotated[Text, Field(max_length=200)] = ""
+    evaluation: _Evaluation | None = None
+    checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)] = ()
     usage: GivenUsage = Usage()
 
     @model_validator(mode="after")
-    def _is_not_empty(self) -> NewAttempt:
+    def _is_not_empty(self) -> Self:
         if (self.output, self.evaluation) == (None, None) and not (self.digest or self.checks):
             raise ValueError("give the output or its digest, and an evaluation or checks")
         return self
@@ -177,15 +150,9 @@ class NewOverride(Body):
     """Let the loop go on past one rule for a number of decisions; `until` is when it expires."""
 
     rule: Name
-    why: ShortText
+    why: Short
     decisions: Annotated[int, Field(ge=1, le=int(LARGEST))] = 1
-    until: Annotated[float | None, Field(description="Seconds since 1970.")] = None
-
-
-class Cancellation(Body):
-    """Why the loop should end."""
-
-    why: ShortText = ""
+    until: float | None = None
 
 
 class ReplayRequest(Body):
@@ -200,74 +167,41 @@ class ReplayRequest(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class LiftedRule:
+class LiftedRule(Stop):
     """A rule that stopped the loop and was overridden: by whom, and by which override (from 0)."""
 
-    rule: str
-    detail: str
     by: str
     override: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoopVerdict:
+class LoopVerdict(BaseModel):
     """Whether to make another attempt: `again` with `feedback`, or `done`.
 
     `attempt` counts the attempts so far. `best` is the number of the best attempt, null if none was
-    evaluated.
+    evaluated. `evaluated_by` names the checks that judged a reported attempt, `report` for its own
+    evaluation.
     """
 
     decision: Literal["again", "done"]
     attempt: int
     best: int | None
-    passed: bool
-    stopped_by: list[Stop]
-    reasons: list[Trigger]
-    feedback: str
-    lifted: list[LiftedRule]
+    passed: bool = False
+    stopped_by: list[Stop] = []
+    reasons: list[Trigger] = []
+    feedback: str = ""
+    lifted: list[LiftedRule] = []
     state: LoopState
+    evaluated_by: list[str] = []
 
     @classmethod
-    def of(cls, verdict: Verdict, attempt: int, best: int | None, **more: Any) -> Self:
-        """Return the verdict after so many attempts."""
-        again, done = (verdict, None) if isinstance(verdict, Again) else (None, verdict)
-        return cls(
-            decision="again" if again else "done",
-            attempt=attempt,
-            best=best,
-            passed=bool(done and done.passed),
-            stopped_by=list(done.stopped_by) if done else [],
-            reasons=list(again.reasons) if again else [],
-            feedback=again.feedback if again else "",
-            lifted=[
-                LiftedRule(lifted.stop.rule, lifted.stop.detail, lifted.by, lifted.override)
-                for lifted in verdict.lifted
-            ],
-            state=state_after(verdict),
-            **more,
-        )
-
-    @classmethod
-    def after(cls, verdict: Verdict, stored: StoredLoop) -> Self:
-        """Return the verdict together with how the loop stands."""
-        return cls.of(verdict, len(stored.loop.attempts), stored.loop.best)
+    def of(cls, verdict: Verdict, loop: Loop, evaluated_by: Sequence[str] = ()) -> Self:
+        """Return the verdict on a loop."""
+        plain = codec.verdict_to(verdict)
+        plain |= {"decision": plain["verdict"], "state": state_after(verdict), "best": loop.best}
+        return cls(**plain, attempt=len(loop.attempts), evaluated_by=list(evaluated_by))
 
 
-@dataclass(frozen=True, slots=True)
-class ReportVerdict(LoopVerdict):
-    """The verdict on a report; `evaluated_by` names the checks, `report` for its own."""
-
-    evaluated_by: list[str]
-
-    @classmethod
-    def on(cls, result: ReportResult) -> Self:
-        """Return the verdict on a report."""
-        best, checks = result.loop.best, result.evaluated_by
-        return cls.of(result.verdict, result.attempt, best, evaluated_by=checks)
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSummary:
+class LoopSummary(BaseModel):
     """A summary of a loop; times are in seconds since 1970."""
 
     id: str
@@ -298,45 +232,40 @@ class LoopSummary:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
+class AttemptRecord(BaseModel):
     """An attempt as it was reported or made; `output` is null if only its digest is known."""
 
     number: int
     digest: str
     output: JsonValue
-    evaluation: dict[str, JsonValue] | None
-    usage: dict[str, JsonValue]
+    evaluation: Document | None
+    usage: Document
     repeats: int | None
-    labels: dict[str, str]
-    reported_as: str
-    judged_by: list[str]
-    vouched: bool
+    labels: dict[str, str] = {}
+    reported_as: str = ""
+    judged_by: list[str] = []
+    vouched: bool = True
 
     @classmethod
-    def of(cls, attempt: Attempt, value: Any) -> Self:
+    def of(cls, attempt: Attempt, output: Any) -> Self:
         """Return an attempt with what it produced."""
-        judged = codec.to_document(attempt.evaluation) if attempt.evaluation else None
-        usage = codec.to_document(attempt.usage)
-        rest = attempt.repeats, dict(attempt.labels), attempt.reported_as
-        return cls(
-            attempt.number,
-            attempt.candidate.digest,
-            value,
-            judged,
-            usage,
-            *rest,
-            list(attempt.judged_by),
-            attempt.vouched,
-        )
+        return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
+
+    @property
+    def attempt(self) -> Attempt:
+        """Return the attempt, as far as it was sent."""
+        candidate = Candidate(self.digest)
+        if self.output is not None:
+            candidate = replace(Candidate.of(self.output), digest=self.digest)
+        plain = self.model_dump(exclude={"digest", "output"})
+        return codec.from_document(Attempt, {**plain, "candidate": codec.to_document(candidate)})
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRecord:
+class DecisionRecord(BaseModel):
     """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
 
     attempt: int
-    verdict: dict[str, JsonValue]
+    verdict: Document
     reason: str
     fatigue: float
     echoes: dict[str, int]
@@ -345,20 +274,24 @@ class DecisionRecord:
     @classmethod
     def of(cls, decision: Decision, reason: str) -> Self:
         """Return a decision with the code of its reason."""
-        standing, verdict = decision.standing, codec.verdict_to(decision.verdict)
-        worn = standing.fatigue, dict(standing.echoes)
-        return cls(decision.attempt, verdict, reason, *worn, decision.at)
+        return cls(
+            attempt=decision.attempt,
+            verdict=codec.verdict_to(decision.verdict),
+            reason=reason,
+            fatigue=decision.standing.fatigue,
+            echoes=dict(decision.standing.echoes),
+            at=decision.at,
+        )
 
 
-@dataclass(frozen=True, slots=True)
 class LoopRecord(LoopSummary):
     """A loop with its attempts and decisions; `verdict` is the newest."""
 
     task: JsonValue
     context: JsonValue
-    goals: list[dict[str, JsonValue]]
-    policy: dict[str, JsonValue]
-    usage: dict[str, JsonValue]
+    goals: list[Document]
+    policy: Document
+    usage: Document
     cancelled: str
     made: list[AttemptRecord]
     decisions: list[DecisionRecord]
@@ -369,7 +302,7 @@ class LoopRecord(LoopSummary):
     def whole(cls, stored: StoredLoop) -> Self:
         """Return a stored loop with its attempts and decisions."""
         loop, head, decisions = stored.loop, stored.head, stored.decisions
-        why = reasoning(loop, decisions)
+        reasons = [one.reason for one in reasoning(loop, decisions)]
         return cls.of(
             stored,
             task=head.task,
@@ -379,12 +312,9 @@ class LoopRecord(LoopSummary):
             usage=codec.to_document(loop.usage),
             cancelled=loop.cancelled,
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
-            decisions=[
-                DecisionRecord.of(decision, one.reason)
-                for decision, one in zip(decisions, why, strict=True)
-            ],
+            decisions=list(map(DecisionRecord.of, decisions, reasons)),
             overrides=list(loop.overrides),
-            verdict=LoopVerdict.after(latest_verdict(decisions), stored),
+            verdict=LoopVerdict.of(latest_verdict(decisions), loop),
         )
 
 
@@ -396,15 +326,9 @@ class LoopExplanation:
     """
 
     text: str
-    lines: list[Line]
+    lines: tuple[Line, ...]
     would_change: list[str]
     otherwise: str
-
-    @classmethod
-    def of(cls, stored: StoredLoop) -> Self:
-        """Return the explanation of a stored loop."""
-        why = explained(stored)
-        return cls(str(why), list(why.lines), list(map(str, why.would_change)), why.otherwise)
 
 
 ReplayFigures = Annotated[Figures, Shape(also={"lost": "lost"})]
@@ -420,19 +344,9 @@ class ReplayAnswer:
 
 # Episodes
 
-Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
-GivenEvent = Annotated[
-    Event,
-    Shape(
-        type=Name,
-        content=Long,
-        arguments=dict[str, Any] | Long | None,
-        error=Long,
-        **dict.fromkeys(("agent", "tool", "call", "id", "code"), Short),
-        at=Annotated[float, Field(ge=0, lt=253_402_300_800)] | Time | None,
-        meta=dict[str, Any],
-    ),
-]
+_Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
+_Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
+_Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict[str, Any])]
 TaskTrust = Literal["external", "operator"]
 
 
@@ -447,27 +361,16 @@ class NewEpisode(Body):
         has("events", minItems=1), has("fault", type="object")
     )
 
-    events: Annotated[list[GivenEvent], Field(max_length=50_000)] = Field(default_factory=list)
+    events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
     outcome: Ended | None = None
     task: Long | None = None
     goal: Long = ""
-    fault: Annotated[Fault, Shape(category=Name, message=Long, context=Long)] | None = None
+    fault: Annotated[Fault, Shape(category=Name)] | None = None
     id: Short = ""
     session: Short = ""
-    tools: Annotated[list[Short], Field(max_length=1_000)] = Field(default_factory=list)
+    tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
     usage: GivenUsage = Usage()
     omitted: Count = 0
-
-    def plain(self) -> dict[str, Any]:
-        """Return the body as a line of an episode file."""
-        plain = {name: getattr(self, name) for name in self.model_fields_set - {"tenant"}}
-        events = [{**codec.to_document(event), "meta": dict(event.meta)} for event in self.events]
-        plain |= {"events": events}
-        if self.fault is not None:
-            plain["fault"] = codec.to_document(self.fault)
-        if "usage" in plain:
-            plain["usage"] = codec.to_document(self.usage)
-        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,14 +383,14 @@ class ReflectionOutcome:
     importance: float
     quarantined: bool
     known: int
-    written: list[Remembered]
+    written: tuple[Remembered, ...]
 
     @classmethod
     def of(cls, result: Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
         words = result.text, result.by, rule, result.reflection.importance
-        return cls(*words, result.quarantined, result.known, list(result.stored))
+        return cls(*words, result.quarantined, result.known, result.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,22 +404,18 @@ class EpisodeReceipt:
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
 
-
 # Lessons
-
-Kind = Literal["check", "error", "example", "reflection", "strategy"]
-_Excerpt = Annotated[str, Field(max_length=4_000)]
 
 
 class NewExample(BaseModel):
     """A task, the output that was rejected, what was wrong with it, and the accepted output."""
 
-    model_config: ClassVar[ConfigDict] = {**Body.model_config}
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    task: Annotated[_Excerpt, Field(min_length=1)]
-    accepted: _Excerpt = ""
-    rejected: _Excerpt = ""
-    wrong: _Excerpt = ""
+    task: Annotated[Excerpt, Field(min_length=1)]
+    accepted: Excerpt = ""
+    rejected: Excerpt = ""
+    wrong: Excerpt = ""
 
 
 class NewLesson(Body):
@@ -529,19 +428,12 @@ class NewLesson(Body):
 
     error_type: Name
     text: ErrorText
-    lesson: _Excerpt = ""
+    lesson: Excerpt = ""
     example: NewExample | None = None
-    tags: Tags = Field(default_factory=list)
+    tags: Tags = ()
     importance: Share = 0.5
-    source: Annotated[str, Field(max_length=500)] = ""
+    source: Annotated[Text, Field(max_length=500)] = ""
     context: Long = ""
-
-    @property
-    def pair(self) -> Example | None:
-        """Return the example as a record of the library."""
-        if self.example is None:
-            return None
-        return Example(**self.example.model_dump(), context=self.context)
 
 
 class LessonSummary(BaseModel):
@@ -596,7 +488,7 @@ class LessonEdit(Body):
     why: Short = ""
 
     @model_validator(mode="after")
-    def _is_not_empty(self) -> LessonEdit:
+    def _is_not_empty(self) -> Self:
         if (self.pinned, self.apart, self.restored) == (None, None, None):
             raise ValueError("give pinned, apart or restored")
         return self
@@ -642,13 +534,12 @@ class RecallRequest(Body):
     loop: LoopName | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 5
     budget: Annotated[int, Field(ge=0, le=100_000)] = 600
-    tags: Tags = Field(default_factory=list)
+    tags: Tags = ()
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
 
 
-@dataclass(frozen=True, slots=True)
-class RecallItem:
+class RecallItem(BaseModel):
     """A worked example, or a lesson without one; `id` is that of the example.
 
     `relevance` is 0..1; `source` describes where it comes from; `at` is when it was stored.
@@ -676,10 +567,10 @@ class RecallItem:
     @classmethod
     def of(cls, match: Match) -> Self:
         """Return a match of recall."""
-        plain = {name: getattr(match, name, None) for name in cls.__slots__}
-        pair = {name: getattr(match.example, name) for name in Example.__slots__ if name in plain}
-        near = {"relevance": min(1.0, max(0.0, relevance(match))), "tags": list(match.tags)}
-        return cls(**{**plain, **pair, **near, "source": provenance(match)})
+        near = {"relevance": min(1.0, max(0.0, relevance(match))), "source": provenance(match)}
+        plain = {name: getattr(match, name, None) for name in cls.model_fields}
+        pair = {name: getattr(match.example, name) for name in NewExample.model_fields}
+        return cls(**{**plain, **pair, **near, "tags": list(match.tags)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -704,6 +595,9 @@ class RecallAnswer:
     exposure: ExposureCount | None
 
 
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
+
+
 class NewOutcome(Body):
     """How a loop ended: whether it was right at once, its model calls, and its errors.
 
@@ -713,9 +607,7 @@ class NewOutcome(Body):
     loop: LoopName
     right_at_once: bool
     calls: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    signatures: Annotated[
-        list[Annotated[str, Field(pattern="^[0-9a-f]{16}$")]], Field(max_length=1_000)
-    ] = Field(default_factory=list)
+    signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -726,10 +618,10 @@ class OutcomeReceipt:
     number: int
 
 
-LessonName = Annotated[
+_LessonName = Annotated[
     str | None, BeforeValidator(lambda name: None if name is None else str(name))
 ]
-LessonComparison = Annotated[Comparison, Shape(lesson=LessonName)]
+LessonComparison = Annotated[Comparison, Shape(lesson=_LessonName)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -762,12 +654,6 @@ class Ruling(BaseModel):
     at: float
 
 
-class Rulings(BaseModel):
-    """The rulings, newest first."""
-
-    items: list[Ruling]
-
-
 @dataclass(frozen=True, slots=True)
 class RulingReceipt:
     """What was done with which entry."""
@@ -781,7 +667,7 @@ class RulingReceipt:
 class Revocation(Body):
     """A source to remove with all that derives from it; `dry_run` only counts that."""
 
-    source: Annotated[str, Field(min_length=1, max_length=500)]
+    source: Annotated[Text, Field(min_length=1, max_length=500)]
     why: Short = ""
     dry_run: bool = False
 
@@ -818,21 +704,15 @@ class RollbackAnswer:
 # Keys and the audit
 
 
-May = Literal["read", "write", "approve", "admin"]
-
-
-class NewKey(BaseModel):
+class NewKey(Body):
     """A key to create; without `projects` it is valid for all projects of the tenant.
 
     `expires` is in seconds since 1970.
     """
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
     name: Name
-    tenant: Name | None = None
-    projects: Annotated[list[Name], Field(max_length=100)] = []
-    may: Annotated[list[May], Field(min_length=1, max_length=4)] = ["read", "write"]
+    projects: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    may: list[May] = Field(["read", "write"], min_length=1, max_length=4)
     expires: float | None = None
 
 
@@ -844,11 +724,6 @@ class SecretKey(Key):
     """A new key; `secret` is the whole key, sent once, and null if the call is repeated."""
 
     secret: str | None
-
-    @classmethod
-    def of(cls, key: Key, secret: str) -> Self:
-        """Return a key with its secret, "" if that was sent before."""
-        return cls(**asdict(key), secret=secret or None)
 
 
 NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
@@ -864,22 +739,3 @@ class AuditEntry(BaseModel):
     subject: str
     detail: dict[str, Any]
     hash: str
-
-
-# Health
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """The process answers."""
-
-    status: str = "ok"
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """What the service needs: `ok`, or the name of the error."""
-
-    status: Literal["ready", "unavailable"]
-    store: str
-    work: str

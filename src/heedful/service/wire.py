@@ -1,8 +1,8 @@
-"""What all HTTP bodies share: records with limits on their fields, pages, and bounded types.
+"""What all HTTP bodies share, for the service and its clients: codes, shapes, bounds and pages.
 
-A record is declared once, as a dataclass, in the package that owns it. The service takes and
-answers that dataclass. `Shape` adds what applies to HTTP only: limits, omitted fields, and
-properties to send. Lists are sent in pages: `limit`, and a `cursor` for where the next page begins.
+A record is declared once, as a dataclass, in the room that owns it. The service takes and answers
+that dataclass. `Shape` adds what applies to HTTP only. Lists are sent in pages: `limit`, and a
+`cursor` for where the next page begins.
 """
 
 from __future__ import annotations
@@ -10,22 +10,54 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
-from fastapi import Query
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
 from pydantic_core import core_schema
 
-from heedful.errors import InvalidInput
+from heedful import errors
+from heedful.errors import HeedfulError, InvalidInput
+from heedful.loop.record import LARGEST
+from heedful.redact import redact
 
-Row = TypeVar("Row")
-LARGEST_ID = 2**63 - 1  # the largest id that a store holds
+# Error class -> its HTTP status and its code, which clients recognise. A class that is not here is
+# reported as the nearest class above it.
+TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
+    errors.HeedfulError: (500, "internal_error"),
+    errors.UsageError: (422, "invalid_request"),
+    errors.InvalidInput: (422, "invalid_input"),
+    errors.UnknownName: (422, "unknown_name"),
+    errors.PackageMissing: (501, "package_missing"),
+    errors.TraceFileError: (422, "invalid_traces"),
+    errors.OverrideRefused: (409, "override_refused"),
+    errors.NotQuarantined: (409, "not_quarantined"),
+    errors.RollbackRefused: (409, "rollback_refused"),
+    errors.Changed: (412, "changed"),
+    errors.QuotaExceeded: (409, "quota_exceeded"),
+    errors.Conflict: (409, "conflict"),
+    errors.AttemptTaken: (409, "attempt_conflict"),
+    errors.LoopEnded: (409, "loop_ended"),
+    errors.OutOfOrder: (409, "attempt_out_of_order"),
+    errors.AccessDenied: (403, "access_denied"),
+    errors.KeyRefused: (401, "key_refused"),
+    errors.Forbidden: (403, "forbidden"),
+    errors.TenantMismatch: (403, "tenant_mismatch"),
+    errors.NotFound: (404, "not_found"),
+    errors.UserCodeError: (500, "user_code_failed"),
+    errors.CheckFailed: (500, "check_failed"),
+    errors.NotJournalable: (422, "not_journalable"),
+    errors.StoreError: (500, "store_error"),
+    errors.StoreUnavailable: (503, "store_unavailable"),
+    errors.StoreOlder: (503, "store_older"),
+    errors.StoreInDoubt: (503, "store_in_doubt"),
+    errors.LeaseLost: (409, "at_work"),
+    errors.ModelError: (502, "model_error"),
+    errors.ModelUnavailable: (503, "model_unavailable"),
+    errors.ModelTimeout: (504, "model_timeout"),
+    errors.MalformedAnswer: (502, "malformed_answer"),
+    errors.PromptTooLong: (422, "prompt_too_long"),
+}
 
 
 class Shape:
@@ -65,10 +97,50 @@ class Shape:
         return {**field, "schema": {**old, "schema": kind} if old["type"] == "default" else kind}
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Short = Annotated[str, Field(max_length=2_000)]
-Long = Annotated[str, Field(max_length=100_000)]
+LARGEST_ID = 2**63 - 1  # the largest id that a store holds
+DEEPEST = 100  # levels of JSON; redaction calls itself for each
+
+
+def _without_null_character(text: str) -> str:
+    if "\0" in text:  # PostgreSQL cannot store it
+        raise ValueError("it has the character 0")
+    return text
+
+
+def _not_too_deep(value: Any) -> Any:
+    level, depth = [value], 0
+    while level := [part for each in level for part in _parts(each)]:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    return value
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _loop_name(loop: str) -> str:
+    if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
+        raise ValueError("it must be 1 to 200 printable characters, without a secret")
+    return loop
+
+
+Text = Annotated[str, AfterValidator(_without_null_character)]
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Short = Annotated[Text, Field(max_length=2_000)]
+Excerpt = Annotated[Text, Field(max_length=4_000)]
+Long = Annotated[Text, Field(max_length=100_000)]
+ErrorText = Annotated[Long, Field(min_length=1)]
+LoopName = Annotated[Name, AfterValidator(_loop_name)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
+Amount = Annotated[float, Field(ge=0, le=LARGEST)]
+Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
+Document = dict[str, JsonValue]
+Notation = Short | dict[str, Plain]  # a goal or a policy, as in a task file
 
 
 class Body(BaseModel):
@@ -76,32 +148,7 @@ class Body(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    tenant: Annotated[str | None, Field(description="The key's own tenant, else 403.")] = None
-
-
-def any_of(*schemas: Mapping[str, Any]) -> ConfigDict:
-    """Return a configuration that adds to a model's schema how its fields depend on each other."""
-    return ConfigDict(json_schema_extra={"anyOf": list(map(dict, schemas))})
-
-
-def has(name: str, **schema: Any) -> dict[str, Any]:
-    return {"required": [name], "properties": {name: schema}}
-
-
-class Page(BaseModel, Generic[Row]):
-    """One page of a list; `next` is the cursor of the next page, null at the last."""
-
-    items: list[Row]
-    next: str | None
-
-    @classmethod
-    def of(cls, rows: Sequence[Any], limit: int, *place: str) -> Self:
-        """Return the first `limit` of the rows; `place` names the fields that the cursor holds."""
-        last = rows[limit - 1] if len(rows) > limit else None
-        if last is None:
-            return cls(items=list(rows), next=None)
-        at = [last[name] if isinstance(last, Mapping) else getattr(last, name) for name in place]
-        return cls(items=list(rows[:limit]), next=cursor_to(*at))
+    tenant: str | None = None
 
 
 class Reason(Body):
@@ -110,14 +157,35 @@ class Reason(Body):
     why: Short = ""
 
 
+def any_of(*schemas: Mapping[str, Any]) -> ConfigDict:
+    """Add to a model's schema how its fields depend on each other."""
+    return ConfigDict(json_schema_extra={"anyOf": list(map(dict, schemas))})
+
+
+def has(name: str, **schema: Any) -> dict[str, Any]:
+    return {"required": [name], "properties": {name: schema}}
+
+
+# Pages
+
+Row = TypeVar("Row")
 LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exactly
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
-"""As a parameter of a route: `limit: Limit = 50`."""
-Cursor = Annotated[
-    str | None,
-    Query(max_length=1000, description="`next` of the previous page."),
-]
-"""As a parameter of a route: `cursor: Cursor = None`."""
+
+
+class Page(BaseModel, Generic[Row]):
+    """One page of a list; `next` is the cursor of the next page, null at the last."""
+
+    items: list[Row]
+    next: str | None = None
+
+    @classmethod
+    def of(cls, rows: Sequence[Any], limit: int, *place: str) -> Self:
+        """Return the first `limit` of the rows; `place` names the fields that the cursor holds."""
+        if len(rows) <= limit:
+            return cls(items=list(rows))
+        last = rows[limit - 1]
+        at = [last[name] if isinstance(last, Mapping) else getattr(last, name) for name in place]
+        return cls(items=list(rows[:limit]), next=cursor_to(*at))
 
 
 def cursor_to(*place: str | float) -> str:
@@ -140,8 +208,7 @@ def cursor_from(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
         raise wrong from error
     if not isinstance(place, list) or [type(one) for one in place] != list(kinds):
         raise wrong
-    if any(
-        isinstance(one, int | float) and not -LARGEST_EXACT < one < LARGEST_EXACT for one in place
-    ):
+    numbers = [one for one in place if not isinstance(one, str)]
+    if not all(-LARGEST_EXACT < one < LARGEST_EXACT for one in numbers):
         raise wrong
     return tuple(place)
