@@ -24,20 +24,9 @@ from math import inf
 from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
-from heedful.errors import (
-    GenerateFailed,
-    HeedfulError,
-    InvalidInput,
-    LeaseLost,
-    ModelError,
-    NotFound,
-    StoreError,
-    UnknownName,
-    UsageError,
-)
 from heedful.lessons.consolidate import MODES
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.codec import from_document, policy_from
@@ -146,17 +135,17 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
             return
         state = await tools.store.read(scope, episodes.state, digest)
         if state is None:
-            raise NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
+            raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
         if state != "reflected":
             what = f"another worker is at work on episode {digest[:16]}"
-            raise LeaseLost(f"{what}; try again in seconds")
+            raise errors.LeaseLost(f"{what}; try again in seconds")
         return
-    wrong: ModelError | None = None
+    wrong: errors.ModelError | None = None
     while True:
         try:
             if await reflect_waiting(memory, before=began, model=tools.model) is None:
                 break
-        except ModelError as error:
+        except errors.ModelError as error:
             wrong = error
     if wrong is not None:
         raise wrong
@@ -171,7 +160,7 @@ async def embed(tools: Tools, scope: Scope) -> None:
 async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
     """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
     if mode not in MODES:
-        raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
+        raise errors.InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     if tools.enabled:
         kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
         await consolidate(tools.memory(scope), mode=kind, model=tools.model, by=ACTOR)
@@ -196,7 +185,9 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     StoreError, and LeaseLost if another process drives the loop.
     """
     if by not in tools.loops:
-        raise UnknownName("loop that this worker drives", by, sorted(tools.loops) or ["none"])
+        raise errors.UnknownName(
+            "loop that this worker drives", by, sorted(tools.loops) or ["none"]
+        )
     head = (await tools.store.read(scope, loop_store.read, loop)).head
     options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
     options |= {"memory": tools.memory(scope)}
@@ -209,9 +200,11 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     await run.finish()
 
 
-def _no_run(by: str, error: BaseException) -> GenerateFailed:
+def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
     said = redact(str(error))[:300]
-    return GenerateFailed(f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it")
+    return errors.GenerateFailed(
+        f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,16 +241,18 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise UnknownName("task", self.task, sorted(TASKS))
+            raise errors.UnknownName("task", self.task, sorted(TASKS))
         taken = inspect.signature(self.kind.run)
         try:
             taken.bind(None, self.scope, **self.arguments)
         except TypeError as error:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
-            raise InvalidInput(f"{self.task}'s arguments", dict(self.arguments), wanted) from error
+            raise errors.InvalidInput(
+                f"{self.task}'s arguments", dict(self.arguments), wanted
+            ) from error
         for name, value in self.arguments.items():
             if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
-                raise InvalidInput(name, value, f"at most {LONGEST} printable characters")
+                raise errors.InvalidInput(name, value, f"at most {LONGEST} printable characters")
 
     @property
     def kind(self) -> Task:
@@ -302,7 +297,9 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
-    lasting = isinstance(error, UsageError | NotFound) or not isinstance(error, HeedfulError)
+    lasting = isinstance(error, errors.UsageError | errors.NotFound) or not isinstance(
+        error, errors.HeedfulError
+    )
     if lasting or tries >= TRIES:
         return None
     return min(LONGEST_WAIT, 2.0**tries)
@@ -327,7 +324,7 @@ async def do(
     except asyncio.CancelledError:
         listener(job, "given back")
         raise
-    except HeedfulError as error:
+    except errors.HeedfulError as error:
         wait = again_in(error, tries)
         after = "given up" if wait is None else f"again in {wait:g} s"
         listener(job, f"{after}: {type(error).__name__}: {error}")
@@ -371,7 +368,7 @@ async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
     """Do a periodic task; after a store error it is left to the next round."""
     try:
         await work()
-    except StoreError as error:
+    except errors.StoreError as error:
         log.warning("round_failed", extra={"round": name, "error": str(error)})
 
 
@@ -500,7 +497,7 @@ class LocalQueue:
         if error is not None and wait is None:
             self._failed[entry.job.kind.queue] += 1
             extra = {"job": entry.job.name, "error": type(error).__name__}
-            defect = None if isinstance(error, HeedfulError) else error
+            defect = None if isinstance(error, errors.HeedfulError) else error
             log.error("job_failed", extra=extra, exc_info=defect)
         elif error is not None and wait is not None and entry.job.name not in self._waiting:
             entry.since, entry.ready = time.time(), False

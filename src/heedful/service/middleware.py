@@ -177,71 +177,52 @@ ONCE = "Idempotency-Key"
 LONGEST = 255
 
 
-class Idempotency:
-    """Makes calls idempotent; refuses a call that this process is already answering."""
+async def answer_once(
+    app: ASGIApp, caller: Caller, scope: Scope, body: bytes, receive: Receive, send: Send
+) -> None:
+    """Answer a call, and a repeated one with what was stored of it.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._under_way: set[Call] = set()
+    Of two processes that answer the same call, the second has no effect. Raises Problem 409, 422;
+    LeaseLost; StoreError.
+    """
+    once = Headers(scope=scope).get(ONCE)
+    if once is None or scope["method"] != "POST":
+        with beside(Beside()):
+            await app(scope, receive, send)
+        return
+    if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
+        detail = f"{ONCE} must be 1 to {LONGEST} printable ASCII characters"
+        raise Problem(422, "idempotency_key_invalid", detail)
+    request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
+    digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
+    call = Call(caller.tenant, caller.key, once, digest)
+    store, tenant = caller.setup.store, Place(caller.tenant)
+    before = await store.read(tenant, read_call, call)
+    if before.digest not in ("", digest):
+        detail = f"this {ONCE} was already used for another request; use a new key"
+        raise Problem(422, "idempotency_key_reused", detail)
+    made = before.answer
+    if made is None:
+        sent: list[Message] = []
 
-    async def __call__(
-        self, caller: Caller, scope: Scope, body: bytes, receive: Receive, send: Send
-    ) -> None:
-        """Answer the call. Raises Problem 409, 422; LeaseLost; StoreError."""
-        once = Headers(scope=scope).get(ONCE)
-        if once is None or scope["method"] != "POST":
-            with beside(Beside()):
-                await self._app(scope, receive, send)
-            return
-        if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
-            detail = f"{ONCE} must be 1 to {LONGEST} printable ASCII characters"
-            raise Problem(422, "idempotency_key_invalid", detail)
-        request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
-        digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-        call = Call(caller.tenant, caller.key, once, digest)
-        place = Call(caller.tenant, caller.key, once, "")
-        if place in self._under_way:
-            raise Problem(
-                409, "at_work", "the same call is being answered right now; try again", SOON
-            )
-        self._under_way.add(place)
-        try:
-            await self._answer(caller, call, scope, receive, send)
-        finally:
-            self._under_way.discard(place)
+        async def hold(message: Message) -> None:
+            sent.append(message)
 
-    async def _answer(
-        self, caller: Caller, call: Call, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        store, tenant = caller.setup.store, Place(call.tenant)
-        before = await store.read(tenant, read_call, call)
-        if before.digest not in ("", call.digest):
-            detail = f"this {ONCE} was already used for another request; use a new key"
-            raise Problem(422, "idempotency_key_reused", detail)
-        made = before.answer
-        if made is None:
-            sent: list[Message] = []
-
-            async def hold(message: Message) -> None:
-                sent.append(message)
-
-            def record(db: Any, n: int, effect: Mapping[str, Any]) -> None:
-                write_effect(db, call, n, effect)
-
-            with beside(Beside(record, before.effects, before.next)):
-                await self._app(scope, receive, hold)
-            made = _plain(sent)
-            # A failed call had no effect, or a repeat continues it. A secret is shown once.
-            if made["status"] < 300 and not scope["state"].get("secret"):
-                made = _without_secrets(made)
-                await store.write(tenant, keep_answer, call, made)
-        headers = [
-            (name.encode("latin-1"), value.encode("latin-1")) for name, value in made["headers"]
-        ]
-        if before.digest:
-            headers.append((b"idempotent-replayed", b"true"))
-        await send({"type": "http.response.start", "status": made["status"], "headers": headers})
-        await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
+        effects = Beside(
+            lambda db, n, effect: write_effect(db, call, n, effect), before.effects, before.next
+        )
+        with beside(effects):
+            await app(scope, receive, hold)
+        made = _plain(sent)
+        # A failed call had no effect, or a repeat continues it. A secret is shown once.
+        if made["status"] < 300 and not scope["state"].get("secret"):
+            made = _without_secrets(made)
+            await store.write(tenant, keep_answer, call, made)
+    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in made["headers"]]
+    if before.digest:
+        headers.append((b"idempotent-replayed", b"true"))
+    await send({"type": "http.response.start", "status": made["status"], "headers": headers})
+    await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
 
 
 def _plain(sent: list[Message]) -> dict[str, Any]:
@@ -297,7 +278,6 @@ class Entrance:
         self._setup = setup
         self._callers = callers
         self._shapes = shapes
-        self._once = Idempotency(app)
         self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
         self._capacity = Capacity(setup.limits.concurrent)
 
@@ -365,7 +345,7 @@ class Entrance:
                         return await receive()
                     return {"type": "http.request", "body": pieces.pop(), "more_body": False}
 
-                await self._once(caller, scope, body, again, send)
+                await answer_once(self._app, caller, scope, body, again, send)
 
 
 class _Response:

@@ -18,15 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from heedful.errors import (
-    HeedfulError,
-    InvalidInput,
-    KeyRefused,
-    NotFound,
-    PackageMissing,
-    StoreError,
-    StoreUnavailable,
-)
+from heedful import errors
 from heedful.redact import redact, redact_data
 from heedful.service.wire import TABLE
 from heedful.telemetry import LogThrottle
@@ -35,15 +27,6 @@ log: logging.Logger = logging.getLogger("heedful.http")
 REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
 SOON = {"Retry-After": "1"}  # if the waiting time is unknown
-TITLES = {
-    "at_work": "Another process is working on this",
-    "internal_error": "The service failed; it was logged",
-    "key_refused": "A valid key is needed",
-    "not_found": "Nothing is stored under this id",
-    "store_in_doubt": "The store was lost during a commit; check the result, or repeat the call",
-    "store_unavailable": "The store does not answer; nothing was written",
-    "tenant_mismatch": "The key belongs to another tenant",
-}
 # Attributes of errors that become members of their problems, and of the errors of a client.
 ATTRIBUTES = "allowed count edition field first id kind quota source state".split()
 
@@ -73,7 +56,7 @@ class Problem(Exception):
     @property
     def body(self) -> dict[str, Any]:
         """Return its object, as RFC 9457 defines it."""
-        title = TITLES.get(self.code) or self.code.replace("_", " ").capitalize()
+        title = self.code.replace("_", " ").capitalize()
         plain = {"type": "about:blank", "title": title, "status": self.status, "code": self.code}
         return {**plain, "detail": self.detail, **self.fields}
 
@@ -98,7 +81,7 @@ def of(error: Exception) -> Problem:
             headers = error.headers or {}
             takes = f"; this path takes {headers['Allow']}" if "Allow" in headers else ""
             return Problem(status, code, f"{error.detail}{takes}", headers)
-        case HeedfulError():
+        case errors.HeedfulError():
             return _typed(error)
         case RecursionError():
             return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
@@ -106,22 +89,22 @@ def of(error: Exception) -> Problem:
             return Problem(500, "internal_error", "look for the id of this request in the log")
 
 
-def _typed(error: HeedfulError) -> Problem:
+def _typed(error: errors.HeedfulError) -> Problem:
     status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
     headers = SOON if status == 503 or code == "at_work" else {}
     values = {name: getattr(error, name, None) for name in ATTRIBUTES}
     fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
-        case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
+        case errors.InvalidInput() if error.field.isidentifier():  # else it is a part of a field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
-        case NotFound():
+        case errors.NotFound():
             detail = f"no {error.kind} {error.id!r}"  # the location of the store is private
-        case PackageMissing():
+        case errors.PackageMissing():
             detail = f"the service was installed without {error.package}"
-        case StoreError() if status >= 500:
+        case errors.StoreError() if status >= 500:
             detail = "the store of the service failed; the log has its error"
-        case KeyRefused():
+        case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:
             pass
@@ -134,14 +117,14 @@ _KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$
 
 def _invalid(error: RequestValidationError) -> Problem:
     """Return each wrong field with a JSON pointer to it, without the value that was sent."""
-    errors = []
+    wrong = []
     for one in error.errors():
         pointer = "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p)))
         empty = (one["loc"], one["type"]) == (("body",), "missing")
         said = "a JSON object is needed" if empty else redact(str(one["msg"]))
-        errors.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
-    first = "{in}{pointer}: {detail}".format(**errors[0])
-    return Problem(422, "invalid_request", first, errors=errors)
+        wrong.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
+    first = "{in}{pointer}: {detail}".format(**wrong[0])
+    return Problem(422, "invalid_request", first, errors=wrong)
 
 
 def answer(error: Exception, scope: Scope, shapes: Mapping[str, Shape]) -> Response:
@@ -162,7 +145,7 @@ def answer(error: Exception, scope: Scope, shapes: Mapping[str, Shape]) -> Respo
 
 def _log(error: Exception, problem: Problem) -> None:
     """Log an error; an unreachable store is one line, not repeated for each request."""
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, errors.StoreUnavailable):
         line = redact(" ".join(str(error).split()))
         if REPEATS.allows(line):
             log.error("%s: %s", problem.code, line)
@@ -178,5 +161,5 @@ def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
     async def respond(request: Request, error: Exception) -> Response:
         return answer(error, request.scope, shapes)
 
-    for kind in (Problem, HeedfulError, RequestValidationError, HTTPException):
+    for kind in (Problem, errors.HeedfulError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, respond)

@@ -6,62 +6,96 @@ for callers. All else is a record of the library, in a `Shape` where HTTP needs 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    model_validator,
+)
 
 from heedful.lessons.lesson import Match, Remembered, State, Trust
 from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop import codec
-from heedful.loop.decide import Decision, Trigger, Verdict, latest_verdict, reasoning, state_after
+from heedful.loop import codec, decide, record
 from heedful.loop.decide import State as LoopState
 from heedful.loop.explain import Line
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Loop,
-    Override,
-    Usage,
-)
 from heedful.loop.replay import Figures
 from heedful.loop.stop import Stop
 from heedful.memory.dream import Dream
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
-from heedful.service.wire import (
-    Amount,
-    Body,
-    Count,
-    Document,
-    ErrorText,
-    Excerpt,
-    Long,
-    LoopName,
-    Name,
-    Notation,
-    Plain,
-    Score,
-    Shape,
-    Share,
-    Short,
-    Tags,
-    Text,
-    any_of,
-    has,
-)
+from heedful.redact import redact
+from heedful.service.wire import Shape
 from heedful.store.keys import Key
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
+DEEPEST = 100  # levels of JSON; redaction calls itself for each
+
+
+def _without_null_character(text: str) -> str:
+    if "\0" in text:  # PostgreSQL cannot store it
+        raise ValueError("it has the character 0")
+    return text
+
+
+def _not_too_deep(value: Any) -> Any:
+    level, depth = [value], 0
+    while level := [part for each in level for part in _parts(each)]:
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
+    return value
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _loop_name(loop: str) -> str:
+    if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
+        raise ValueError("it must be 1 to 200 printable characters, without a secret")
+    return loop
+
+
+Text = Annotated[str, AfterValidator(_without_null_character)]
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Short = Annotated[Text, Field(max_length=2_000)]
+Excerpt = Annotated[Text, Field(max_length=4_000)]
+Long = Annotated[Text, Field(max_length=100_000)]
+ErrorText = Annotated[Long, Field(min_length=1)]
+LoopName = Annotated[Name, AfterValidator(_loop_name)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
+Document = dict[str, JsonValue]
+Notation = Short | dict[str, Plain]  # a goal or a policy, as in a task file
+
+
+class Body(BaseModel):
+    """Body of a request. Unknown fields are refused; `tenant` must be the key's own."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    tenant: str | None = None
+
+
+class Reason(Body):
+    """Why something is done; it goes on record."""
+
+    why: Short = ""
+
+
 May = Literal["read", "write", "approve", "admin"]
 Kind = Literal["check", "error", "example", "reflection", "strategy"]
+
 
 # Loops
 
@@ -80,31 +114,17 @@ class NewLoop(Body):
     policy: Notation | None = None
 
 
-GivenUsage = Annotated[
-    Usage,
-    Shape(
-        **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), Count),
-        **dict.fromkeys(("cost", "seconds"), Amount),
-    ),
+_Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
+_Usage = Annotated[
+    record.Usage, Shape(calls=_Count, prompt_tokens=_Count, completion_tokens=_Count)
 ]
-_Finding = Annotated[
-    Finding,
-    Shape(
-        **dict.fromkeys(("message", "fix", "evidence"), Long),
-        check=Name,
-        severity=Share,
-        key=Short,
-        span=tuple[Count, Count] | None,
-    ),
-]
+_Finding = Annotated[record.Finding, Shape(check=Name, message=Long, fix=Long, key=Short)]
 _Evaluation = Annotated[
-    Evaluation,
+    record.Evaluation,
     Shape(
-        scores=dict[Short, Score],
+        scores=dict[Short, float],
         findings=Annotated[tuple[_Finding, ...], Field(max_length=1_000)],
-        preference=Score,
-        met=Share | None,
-        usage=GivenUsage,
+        usage=_Usage,
     ),
 ]
 
@@ -126,18 +146,11 @@ class NewAttempt(Body):
     fields is needed.
     """
 
-    model_config: ClassVar[ConfigDict] = any_of(
-        has("output", **{"not": {"type": "null"}}),
-        has("digest", type="string", minLength=1),
-        has("evaluation", type="object"),
-        has("checks", type="array", minItems=1),
-    )
-
     output: Plain = None
     digest: Annotated[Text, Field(max_length=200)] = ""
     evaluation: _Evaluation | None = None
     checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)] = ()
-    usage: GivenUsage = Usage()
+    usage: _Usage = record.NOTHING
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
@@ -151,7 +164,7 @@ class NewOverride(Body):
 
     rule: Name
     why: Short
-    decisions: Annotated[int, Field(ge=1, le=int(LARGEST))] = 1
+    decisions: Annotated[int, Field(ge=1, le=int(record.LARGEST))] = 1
     until: float | None = None
 
 
@@ -187,17 +200,23 @@ class LoopVerdict(BaseModel):
     best: int | None
     passed: bool = False
     stopped_by: list[Stop] = []
-    reasons: list[Trigger] = []
+    reasons: list[decide.Trigger] = []
     feedback: str = ""
     lifted: list[LiftedRule] = []
     state: LoopState
     evaluated_by: list[str] = []
 
     @classmethod
-    def of(cls, verdict: Verdict, loop: Loop, evaluated_by: Sequence[str] = ()) -> Self:
+    def of(
+        cls, verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
+    ) -> Self:
         """Return the verdict on a loop."""
         plain = codec.verdict_to(verdict)
-        plain |= {"decision": plain["verdict"], "state": state_after(verdict), "best": loop.best}
+        plain |= {
+            "decision": plain["verdict"],
+            "state": decide.state_after(verdict),
+            "best": loop.best,
+        }
         return cls(**plain, attempt=len(loop.attempts), evaluated_by=list(evaluated_by))
 
 
@@ -217,10 +236,10 @@ class LoopSummary(BaseModel):
     @classmethod
     def of(cls, stored: StoredLoop, **more: Any) -> Self:
         """Return the summary of a stored loop."""
-        verdict, loop = latest_verdict(stored.decisions), stored.loop
+        verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
         return cls(
             id=stored.id,
-            state=state_after(verdict),
+            state=decide.state_after(verdict),
             stopped_by=[stop.rule for stop in getattr(verdict, "stopped_by", ())],
             attempts=len(loop.attempts),
             best=loop.best,
@@ -247,18 +266,20 @@ class AttemptRecord(BaseModel):
     vouched: bool = True
 
     @classmethod
-    def of(cls, attempt: Attempt, output: Any) -> Self:
+    def of(cls, attempt: record.Attempt, output: Any) -> Self:
         """Return an attempt with what it produced."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
     @property
-    def attempt(self) -> Attempt:
+    def attempt(self) -> record.Attempt:
         """Return the attempt, as far as it was sent."""
-        candidate = Candidate(self.digest)
+        candidate = record.Candidate(self.digest)
         if self.output is not None:
-            candidate = replace(Candidate.of(self.output), digest=self.digest)
+            candidate = replace(record.Candidate.of(self.output), digest=self.digest)
         plain = self.model_dump(exclude={"digest", "output"})
-        return codec.from_document(Attempt, {**plain, "candidate": codec.to_document(candidate)})
+        return codec.from_document(
+            record.Attempt, {**plain, "candidate": codec.to_document(candidate)}
+        )
 
 
 class DecisionRecord(BaseModel):
@@ -272,7 +293,7 @@ class DecisionRecord(BaseModel):
     at: float
 
     @classmethod
-    def of(cls, decision: Decision, reason: str) -> Self:
+    def of(cls, decision: decide.Decision, reason: str) -> Self:
         """Return a decision with the code of its reason."""
         return cls(
             attempt=decision.attempt,
@@ -295,14 +316,14 @@ class LoopRecord(LoopSummary):
     cancelled: str
     made: list[AttemptRecord]
     decisions: list[DecisionRecord]
-    overrides: list[Override]
+    overrides: list[record.Override]
     verdict: LoopVerdict
 
     @classmethod
     def whole(cls, stored: StoredLoop) -> Self:
         """Return a stored loop with its attempts and decisions."""
         loop, head, decisions = stored.loop, stored.head, stored.decisions
-        reasons = [one.reason for one in reasoning(loop, decisions)]
+        reasons = [one.reason for one in decide.reasoning(loop, decisions)]
         return cls.of(
             stored,
             task=head.task,
@@ -314,7 +335,7 @@ class LoopRecord(LoopSummary):
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
             overrides=list(loop.overrides),
-            verdict=LoopVerdict.of(latest_verdict(decisions), loop),
+            verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
 
 
@@ -357,10 +378,6 @@ class NewEpisode(Body):
     of the user. Times of events are in seconds since 1970 or ISO 8601.
     """
 
-    model_config: ClassVar[ConfigDict] = any_of(
-        has("events", minItems=1), has("fault", type="object")
-    )
-
     events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
     outcome: Ended | None = None
     task: Long | None = None
@@ -369,8 +386,8 @@ class NewEpisode(Body):
     id: Short = ""
     session: Short = ""
     tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
-    usage: GivenUsage = Usage()
-    omitted: Count = 0
+    usage: _Usage = record.NOTHING
+    omitted: _Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,10 +495,6 @@ class LessonEdit(Body):
     `restored` brings back a lesson that a proof retired.
     """
 
-    model_config: ClassVar[ConfigDict] = any_of(
-        *(has(name, type="boolean") for name in ("pinned", "apart", "restored"))
-    )
-
     pinned: bool | None = None
     apart: bool | None = None
     restored: Literal[True] | None = None
@@ -524,11 +537,6 @@ class RecallRequest(Body):
     is `messages` (worked examples as chat turns), `text` (one text, which also has lessons without
     an example), or `found` (only the `items`).
     """
-
-    model_config: ClassVar[ConfigDict] = any_of(
-        {"properties": {"loop": {"type": "null"}}},
-        {"properties": dict.fromkeys(("limit", "budget", "tags", "match"), False)},
-    )
 
     task: ErrorText
     loop: LoopName | None = None
@@ -611,28 +619,14 @@ class NewOutcome(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeReceipt:
-    """The number of this loop among the project's ended loops; 0 if it was shown nothing."""
-
-    loop: str
-    number: int
-
-
-_LessonName = Annotated[
-    str | None, BeforeValidator(lambda name: None if name is None else str(name))
-]
-LessonComparison = Annotated[Comparison, Shape(lesson=_LessonName)]
-
-
-@dataclass(frozen=True, slots=True)
 class ProofAnswer:
     """Whether memory helps: as a whole, and each lesson, the most exposed first.
 
     `pending` loops have not ended, `ended` loops have; `holdout` is the share that is withheld.
     """
 
-    pooled: LessonComparison
-    lessons: list[LessonComparison]
+    pooled: Comparison
+    lessons: list[Comparison]
     pending: int
     ended: int
     holdout: float
@@ -652,16 +646,6 @@ class Ruling(BaseModel):
     why: str
     record: dict[str, Any]
     at: float
-
-
-@dataclass(frozen=True, slots=True)
-class RulingReceipt:
-    """What was done with which entry."""
-
-    id: int
-    state: State
-    by: str
-    why: str
 
 
 class Revocation(Body):
@@ -691,14 +675,6 @@ DreamRecord = Annotated[
     Dream,
     Shape(omit=("vetoed", "found", "texts"), also={"after": "after", "nothing": "nothing"}),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackAnswer:
-    """The number of lessons that are back."""
-
-    id: int
-    lessons: int
 
 
 # Keys and the audit

@@ -10,16 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_type_hints
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, JsonValue
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
 from heedful import errors
 from heedful.errors import HeedfulError, InvalidInput
-from heedful.loop.record import LARGEST
-from heedful.redact import redact
 
 # Error class -> its HTTP status and its code, which clients recognise. A class that is not here is
 # reported as the nearest class above it.
@@ -97,78 +95,8 @@ class Shape:
         return {**field, "schema": {**old, "schema": kind} if old["type"] == "default" else kind}
 
 
-LARGEST_ID = 2**63 - 1  # the largest id that a store holds
-DEEPEST = 100  # levels of JSON; redaction calls itself for each
-
-
-def _without_null_character(text: str) -> str:
-    if "\0" in text:  # PostgreSQL cannot store it
-        raise ValueError("it has the character 0")
-    return text
-
-
-def _not_too_deep(value: Any) -> Any:
-    level, depth = [value], 0
-    while level := [part for each in level for part in _parts(each)]:
-        depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested more than {DEEPEST} levels deep")
-    return value
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _loop_name(loop: str) -> str:
-    if not loop.isprintable() or loop != redact(loop):  # it is stored as it is
-        raise ValueError("it must be 1 to 200 printable characters, without a secret")
-    return loop
-
-
-Text = Annotated[str, AfterValidator(_without_null_character)]
-Name = Annotated[Text, Field(min_length=1, max_length=200)]
-Short = Annotated[Text, Field(max_length=2_000)]
-Excerpt = Annotated[Text, Field(max_length=4_000)]
-Long = Annotated[Text, Field(max_length=100_000)]
-ErrorText = Annotated[Long, Field(min_length=1)]
-LoopName = Annotated[Name, AfterValidator(_loop_name)]
-Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
-Amount = Annotated[float, Field(ge=0, le=LARGEST)]
-Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Document = dict[str, JsonValue]
-Notation = Short | dict[str, Plain]  # a goal or a policy, as in a task file
-
-
-class Body(BaseModel):
-    """Body of a request. Unknown fields are refused; `tenant` must be the key's own."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    tenant: str | None = None
-
-
-class Reason(Body):
-    """Why something is done; it goes on record."""
-
-    why: Short = ""
-
-
-def any_of(*schemas: Mapping[str, Any]) -> ConfigDict:
-    """Add to a model's schema how its fields depend on each other."""
-    return ConfigDict(json_schema_extra={"anyOf": list(map(dict, schemas))})
-
-
-def has(name: str, **schema: Any) -> dict[str, Any]:
-    return {"required": [name], "properties": {name: schema}}
-
-
-# Pages
-
 Row = TypeVar("Row")
+LARGEST_ID = 2**63 - 1  # the largest id that a store holds
 LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exactly
 
 

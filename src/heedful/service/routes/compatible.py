@@ -13,31 +13,17 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from heedful.compat.guardrails import (
-    DONE,
-    NOT_DONE,
-    GuardedLoops,
-    get_guardrails_status,
-    override_guardrails,
-    process_loop_completion,
-)
-from heedful.compat.reflections import (
-    ReflectionAnswer,
-    ReflectionRow,
-    generate_reflection,
-    query_reflections,
-    store_reflection,
-)
-from heedful.compat.shapes import LONGEST_NAME, GuardrailsOverride, GuardrailsStatus, LoopDecision
+from heedful.compat import guardrails, shapes
+from heedful.compat import reflections as engine
 from heedful.service.auth import Approving, Caller, Reading, Writing
 from heedful.service.problems import Problem
-from heedful.service.wire import Name, Share
+from heedful.service.schemas import Name, Share
 from heedful.traces.episode import Ended
 
 PREFIX, REFLECTIONS_PREFIX = "/orchestrator", "/api/v1/reflections"
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-_Loop = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-LoopId = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME)]
+_Loop = Annotated[str, Field(min_length=1, max_length=shapes.LONGEST_NAME)]
+LoopId = Annotated[str, Path(min_length=1, max_length=shapes.LONGEST_NAME)]
 Identifier = Annotated[str | int, AfterValidator(str)]  # a number counts as its digits
 LongText = Annotated[str, Field(max_length=1_000_000)]
 # Fields of a body that say for whom and by whom a call is made.
@@ -151,7 +137,7 @@ class ReflectionQuery(Named):
 class QueriedReflections(BaseModel):
     """The reflections found, best first."""
 
-    reflections: list[ReflectionRow]
+    reflections: list[engine.ReflectionRow]
 
 
 def guardrails_problem(problem: Problem, scope: Mapping[str, Any]) -> JSONResponse:
@@ -180,39 +166,43 @@ router: APIRouter = APIRouter(
 )
 
 
-@router.post("/loop-complete", response_model=LoopDecision)
+@router.post("/loop-complete", response_model=shapes.LoopDecision)
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop that was run is run again, as which loop, and why.
 
     For a new loop, everything in the body is stored; a new loop without content is 404. The same
     completion again changes nothing, a different one for the same loop is 409.
     """
-    if completion.reflection_status != DONE:
-        raise Problem(422, "invalid_reflection_status", NOT_DONE)
+    if completion.reflection_status != guardrails.DONE:
+        raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
     if any(getattr(completion, flag) for flag in FLAGS):
         caller.needs("approve")
     arguments = completion.model_dump(exclude=WHO)
     by = completion.override_by or caller.name
-    return await process_loop_completion(**arguments, override_by=by, store=_loops(caller))
+    return await guardrails.process_loop_completion(
+        **arguments, override_by=by, store=_loops(caller)
+    )
 
 
-@router.get("/guardrails-status/{loop_id:path}", response_model=GuardrailsStatus)
+@router.get("/guardrails-status/{loop_id:path}", response_model=shapes.GuardrailsStatus)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     """Show the state of a loop: reruns, echo, fatigue, and why it was run again or ended."""
-    return await get_guardrails_status(loop_id, store=_loops(caller))
+    return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
-@router.post("/override-guardrails/{loop_id:path}", response_model=GuardrailsOverride)
+@router.post("/override-guardrails/{loop_id:path}", response_model=shapes.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
     """Let a loop go on past limits; a loop that has ended is decided again at once."""
     arguments = change.model_dump(exclude=WHO)
     by = change.override_by or caller.name
-    return await override_guardrails(loop_id, **arguments, override_by=by, store=_loops(caller))
+    return await guardrails.override_guardrails(
+        loop_id, **arguments, override_by=by, store=_loops(caller)
+    )
 
 
-def _loops(caller: Caller) -> GuardedLoops:
+def _loops(caller: Caller) -> guardrails.GuardedLoops:
     setup = caller.setup
-    return GuardedLoops(
+    return guardrails.GuardedLoops(
         setup.store,
         caller.scope,
         setup.guardrails,
@@ -227,7 +217,7 @@ def _loops(caller: Caller) -> GuardedLoops:
 reflections: APIRouter = APIRouter(prefix=REFLECTIONS_PREFIX, tags=["compatible"])
 
 
-@reflections.post("/generate", response_model=ReflectionAnswer)
+@reflections.post("/generate", response_model=engine.ReflectionAnswer)
 async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store what it teaches, once however often it is sent.
 
@@ -238,7 +228,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         raise Problem(503, "reflections_off", off)
     scope, memory = caller.scope, caller.memory
     context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
-    reflection = await generate_reflection(
+    reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
         model=caller.setup.model,
@@ -246,7 +236,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         on_model_error=run.on_model_error,
     )
     if run.store:
-        await store_reflection(reflection, scope.tenant, scope.project, store=memory)
+        await engine.store_reflection(reflection, scope.tenant, scope.project, store=memory)
     return reflection
 
 
@@ -254,7 +244,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
 async def query(question: ReflectionQuery, caller: Reading) -> QueriedReflections:
     """Find reflections and strategies that fit a text; without a text, the most important."""
     scope, options = caller.scope, question.model_dump(exclude=WHO)
-    rows: list[Any] = await query_reflections(
+    rows: list[Any] = await engine.query_reflections(
         scope.tenant, scope.project, **options, store=caller.memory
     )
-    return QueriedReflections(reflections=[ReflectionRow(**row) for row in rows])
+    return QueriedReflections(reflections=[engine.ReflectionRow(**row) for row in rows])

@@ -23,20 +23,11 @@ from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName
 from heedful.loop.policies import goal, policy
 from heedful.loop.replay import compare
+from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
-from heedful.service.schemas import (
-    LoopExplanation,
-    LoopRecord,
-    LoopSummary,
-    LoopVerdict,
-    NewAttempt,
-    NewLoop,
-    NewOverride,
-    ReplayAnswer,
-    ReplayRequest,
-)
+from heedful.service.schemas import LoopRecord, LoopVerdict
 from heedful.service.setup import Setup
-from heedful.service.wire import Page, Reason
+from heedful.service.wire import Page
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 
@@ -48,7 +39,7 @@ CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model
 
 # Ids may hold slashes, so a path with something behind the id is matched first.
 @router.put("/loops/{id:path}/attempts/{n}")
-async def attempt(id: Id, n: Number, body: NewAttempt, caller: Writing) -> LoopVerdict:
+async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) -> LoopVerdict:
     """Report an attempt and learn whether to make another; the same report gets the same answer.
 
     409 for a different report of the same attempt, for a number that skips attempts, and for a loop
@@ -71,7 +62,7 @@ async def attempt(id: Id, n: Number, body: NewAttempt, caller: Writing) -> LoopV
 
 
 @router.put("/loops/{id:path}", responses=CREATED)
-async def begin(id: Id, body: NewLoop, caller: Writing, response: Response) -> LoopRecord:
+async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
     """Begin a loop, or find it again; another task, context, goals or policy is a conflict."""
     stored, created = await reports.open_loop(
         caller.setup.store,
@@ -92,19 +83,21 @@ async def loops(
     caller: Reading,
     page: Paged,
     prefix: Annotated[str, Query(max_length=200, description="How the ids begin.")] = "",
-) -> Page[LoopSummary]:
+) -> Page[schemas.LoopSummary]:
     """List the loops of a project, newest first."""
     (before,) = page.after(str) or ("",)
     rows = await caller.read(loop_store.newest, page.limit + 1, prefix, before)
-    return Page[LoopSummary].of(list(map(LoopSummary.of, rows)), page.limit, "id")
+    return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
 
 
 @router.get("/loops/{id:path}/explain")
-async def explain(id: Id, caller: Reading) -> LoopExplanation:
+async def explain(id: Id, caller: Reading) -> schemas.LoopExplanation:
     """Explain why a loop went on and why it stopped, and what would have changed that."""
     stored = await caller.read(loop_store.read, id)
     why = await asyncio.to_thread(loop_store.explained, stored)
-    return LoopExplanation(str(why), why.lines, list(map(str, why.would_change)), why.otherwise)
+    return schemas.LoopExplanation(
+        str(why), why.lines, list(map(str, why.would_change)), why.otherwise
+    )
 
 
 @router.get("/loops/{id:path}", response_model=LoopRecord)
@@ -118,7 +111,7 @@ async def loop(id: Id, caller: Reading, request: Request, response: Response) ->
 
 
 @router.post("/loops/{id:path}/cancel")
-async def end(id: Id, body: Reason, caller: Writing) -> LoopVerdict:
+async def end(id: Id, body: schemas.Reason, caller: Writing) -> LoopVerdict:
     """End a loop; a loop that has ended stays as it is."""
     caller.record("loop.cancel", id, why=body.why)
     store = caller.setup.store
@@ -127,7 +120,7 @@ async def end(id: Id, body: Reason, caller: Writing) -> LoopVerdict:
 
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
-async def lift(id: Id, body: NewOverride, caller: Approving) -> LoopVerdict:
+async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerdict:
     """Let a loop go on past one rule; a loop that only this rule has stopped reopens."""
     caller.record("loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions)
     options = body.model_dump(exclude={"tenant", "rule"})
@@ -139,7 +132,7 @@ async def lift(id: Id, body: NewOverride, caller: Approving) -> LoopVerdict:
 
 
 @router.post("/replay")
-async def replay(body: ReplayRequest, caller: Reading) -> ReplayAnswer:
+async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.ReplayAnswer:
     """Compute what each policy would have cost and lost on recorded loops; nothing is written."""
     policies = [policy(notation) for notation in body.policies]
     if body.loops is None:
@@ -152,7 +145,7 @@ async def replay(body: ReplayRequest, caller: Reading) -> ReplayAnswer:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
     # A record can always tell what it holds itself.
-    return ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
+    return schemas.ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
 
 
 def _etag(stored: StoredLoop) -> str:

@@ -10,48 +10,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import (
-    Change,
-    Example,
-    LessonFilter,
-    Match,
-    Outcome,
-    Remembered,
-    State,
-)
+from heedful.lessons import lesson
 from heedful.lessons.proof import is_due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.dream import Dreams, consolidate
 from heedful.redact import redact
+from heedful.service import schemas
 from heedful.service.auth import Approving, Caller, Limit, Paged, Reading, Writing
 from heedful.service.problems import Problem
-from heedful.service.schemas import (
-    DreamRecord,
-    ExposureCount,
-    Kind,
-    LessonEdit,
-    LessonRow,
-    LessonSummary,
-    NewDream,
-    NewLesson,
-    NewOutcome,
-    OutcomeReceipt,
-    ProofAnswer,
-    QuarantineRow,
-    Question,
-    RecallAnswer,
-    RecallItem,
-    RecallRequest,
-    Revocation,
-    RevocationAnswer,
-    RollbackAnswer,
-    Ruling,
-    RulingReceipt,
-    SeenAnswer,
-)
-from heedful.service.wire import LARGEST_ID, Page, Reason
+from heedful.service.schemas import Document
+from heedful.service.wire import LARGEST_ID, Page
 from heedful.store import exposures, patterns
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -62,7 +32,7 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 
 @router.post("/recall")
-async def recall(body: RecallRequest, caller: Reading) -> RecallAnswer:
+async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
     """Recall what fits a task; with a `loop` an exposure is recorded, which needs `write`."""
     if body.loop is not None:
         caller.needs("write")
@@ -71,15 +41,15 @@ async def recall(body: RecallRequest, caller: Reading) -> RecallAnswer:
     return answer
 
 
-async def _recall(caller: Caller, body: RecallRequest) -> RecallAnswer:
+async def _recall(caller: Caller, body: schemas.RecallRequest) -> schemas.RecallAnswer:
     memory = caller.memory
     found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
     messages = memory.render(found, body.budget) if body.form == "messages" else ()
     text = memory.render_text(found, body.budget) if body.form == "text" else ""
-    return RecallAnswer(list(map(RecallItem.of, found)), list(messages), text, None)
+    return schemas.RecallAnswer(list(map(schemas.RecallItem.of, found)), list(messages), text, None)
 
 
-async def _recall_for_loop(caller: Caller, body: RecallRequest) -> RecallAnswer:
+async def _recall_for_loop(caller: Caller, body: schemas.RecallRequest) -> schemas.RecallAnswer:
     """Recall for a loop; record the exposure first, because the prompt may cause an outcome."""
     if unusable := sorted(ALONE & body.model_fields_set):
         raise InvalidInput(unusable[0], getattr(body, unusable[0]), "left out if a loop is given")
@@ -89,53 +59,56 @@ async def _recall_for_loop(caller: Caller, body: RecallRequest) -> RecallAnswer:
     if briefing.exposures:
         await caller.write(exposures.remember, (), exposures=briefing.exposures)
     shown = sum(exposure.shown for exposure in briefing.exposures)
-    exposure = ExposureCount(loop, shown, len(briefing.exposures) - shown)
+    exposure = schemas.ExposureCount(loop, shown, len(briefing.exposures) - shown)
     text = ""
     if body.form == "text":
         text = as_text(briefing.examples, secrets.randbits(64), briefing.advice)
     messages = list(briefing.examples) if turns else []
-    found: tuple[Match, ...] = tuple(briefing.found)
-    return RecallAnswer(list(map(RecallItem.of, found)), messages, text, exposure)
+    found: tuple[lesson.Match, ...] = tuple(briefing.found)
+    return schemas.RecallAnswer(list(map(schemas.RecallItem.of, found)), messages, text, exposure)
 
 
 @router.post("/outcomes")
-async def outcomes(body: NewOutcome, caller: Writing) -> OutcomeReceipt:
-    """Report how a loop ended that was shown lessons; only the first report of a loop counts."""
-    end = Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
+async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
+    """Report how a loop ended that was shown lessons; only the first report of a loop counts.
+
+    `number` is its place among the ended loops of the project, 0 if it was shown nothing.
+    """
+    end = lesson.Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
     await caller.write(exposures.remember, (), outcome=end)
     past = await caller.read(exposures.past, body.loop)
     if is_due(past.number):
         await caller.setup.work.defer("prove", caller.scope)
-    return OutcomeReceipt(body.loop, past.number)
+    return {"loop": body.loop, "number": past.number}
 
 
 @router.get("/proof")
-async def proof(caller: Reading, limit: Limit = 50) -> ProofAnswer:
+async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
     """Prove whether memory helps: as a whole, and each lesson, shown against withheld."""
     memory = caller.memory
     proven = await memory.prove()
     ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
     ended = (await caller.read(exposures.past, "")).ended
-    return ProofAnswer(proven.pooled, ranked[:limit], proven.pending, ended, memory.holdout)
+    return schemas.ProofAnswer(proven.pooled, ranked[:limit], proven.pending, ended, memory.holdout)
 
 
 lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 
 
 @lessons.post("/seen")
-async def seen(body: Question, caller: Reading) -> SeenAnswer:
+async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
     """Look an error up: how often it was seen, what it taught, and why it counts with others."""
     answer = await caller.memory.seen(body.error_type, body.text)
-    return SeenAnswer(
+    return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
         count=answer.count,
-        lessons=[LessonSummary(**lesson) for lesson in answer.lessons],
+        lessons=[schemas.LessonSummary(**lesson) for lesson in answer.lessons],
         why=list(answer.group.why) if answer.group else [],
     )
 
 
-@lessons.post("/reflections", status_code=201, responses={200: {"model": Remembered}})
-async def create(body: NewLesson, caller: Writing, response: Response) -> Remembered:
+@lessons.post("/reflections", status_code=201, responses={200: {"model": lesson.Remembered}})
+async def create(body: schemas.NewLesson, caller: Writing, response: Response) -> lesson.Remembered:
     """Count one sighting of an error: 201 for a new pattern, which becomes a lesson, else 200.
 
     If the key may not approve, the lesson waits in quarantine. All fields are 0 if memory is full
@@ -143,7 +116,7 @@ async def create(body: NewLesson, caller: Writing, response: Response) -> Rememb
     """
     pair = None
     if body.example is not None:
-        pair = Example(**body.example.model_dump(), context=body.context)
+        pair = lesson.Example(**body.example.model_dump(), context=body.context)
     answer = await caller.memory.remember(
         body.error_type,
         body.text,
@@ -165,20 +138,20 @@ async def create(body: NewLesson, caller: Writing, response: Response) -> Rememb
 async def listed(
     caller: Reading,
     page: Paged,
-    kind: Kind | None = None,
+    kind: schemas.Kind | None = None,
     error_type: Word = "",
     tag: Word = "",
-    state: State | None = None,
-) -> Page[LessonRow]:
+    state: lesson.State | None = None,
+) -> Page[schemas.LessonRow]:
     """List the lessons that meet all given filters, newest first."""
     (before,) = page.after(int) or (LARGEST_ID,)
-    which = LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
+    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
-    return Page[LessonRow].of(rows, page.limit, "id")
+    return Page[schemas.LessonRow].of(rows, page.limit, "id")
 
 
 @lessons.get("/reflections/{id}")
-async def one(id: Id, caller: Reading, response: Response) -> LessonRow:
+async def one(id: Id, caller: Reading, response: Response) -> schemas.LessonRow:
     """Read a lesson, with its entity tag."""
     return _with_etag(await caller.read(patterns.one, id), response)
 
@@ -186,54 +159,54 @@ async def one(id: Id, caller: Reading, response: Response) -> LessonRow:
 @lessons.patch("/reflections/{id}")
 async def edit(
     id: Id,
-    body: LessonEdit,
+    body: schemas.LessonEdit,
     caller: Approving,
     response: Response,
     if_match: Annotated[
         str | None, Header(description="The ETag of the lesson.", max_length=200)
     ] = None,
-) -> LessonRow:
+) -> schemas.LessonRow:
     """Change a lesson, on record; 412 if it has changed since the entity tag in `If-Match`."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
-    change = Change(body.pinned, body.apart, body.restored is not None)
+    change = lesson.Change(body.pinned, body.apart, body.restored is not None)
     detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
     caller.record("reflection.edit", str(id), project=caller.scope.project, **detail)
     arguments = (if_match.strip().strip('"'), change, caller.by, body.why)
     return _with_etag(await caller.write(patterns.amend, id, *arguments), response)
 
 
-def _with_etag(lesson: Mapping[str, Any], response: Response) -> LessonRow:
+def _with_etag(lesson: Mapping[str, Any], response: Response) -> schemas.LessonRow:
     response.headers["ETag"] = f'"{lesson["edition"]}"'
-    return LessonRow(**lesson)
+    return schemas.LessonRow(**lesson)
 
 
 quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 
 
 @quarantine.get("")
-async def waiting(caller: Reading, page: Paged) -> Page[QuarantineRow]:
+async def waiting(caller: Reading, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the waiting entries, newest first."""
     (after,) = page.after(int) or (None,)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
-    return Page[QuarantineRow].of(rows, page.limit, "id")
+    return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
 
 @quarantine.get("/log")
-async def log(caller: Reading, limit: Limit = 50) -> Page[Ruling]:
+async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
     """List the newest rulings on lessons and sources, by whom and why."""
-    return Page[Ruling].of(await caller.read(exposures.rulings, limit), limit)
+    return Page[schemas.Ruling].of(await caller.read(exposures.rulings, limit), limit)
 
 
 @quarantine.post("/revoke")
-async def revoke(body: Revocation, caller: Approving) -> RevocationAnswer:
+async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
     """Remove a source and all that derives from it, also lessons learnt with it in a prompt."""
     if not body.dry_run:
         _record(caller, "quarantine.revoke", body.source, body.why)
     removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
-    return RevocationAnswer(source=body.source, revoked=not body.dry_run, **asdict(removed))
+    return schemas.RevocationAnswer(source=body.source, revoked=not body.dry_run, **asdict(removed))
 
 
 @quarantine.get("/{id}")
@@ -243,19 +216,19 @@ async def show(id: Id, caller: Reading) -> QuarantinedLesson:
 
 
 @quarantine.post("/{id}/release")
-async def release(id: Id, body: Reason, caller: Approving) -> RulingReceipt:
+async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
     """Let an entry be recalled from now on, with an operator's trust; on record."""
     _record(caller, "quarantine.release", str(id), body.why)
     await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
-    return RulingReceipt(id, "candidate", caller.by, body.why)
+    return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
 
 
 @quarantine.post("/{id}/reject")
-async def reject(id: Id, body: Reason, caller: Approving) -> RulingReceipt:
+async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
     """Retire an entry; the same text does not come back. On record."""
     _record(caller, "quarantine.reject", str(id), body.why)
     await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
-    return RulingReceipt(id, "retired", caller.by, body.why)
+    return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
 
 
 def _record(caller: Caller, action: str, subject: str, why: str) -> None:
@@ -266,7 +239,7 @@ dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
 
 
 @dreams.post("")
-async def dream(body: NewDream, caller: Writing) -> DreamRecord:
+async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
     """Merge lessons that say the same, unless recall gets worse; one call undoes it."""
     if not body.dry_run:
         caller.record("dream", caller.scope.project, mode=body.mode)
@@ -275,16 +248,16 @@ async def dream(body: NewDream, caller: Writing) -> DreamRecord:
 
 
 @dreams.get("", name="log")
-async def dreams_log(caller: Reading, page: Paged) -> Page[DreamRecord]:
+async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
     """List the dreams, newest first, also those that changed nothing, and why."""
     (before,) = page.after(int) or (None,)
     rows = await Dreams(caller.memory).log(page.limit + 1, before)
-    return Page[DreamRecord].of(rows, page.limit, "id")
+    return Page[schemas.DreamRecord].of(rows, page.limit, "id")
 
 
 @dreams.post("/{id}/rollback")
-async def rollback(id: Id, body: Reason, caller: Approving) -> RollbackAnswer:
-    """Undo a dream: recall is as it was before; later changes stay. On record."""
+async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
+    """Undo a dream: its `lessons` are back, and later changes stay. On record."""
     _record(caller, "dream.rollback", str(id), body.why)
     back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
-    return RollbackAnswer(id, back)
+    return {"id": id, "lessons": back}

@@ -12,8 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
+from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, RouteSetup
-from heedful.service.schemas import AuditEntry, KeyRow, NewKey, NewKeyAnswer, SecretKey
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
 
@@ -72,16 +72,16 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 
 
 @keys_router.get("/keys")
-async def keys(caller: Administering, page: Paged) -> Page[KeyRow]:
+async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     """List the keys of the tenant, newest first, without their secrets."""
     rows = await caller.read(key_store.newest, page.limit + 1, page.after(float, str))
-    return Page[KeyRow].of(rows, page.limit, "at", "id")
+    return Page[schemas.KeyRow].of(rows, page.limit, "at", "id")
 
 
 @keys_router.post("/keys", status_code=201)
 async def create(
-    body: NewKey, caller: Administering, request: Request, response: Response
-) -> NewKeyAnswer:
+    body: schemas.NewKey, caller: Administering, request: Request, response: Response
+) -> schemas.NewKeyAnswer:
     """Create a key, whose secret is shown once. It cannot have more rights than the caller."""
     if caller.projects and not body.projects:
         raise Forbidden("a key limited to projects makes none for all projects; name some")
@@ -104,11 +104,11 @@ async def create(
         id=id,
     )
     response.headers["Location"] = f"/v1/keys/{key.id}"
-    return SecretKey(**asdict(key), secret=secret or None)
+    return schemas.SecretKey(**asdict(key), secret=secret or None)
 
 
 @keys_router.delete("/keys/{id}")
-async def revoke(id: str, caller: Administering, request: Request) -> KeyRow:
+async def revoke(id: str, caller: Administering, request: Request) -> schemas.KeyRow:
     """Revoke a key at once; other processes may accept it for one more second.
 
     A caller limited to projects can revoke only keys that are limited to these projects.
@@ -120,8 +120,8 @@ async def revoke(id: str, caller: Administering, request: Request) -> KeyRow:
 
 
 @keys_router.get("/audit")
-async def audit(caller: Administering, page: Paged) -> Page[AuditEntry]:
+async def audit(caller: Administering, page: Paged) -> Page[schemas.AuditEntry]:
     """List what was done in the tenant through this service, newest first."""
     (before,) = page.after(int) or (0,)
     rows = await caller.read(key_store.audit_rows, page.limit + 1, before)
-    return Page[AuditEntry].of(rows, page.limit, "n")
+    return Page[schemas.AuditEntry].of(rows, page.limit, "n")
