@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 import heedful
 from heedful import errors, telemetry
 from heedful.errors import HeedfulError, InvalidInput, Refused, Unreachable
-from heedful.service.client import Calls, refused
+from heedful.service.client import Client, refused
 from heedful.service.problems import answer
 from heedful.service.wire import TABLE
 
@@ -39,8 +39,9 @@ class Service:
             raise one
         return one
 
-    def calls(self, retries=3, url="http://127.0.0.1:1", key=KEY):
-        return Calls(url, key, 5.0, retries, False, httpx.MockTransport(self))
+    def calls(self, retries=3, url="http://127.0.0.1:1", key=KEY, **more):
+        transport = httpx.MockTransport(self)
+        return Client(url, key, retries=retries, transport=transport, **more)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ BUSY = httpx.Response(503, headers={"retry-after": "2"}, text="busy")
 
 
 async def ask(service, method="POST", **options):
-    return await service.calls(**options).ask(method, "v1", "seen", body={"text": "x"})
+    return await service.calls(**options).call(method, "seen", body={"text": "x"})
 
 
 @pytest.mark.parametrize(
@@ -175,13 +176,13 @@ def test_an_answer_without_a_body_is_none():
 def test_what_is_no_json_is_not_sent(body):
     service = Service(GOOD)
     with pytest.raises(InvalidInput, match="JSON"):
-        asyncio.run(service.calls().ask("POST", "v1", "seen", body=body))
+        asyncio.run(service.calls().call("POST", "seen", body=body))
     assert service.got == []
 
 
 def test_ids_cannot_leave_their_place_in_the_path():
     service = Service(GOOD)
-    asyncio.run(service.calls().ask("GET", "v1", "loops", "../keys?x=1#y", 3))
+    asyncio.run(service.calls().call("GET", "loops", "../keys?x=1#y", 3))
     assert service.got[0].url.raw_path == b"/v1/loops/..%2Fkeys%3Fx%3D1%23y/3"
 
 
@@ -200,7 +201,7 @@ def test_ids_cannot_leave_their_place_in_the_path():
 )
 def test_an_address_or_a_key_that_cannot_be_used_is_refused_without_telling_it(url, key):
     with pytest.raises(InvalidInput) as caught:
-        Calls(url, key, 5.0, 0, False, None)
+        Client(url, key)
     for secret in ("word", "wörd", KEY):
         assert secret not in str(caught.value)
 
@@ -224,9 +225,9 @@ def test_a_key_is_sent_over_https_or_to_this_machine(url):
 def test_a_key_goes_elsewhere_where_that_is_said_and_follows_no_redirect():
     away = httpx.Response(307, headers={"location": "http://elsewhere.example.com/"})
     service = Service(away)
-    one = Calls("http://10.0.0.7", KEY, 5.0, 0, True, httpx.MockTransport(service))
+    one = service.calls(0, "http://10.0.0.7", insecure=True)
     with pytest.raises(Refused):
-        asyncio.run(one.ask("GET", "v1"))
+        asyncio.run(one.call("GET", "loops"))
     assert [request.url.host for request in service.got] == ["10.0.0.7"]
 
 
@@ -251,18 +252,18 @@ def test_any_event_loop_may_call():
     service = Service(GOOD)
     one = service.calls()
     for _ in range(2):
-        assert asyncio.run(one.ask("GET", "v1")) == {"well": "done"}
-        assert heedful.run_sync(one.ask("GET", "v1")) == {"well": "done"}
+        assert asyncio.run(one.call("GET", "loops")) == {"well": "done"}
+        assert heedful.run_sync(one.call("GET", "loops")) == {"well": "done"}
     heedful.run_sync(one.close())
     heedful.run_sync(one.close())
-    assert heedful.run_sync(one.ask("GET", "v1")) == {"well": "done"}
+    assert heedful.run_sync(one.call("GET", "loops")) == {"well": "done"}
     heedful.run_sync(one.close())
 
 
 def test_without_the_package_it_says_which_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "httpx", None)
     with pytest.raises(errors.PackageMissing, match=r"heedful\[client\]"):
-        Calls("http://127.0.0.1:1", "", 5.0, 0, False, None)
+        Client("http://127.0.0.1:1")
 
 
 def test_a_call_is_part_of_the_trace_that_it_is_made_in():

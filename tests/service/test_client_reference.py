@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.service.client import Client, Quarantine
+from heedful.service.client import Client
 
 SECTION = (
     (Path(__file__).parents[2] / "docs" / "reference.md")
@@ -26,7 +26,7 @@ def shown(name, function):
     return f"{name}{inspect.Signature(plain)}".replace("'", '"')
 
 
-@pytest.mark.parametrize(("name", "method"), [*methods(Client), *methods(Quarantine)])
+@pytest.mark.parametrize(("name", "method"), methods(Client))
 def test_every_method_is_there_with_its_defaults(name, method):
     usage = "Usage(calls=0, prompt_tokens=0, completion_tokens=0, cost=0.0, seconds=0.0)"
     assert f"`{shown(name, method).replace(usage, 'Usage()')}`" in SECTION

@@ -27,7 +27,7 @@ from heedful import __version__
 from heedful.errors import UsageError
 from heedful.service import problems
 from heedful.service.auth import Callers
-from heedful.service.middleware import LONGEST, ONCE, PUBLIC, TRACES, Entrance
+from heedful.service.middleware import LONGEST, ONCE, PUBLIC, Entrance
 from heedful.service.routes import ROUTERS, SHAPES
 from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
@@ -92,7 +92,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
         openapi_version=app.openapi_version,
         routes=app.routes,
     )
-    schemas, done = spec["components"]["schemas"], set[str]()
     for path, method, operation in operations(spec):
         answers = operation["responses"]
         answers.pop("422", None)  # FastAPI's; ours is the default
@@ -103,15 +102,12 @@ def describe(app: FastAPI) -> dict[str, Any]:
             operation.setdefault("parameters", []).append(_ONCE)
         if path in PUBLIC:
             operation.pop("security", None)
-        for status, answer in answers.items():
-            if status < "3" and path != TRACES:
-                _require_all(schemas, answer, done)
         shown = EXAMPLES.get(f"{method.upper()} {path}", {})
         for name, media in _bodies(operation):
             if name in shown:
                 media["example"] = shown[name]
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
+    schemas = spec["components"]["schemas"]
+    del schemas["HTTPValidationError"], schemas["ValidationError"]
     # What is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
     schemas.update(_DESCRIPTION["schemas"])
     return spec
@@ -123,25 +119,6 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
         for method in METHODS:
             if method in item:
                 yield path, method, item[method]
-
-
-def _require_all(schemas: Mapping[str, Any], part: Any, done: set[str]) -> None:
-    """Declare every field of an answer as sent, even if the record has a default."""
-    if isinstance(part, list):
-        for one in part:
-            _require_all(schemas, one, done)
-    elif isinstance(part, dict) and "$ref" in part:
-        name = part["$ref"].rpartition("/")[2]
-        if name not in done:
-            done.add(name)
-            _require_all(schemas, schemas[name], done)
-    elif isinstance(part, dict):
-        if "properties" in part and "type" in part:
-            part["required"] = list(part["properties"])
-            for field in part["properties"].values():
-                field.pop("default", None)
-        for one in list(part.values()):
-            _require_all(schemas, one, done)
 
 
 def _bodies(operation: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -27,13 +27,13 @@ from heedful.errors import HeedfulError, InvalidInput, PackageMissing, Refused, 
 from heedful.lessons.lesson import Example, Match, Outcome, Remembered
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
-from heedful.loop.codec import from_document, policy_to, to_document, verdict_from
-from heedful.loop.decide import Decision, Policy, Standing, Verdict
-from heedful.loop.record import NOTHING, Evaluation, Goal, Loop, Usage
+from heedful.loop.codec import policy_to, to_document, verdict_from
+from heedful.loop.decide import Policy, Verdict
+from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
 from heedful.models.contract import Message
 from heedful.service.schemas import LoopRecord, NewExample
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState, Head, StoredLoop
+from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Client:
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> StoredLoop:
+    ) -> LoopRecord:
         """Begin a loop, or return the loop with this id in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -204,7 +204,7 @@ class Client:
             "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
             "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
         }
-        return _stored(await self.call("PUT", "loops", loop, body=body))
+        return _read(LoopRecord, await self.call("PUT", "loops", loop, body=body))
 
     async def report(
         self,
@@ -233,9 +233,9 @@ class Client:
         }
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> StoredLoop:
+    async def loop(self, loop: str) -> LoopRecord:
         """Return a loop with its attempts and decisions. Raises NotFound."""
-        return _stored(await self.call("GET", "loops", loop))
+        return _read(LoopRecord, await self.call("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""
@@ -409,25 +409,3 @@ def _read(kind: type[T], plain: Any) -> T:
 def verdict(plain: Plain) -> Verdict:
     """Return the verdict in the answer to a report."""
     return verdict_from({**plain, "verdict": plain["decision"]})
-
-
-def _stored(plain: Plain) -> StoredLoop:
-    """Return a loop with its attempts and decisions."""
-    sent = _read(LoopRecord, plain)
-    goals = tuple(from_document(Goal, goal) for goal in sent.goals)
-    attempts, overrides = tuple(one.attempt for one in sent.made), tuple(sent.overrides)
-    decisions = []
-    for one in sent.decisions:
-        standing = Standing(one.fatigue, echoes=one.echoes)
-        decisions.append(Decision(one.attempt, verdict_from(one.verdict), standing, one.at))
-    return StoredLoop(
-        sent.id,
-        Head(sent.task, sent.goals, sent.policy, sent.context),
-        Loop(sent.id, goals, attempts, overrides, cancelled=sent.cancelled),
-        tuple(one.output for one in sent.made),
-        tuple(decisions),
-        {},
-        0,
-        sent.created,
-        sent.updated,
-    )

@@ -7,7 +7,7 @@ for callers. All else is a record of the library, in a `Shape` where HTTP needs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -85,6 +85,12 @@ class Body(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     tenant: str | None = None
+
+
+class Answer(BaseModel):
+    """An answer, which has all of its fields."""
+
+    model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
 
 
 class Reason(Body):
@@ -187,7 +193,7 @@ class LiftedRule(Stop):
     override: int
 
 
-class LoopVerdict(BaseModel):
+class LoopVerdict(Answer):
     """Whether to make another attempt: `again` with `feedback`, or `done`.
 
     `attempt` counts the attempts so far. `best` is the number of the best attempt, null if none was
@@ -220,7 +226,7 @@ class LoopVerdict(BaseModel):
         return cls(**plain, attempt=len(loop.attempts), evaluated_by=list(evaluated_by))
 
 
-class LoopSummary(BaseModel):
+class LoopSummary(Answer):
     """A summary of a loop; times are in seconds since 1970."""
 
     id: str
@@ -251,7 +257,7 @@ class LoopSummary(BaseModel):
         )
 
 
-class AttemptRecord(BaseModel):
+class AttemptRecord(Answer):
     """An attempt as it was reported or made; `output` is null if only its digest is known."""
 
     number: int
@@ -270,19 +276,8 @@ class AttemptRecord(BaseModel):
         """Return an attempt with what it produced."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
-    @property
-    def attempt(self) -> record.Attempt:
-        """Return the attempt, as far as it was sent."""
-        candidate = record.Candidate(self.digest)
-        if self.output is not None:
-            candidate = replace(record.Candidate.of(self.output), digest=self.digest)
-        plain = self.model_dump(exclude={"digest", "output"})
-        return codec.from_document(
-            record.Attempt, {**plain, "candidate": codec.to_document(candidate)}
-        )
 
-
-class DecisionRecord(BaseModel):
+class DecisionRecord(Answer):
     """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
 
     attempt: int
@@ -453,7 +448,7 @@ class NewLesson(Body):
     context: Long = ""
 
 
-class LessonSummary(BaseModel):
+class LessonSummary(Answer):
     """A summary of a lesson."""
 
     id: int
@@ -514,7 +509,7 @@ class Question(Body):
     text: ErrorText
 
 
-class SeenAnswer(BaseModel):
+class SeenAnswer(Answer):
     """How often the error was seen and what it taught; `why` it counts as one with others.
 
     `signature` is that of the error; an outcome names the error by it.
@@ -547,7 +542,7 @@ class RecallRequest(Body):
     form: Literal["messages", "text", "found"] = "messages"
 
 
-class RecallItem(BaseModel):
+class RecallItem(Answer):
     """A worked example, or a lesson without one; `id` is that of the example.
 
     `relevance` is 0..1; `source` describes where it comes from; `at` is when it was stored.
@@ -637,7 +632,7 @@ class ProofAnswer:
 QuarantineRow = Annotated[QuarantinedLesson, Shape(omit=("provenance",))]
 
 
-class Ruling(BaseModel):
+class Ruling(Answer):
     """A ruling: what was done, by whom and why."""
 
     action: str
@@ -705,7 +700,7 @@ class SecretKey(Key):
 NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
 
 
-class AuditEntry(BaseModel):
+class AuditEntry(Answer):
     """What was done, and by whom; `hash` covers the entry and the hash before it."""
 
     n: int

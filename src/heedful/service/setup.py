@@ -58,9 +58,6 @@ class Metrics:
         self._oldest = Gauge(
             "heedful_jobs_oldest_seconds", "Since when the oldest of it is so", jobs, registry=to
         )
-        self._reached = Gauge(
-            "heedful_work_reached", "Whether what there is to do is known", registry=to
-        )
 
     def decided(self, verdict: Verdict) -> None:
         """Count a decision: again, passed, or the first rule that stopped the loop."""
@@ -71,12 +68,11 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def text(self, waiting: Iterable[Depth] | None) -> bytes:
-        """Return all metrics in Prometheus' text format; `waiting` None: queue unknown."""
-        self._reached.set(waiting is not None)
+    def text(self, waiting: Iterable[Depth]) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         self._jobs.clear()
         self._oldest.clear()
-        for one in waiting or ():
+        for one in waiting:
             self._jobs.labels(one.queue, one.state).set(one.number)
             self._oldest.labels(one.queue, one.state).set(one.oldest)
         return generate_latest(self._registry)

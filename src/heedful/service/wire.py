@@ -104,13 +104,13 @@ class Page(BaseModel, Generic[Row]):
     """One page of a list; `next` is the cursor of the next page, null at the last."""
 
     items: list[Row]
-    next: str | None = None
+    next: str | None
 
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, *place: str) -> Self:
         """Return the first `limit` of the rows; `place` names the fields that the cursor holds."""
         if len(rows) <= limit:
-            return cls(items=list(rows))
+            return cls(items=list(rows), next=None)
         last = rows[limit - 1]
         at = [last[name] if isinstance(last, Mapping) else getattr(last, name) for name in place]
         return cls(items=list(rows[:limit]), next=cursor_to(*at))

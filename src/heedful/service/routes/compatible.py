@@ -79,15 +79,6 @@ class OverrideRequest(Flags):
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
 
-class EventError(BaseModel):
-    """The error of a step."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-
-    message: str = ""
-    code: Identifier | None = None
-
-
 class RunEvent(BaseModel):
     """One event of a run, of any type. Missing ids and times are filled in."""
 
@@ -99,7 +90,7 @@ class RunEvent(BaseModel):
     timestamp: str | float | None = None
     metadata: dict[str, Any] | None = None
     tool_name: str | None = None
-    error: EventError | str | None = None
+    error: dict[str, Any] | str | None = None
 
 
 class RunError(BaseModel):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
 from heedful.service.auth import Administering, Paged, RouteSetup
+from heedful.service.jobs import Depth
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
 
@@ -49,11 +51,10 @@ async def _state(call: Awaitable[object]) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(setup: RouteSetup) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    try:
+    """Return the metrics in Prometheus' text format; without the queue if it does not answer."""
+    waiting: Sequence[Depth] = ()
+    with suppress(StoreError):
         waiting = await setup.work.depth()
-    except StoreError:
-        waiting = None
     return Response(setup.metrics.text(waiting), media_type=CONTENT_TYPE_LATEST)
 
 
