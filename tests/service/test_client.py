@@ -192,6 +192,6 @@ async def test_what_cannot_be_reported_is_the_librarys_own_error(place, client):
     with pytest.raises(errors.NotFound) as caught:
         await client.loop("two")
     assert (caught.value.kind, caught.value.id) == ("loop", "two")
+    await client.open("other", "x")
     with pytest.raises(errors.UnknownName, match="nothing"):
-        await client.open("other", "x")
         await client.report("other", 1, output="x", checks=[{"name": "nothing"}])

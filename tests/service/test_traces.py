@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
-from heedful.service.jobs import Depth
 from heedful.store import episodes
+from tests.service.jobs import Handed
 from tests.service.support import Api, problem, served
 from tests.traces.runs import TRACE, Data, document, genai, protobuf
 
@@ -31,22 +28,6 @@ RUN = {
         {"type": "llm_response", "content": "There is no such order."},
     ],
 }
-
-
-class Handed:
-    """Work that is handed over, and done by nobody."""
-
-    def __init__(self) -> None:
-        self.jobs: defaultdict[Scope, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
-        self.away = False
-
-    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        if self.away:
-            raise StoreUnavailable("the queue does not answer")
-        self.jobs[scope].append((task, arguments))
-
-    async def depth(self) -> Sequence[Depth]:
-        return [Depth("reflection", "waiting", len(jobs)) for jobs in self.jobs.values()]
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +55,8 @@ def said(response: Any, status: int = 200) -> Any:
 
 
 def handed(api: Api, name: str) -> list[tuple[str, dict[str, Any]]]:
-    work = api.setup.work
-    assert isinstance(work, Handed)
-    return work.jobs[Scope("acme", name)]
+    work: Any = api.setup.work
+    return [(task, more) for task, scope, more in work.jobs if scope.project == name]
 
 
 def listed(api: Api, project: dict[str, Any], query: str = "") -> list[Any]:
