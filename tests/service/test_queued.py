@@ -268,15 +268,6 @@ def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url):
     assert sorted(heard.ended()) == ["dream"] * 2 + ["prove"] * 2 + ["prune"] * 2
 
 
-def test_a_round_that_meets_a_database_that_is_away_comes_again(caplog):
-    async def away() -> None:
-        raise StoreUnavailable("gone")
-
-    asyncio.run(doing.go_round("sweep", away))
-    (record,) = caplog.records
-    assert (record.message, record.round) == ("round_failed", "sweep")
-
-
 def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
     monkeypatch.setattr(doing, "GRACE", 0.01)
     heard = Heard()
@@ -303,18 +294,10 @@ def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
     assert ("heedful.reflect", "todo", 1) in jobs(url)
 
 
-def test_a_worker_whose_database_is_not_there_says_so_at_once(tmp_path, url):
-    nowhere = url.replace("/heedful_", "/nowhere_")
-    process = worker(tmp_path, nowhere)
-    said = process.communicate(timeout=PATIENCE)[1]
-    assert process.returncode == 4
-    assert "in the URL are right" in said
-
-
 def worker(folder: Path, url: str, *options: str) -> subprocess.Popen[str]:
     given = [*IMPATIENT, "worker", "--store", url, *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
-    environment["HEEDFUL_EMBEDDER"] = "none"
+    environment |= {"HEEDFUL_EMBEDDER": "none", "HEEDFUL_CACHE": str(folder / "cache")}
     return subprocess.Popen(given, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -331,27 +314,29 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(tm
     calls = tmp_path / "calls"
 
     async def handed() -> None:
-        store = open_store(url)
         (one,) = await put(store, SCOPE, "pot")
         async with PostgresQueue(url) as queue:
             await queue.defer("reflect", SCOPE, digest=one)
 
     def counts() -> Mapping[Any, int]:
-        return asyncio.run(open_store(url).read(SCOPE, episodes.counts))
+        return runner.run(store.read(SCOPE, episodes.counts))
 
-    asyncio.run(handed())
-    first = worker(tmp_path, url, "--model", "slow:answer")
-    until(calls.exists, first)
-    first.kill()
-    first.communicate()
-    assert counts() == {"waiting": 1}
-    second = worker(tmp_path, url)
-    until(lambda: counts() == {"reflected": 1}, second)
-    second.send_signal(signal.SIGTERM)
-    said = second.communicate()[1]
-    assert second.returncode == 0
-    assert "reflect" in said
-    assert "SIGTERM: begins nothing new" in said
-    assert calls.read_text(encoding="utf-8") == "x"
-    lessons = asyncio.run(open_store(url).read(SCOPE, lesson_store.top, 9))
-    assert {lesson["seen"] for lesson in lessons} == {1}
+    with asyncio.Runner() as runner:
+        store = open_store(url)
+        runner.run(handed())
+        first = worker(tmp_path, url, "--model", "slow:answer")
+        until(calls.exists, first)
+        first.kill()
+        first.communicate()
+        assert counts() == {"waiting": 1}
+        second = worker(tmp_path, url)
+        until(lambda: counts() == {"reflected": 1}, second)
+        second.send_signal(signal.SIGTERM)
+        said = second.communicate()[1]
+        assert second.returncode == 0
+        assert "reflect" in said
+        assert "SIGTERM: begins nothing new" in said
+        assert calls.read_text(encoding="utf-8") == "x"
+        lessons = runner.run(store.read(SCOPE, lesson_store.top, 9))
+        assert {lesson["seen"] for lesson in lessons} == {1}
+        runner.run(store.close())
