@@ -93,7 +93,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
     )
     for path, method, operation in operations(spec):
-        answers = operation["responses"]
+        answers: dict[str, Any] = operation["responses"]
         answers.pop("422", None)  # FastAPI's; ours is the default
         own = path.startswith(tuple(SHAPES))
         content = _REFUSAL if own else _PROBLEM
@@ -102,6 +102,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
             operation.setdefault("parameters", []).append(_ONCE)
         if path in PUBLIC:
             operation.pop("security", None)
+        for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
+            operation[part] = operation.get(part, {}) | of
         shown = EXAMPLES.get(f"{method.upper()} {path}", {})
         for name, media in _bodies(operation):
             if name in shown:

@@ -102,28 +102,10 @@ async def listed(
 _JSON = "application/json"
 
 
-def _otlp(schema: str) -> dict[str, Any]:
-    """Return the content of a body in both encodings of OTLP."""
-    binary = {"schema": {"type": "string", "format": "binary"}}
-    return {PROTOBUF: binary, _JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
-
-
-_ANSWER: dict[str, Any] = {
-    "content": _otlp("OtlpResponse"),
-    "description": "An ExportTraceServiceResponse in the encoding of the request.",
-}
-_BODY = {"required": True, "content": _otlp("OtlpRequest")}
-
-
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 
 
-@traces_router.post(
-    "/traces",
-    response_class=Response,
-    responses={200: _ANSWER},
-    openapi_extra={"requestBody": _BODY},
-)
+@traces_router.post("/traces", response_class=Response)
 async def traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
     """Take spans of agents over OTLP/HTTP, in any order and from any number of services.
 
