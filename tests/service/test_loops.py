@@ -12,12 +12,10 @@ import pytest
 
 from heedful.checks import words
 from heedful.errors import ModelTimeout
-from heedful.lessons.lesson import Scope
 from heedful.service.setup import APART
-from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.engines import IN_SOAK
-from tests.service.support import PROJECT, TENANT, Api, problem, served
+from tests.service.support import Api, problem, served
 
 pytestmark = IN_SOAK
 WRONG = {"findings": [{"check": "unit", "message": "no unit", "fix": "name the unit"}]}
@@ -185,12 +183,6 @@ def test_what_is_no_report_is_refused_and_ends_no_loop(api, id, body):
         answer = api.put(f"/v1/loops/{id}/attempts/{n}", json={"output": "x"})
         problem(answer, 422, "invalid_request")
     assert told(api, id, 1).json()["decision"] == "again"
-
-
-def test_without_anybody_who_judges_a_loop_is_unscored(api, id):
-    plain = told(api, id, 1, judged=None).json()
-    assert [stop["rule"] for stop in plain["stopped_by"]] == ["unscored"]
-    assert plain["evaluated_by"] == []
 
 
 # -- judged by the service
@@ -384,18 +376,6 @@ def test_pages_bring_every_loop_once_while_others_are_begun(api):
     assert found == ids[::-1]
     problem(api.get("/v1/loops?cursor=x"), 422, "invalid_input")
     problem(api.get("/v1/loops?limit=0"), 422, "invalid_request")
-
-
-def test_what_a_loop_learnt_is_recalled_by_the_next(api):
-    begun(api, "a")
-    told(api, "a", 1)
-    told(api, "a", 2, "12 kg", RIGHT)
-    found = api.post("/v1/recall", json={"task": "Weigh it.", "loop": "b"}).json()
-    assert [one["accepted"] for one in found["items"]] == ["12 kg"]
-    begun(api, "b")
-    told(api, "b", 1, "13 kg", RIGHT)
-    past = api.run(api.setup.store.read(Scope(TENANT, PROJECT), exposures.past, "b"))
-    assert (past.ended, past.number, len(past.exposures)) == (1, 1, 1)
 
 
 def test_policies_are_replayed(api):

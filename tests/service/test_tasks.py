@@ -16,13 +16,13 @@ from heedful.errors import (
     NotFound,
     UnknownName,
 )
-from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
 from heedful.models.function import Function
 from heedful.service.jobs import LONGEST, Job, Tools
-from heedful.store import episodes, exposures, loops, search
+from heedful.store import episodes, loops, search
 from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
@@ -97,58 +97,23 @@ def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch)
     assert states(store) == {"failed": 1}
 
 
-def test_vectors_that_are_missing_are_made(store):
-    memory = Memory(store, SCOPE)
-    run(memory.remember("k", "one")), run(memory.remember("k", "two"))
-    done(Tools(store), "embed")  # without an embedder there is nothing to do
-    assert run(store.read(SCOPE, search.spaces)) == {"": 2}
-    for _ in range(2):
-        done(Tools(store, embedder=FixedEmbedder()), "embed")
-    assert run(store.read(SCOPE, search.spaces)) == {"fixed/64": 2}
-
-
-def test_dreams_are_on_record_as_the_workers(store):
+def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     memory = Memory(store, SCOPE)
     for text in ("Ask for the size of the pot", "Ask for the size of the pot!", "Say the colour"):
         run(memory.remember("k", text, importance=0.7))
-    done(Tools(store), "dream")
-    done(Tools(store), "dream", mode="lite")
-    done(Tools(store, enabled=False), "dream")
-    log = run(Dreams(memory).log())
-    assert [(one.mode, one.by) for one in log] == [
-        ("lite", "heedful worker"),
-        ("full", "heedful worker"),
-    ]
+    for task in ("embed", "prune", "prove"):  # without settings there is nothing to do
+        done(Tools(store), task)
+    assert run(store.read(SCOPE, search.spaces)) == {"": 3}
+    for _ in range(2):
+        done(Tools(store, embedder=FixedEmbedder()), "embed")
+    assert run(store.read(SCOPE, search.spaces)) == {"fixed/64": 3}
+    for tools, options in ((Tools(store), {"mode": "lite"}), (Tools(store, enabled=False), {})):
+        done(tools, "dream", **options)
+    assert [(one.mode, one.by) for one in run(Dreams(memory).log())] == [("lite", "heedful worker")]
     with pytest.raises(InvalidInput, match="mode"):
         done(Tools(store), "dream", mode="deep")
-
-
-@pytest.mark.parametrize(("keep", "left"), [(None, 3), (1, 1), (0, 0)])
-def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
-    for n in range(3):
-        run(Memory(store, SCOPE).remember("k", f"lesson {'abc'[n]}"))
-    done(Tools(store, keep=keep), "prune")
-    assert run(store.read(SCOPE, lesson_store.count)) == left
-
-
-def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
-    memory = Memory(store, SCOPE)
-    run(memory.remember("k", "it hurts"))
-    (lesson,) = run(memory.top())
-    name = f"error/{lesson['signature']}"
-
-    async def past() -> None:
-        for n in range(141):  # no number after which a loop itself would look
-            loop, shown = f"l{n}", n % 2 == 0
-            await store.write(SCOPE, loops.claim, loop, Head("t"), "")
-            exposure = Exposure(name, loop, shown, share=0.5)
-            outcome = Outcome(loop, not shown, 1 + 9 * shown)
-            await store.write(SCOPE, exposures.remember, (), exposures=[exposure], outcome=outcome)
-
-    run(past())
-    for _ in range(2):
-        done(Tools(store), "prove")
-    assert [one["state"] for one in run(memory.top())] == ["retired"]
+    done(Tools(store, keep=1), "prune")
+    assert run(store.read(SCOPE, lesson_store.count)) == 1
 
 
 def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
