@@ -27,7 +27,7 @@ KNOWN = (
 
 
 def told(error, path="/v1/loops"):
-    answer = problems.answer(error, {"path": path}, {})
+    answer = problems.answer(error, {"path": path})
     return json.loads(bytes(answer.body)), answer.headers
 
 

@@ -19,7 +19,8 @@ from fastapi.routing import APIRoute
 from heedful.service.app import application, describe, examples, operations
 from heedful.service.auth import Needs
 from heedful.service.client import Client
-from heedful.service.routes import ROUTERS, SHAPES
+from heedful.service.problems import OWN
+from heedful.service.routes import ROUTERS
 from heedful.service.setup import Setup
 from heedful.service.wire import TABLE
 from heedful.store.keys import MAY
@@ -169,7 +170,7 @@ def test_whoever_is_bound_to_projects_revokes_keys_of_these_alone(api):
 def test_every_route_says_what_it_does_with_an_example_that_fits(name):
     operation, path = OPERATIONS[name], name.split()[1]
     assert operation["description"].endswith(".")
-    own = path.startswith(tuple(SHAPES))
+    own = path.startswith(tuple(OWN))
     kind = "application/json" if own else "application/problem+json"
     assert list(operation["responses"]["default"]["content"]) == [kind]
     assert name in PUBLIC or operation["security"] == [{"key": []}]

@@ -19,8 +19,10 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from heedful import __version__
@@ -28,9 +30,14 @@ from heedful.errors import UsageError
 from heedful.service import problems
 from heedful.service.auth import Callers
 from heedful.service.middleware import LONGEST, ONCE, PUBLIC, Entrance
-from heedful.service.routes import ROUTERS, SHAPES
+from heedful.service.routes import ROUTERS
 from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
+
+
+async def _pass_on(request: Request, error: Exception) -> Response:
+    """Leave an error to the middleware, which answers all of them."""
+    raise error
 
 
 def application(setup: Setup) -> FastAPI:
@@ -53,10 +60,10 @@ def application(setup: Setup) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
-        middleware=[Middleware(Entrance, setup=setup, callers=callers, shapes=SHAPES)],
+        middleware=[Middleware(Entrance, setup=setup, callers=callers)],
+        exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
-    problems.install(app, SHAPES)
     for router in ROUTERS:
         app.include_router(router)
     app.openapi = partial(describe, app)  # type: ignore[method-assign]
@@ -95,7 +102,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for path, method, operation in operations(spec):
         answers: dict[str, Any] = operation["responses"]
         answers.pop("422", None)  # FastAPI's; ours is the default
-        own = path.startswith(tuple(SHAPES))
+        own = path.startswith(tuple(problems.OWN))
         content = _REFUSAL if own else _PROBLEM
         answers.setdefault("default", {"description": "An error.", "content": content})
         if method == "post":

@@ -15,7 +15,7 @@ import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any, NoReturn
@@ -28,7 +28,7 @@ from heedful import telemetry
 from heedful.lessons.lesson import Scope as Place
 from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
-from heedful.service.problems import SOON, Problem, Shape, answer
+from heedful.service.problems import SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
 from heedful.store.store import Beside, Call, beside, keep_answer, read_call, write_effect
 
@@ -271,13 +271,10 @@ SAFE = {
 class Entrance:
     """Admits callers with a key within the limits, and answers failures as problems."""
 
-    def __init__(
-        self, app: ASGIApp, setup: Setup, callers: Callers, shapes: Mapping[str, Shape]
-    ) -> None:
+    def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
         self._app = app
         self._setup = setup
         self._callers = callers
-        self._shapes = shapes
         self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
         self._capacity = Capacity(setup.limits.concurrent)
 
@@ -303,7 +300,7 @@ class Entrance:
         except Exception as error:
             if out.status:  # a half-sent answer cannot be withdrawn
                 raise
-            await answer(error, scope, self._shapes)(scope, receive, out.send)
+            await answer(error, scope)(scope, receive, out.send)
         finally:
             out.log(self._setup.metrics, time.perf_counter() - began)
 

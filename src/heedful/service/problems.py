@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -61,8 +61,9 @@ class Problem(Exception):
         return {**plain, "detail": self.detail, **self.fields}
 
 
-Scope = Mapping[str, Any]
-Shape = Callable[[Problem, Scope], Response]
+# Beginning of a path of earlier systems -> what errors say there beside their message, in a body
+# of its own.
+OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
 
 
 def of(error: Exception) -> Problem:
@@ -127,19 +128,16 @@ def _invalid(error: RequestValidationError) -> Problem:
     return Problem(422, "invalid_request", first, errors=wrong)
 
 
-def answer(error: Exception, scope: Scope, shapes: Mapping[str, Shape]) -> Response:
-    """Return the response to an error; routes below a path of `shapes` have bodies of their own.
-
-    Faults of the service are logged, without secrets.
-    """
+def answer(error: Exception, scope: Mapping[str, Any]) -> Response:
+    """Return the response to an error; faults of the service are logged, without secrets."""
     problem = of(error)
     if problem.status >= 500 and error is not problem:
         _log(error, problem)
-    for prefix, shape in shapes.items():
-        if scope["path"].startswith(prefix):
-            response = shape(problem, scope)
-            response.headers.update(problem.headers)
-            return response
+    for path, names in OWN.items():
+        if scope["path"].startswith(path):
+            told = {name: scope["state"].get(name) for name in names}
+            body = {"status": "error", "message": problem.detail, **told}
+            return JSONResponse(body, problem.status, problem.headers)
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
 
 
@@ -153,13 +151,3 @@ def _log(error: Exception, problem: Problem) -> None:
     trace = "".join(traceback.format_exception(error))
     # Not the path, which may hold anything; the line of its request comes next.
     log.error("%s\n%s", problem.code, redact(trace))
-
-
-def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
-    """Let the application answer every error as a problem, also errors of the routing."""
-
-    async def respond(request: Request, error: Exception) -> Response:
-        return answer(error, request.scope, shapes)
-
-    for kind in (Problem, errors.HeedfulError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, respond)

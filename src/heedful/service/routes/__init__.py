@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fastapi import APIRouter
 
-from heedful.service.problems import Shape
 from heedful.service.routes import compatible, episodes, loops, memory, operations
 
 ROUTERS: tuple[APIRouter, ...] = (
@@ -22,8 +19,3 @@ ROUTERS: tuple[APIRouter, ...] = (
     compatible.router,
     compatible.reflections,
 )
-SHAPES: Mapping[str, Shape] = {
-    compatible.PREFIX: compatible.guardrails_problem,
-    compatible.REFLECTIONS_PREFIX: compatible.reflections_problem,
-}
-"""Beginning of a path -> the shape of errors there, where it is not an RFC 9457 problem."""

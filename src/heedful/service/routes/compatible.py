@@ -6,11 +6,9 @@ in bodies of these routes are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Depends, Path, Request
-from fastapi.responses import JSONResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from heedful.compat import guardrails, shapes
@@ -20,7 +18,6 @@ from heedful.service.problems import Problem
 from heedful.service.schemas import Name, Share
 from heedful.traces.episode import Ended
 
-PREFIX, REFLECTIONS_PREFIX = "/orchestrator", "/api/v1/reflections"
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
 _Loop = Annotated[str, Field(min_length=1, max_length=shapes.LONGEST_NAME)]
 LoopId = Annotated[str, Path(min_length=1, max_length=shapes.LONGEST_NAME)]
@@ -131,18 +128,6 @@ class QueriedReflections(BaseModel):
     reflections: list[engine.ReflectionRow]
 
 
-def guardrails_problem(problem: Problem, scope: Mapping[str, Any]) -> JSONResponse:
-    """Return the answer to an error of a loop, which it names if it is known."""
-    loop = scope["state"].get("loop_id")
-    body = {"status": "error", "message": problem.detail, "loop_id": loop}
-    return JSONResponse(body, problem.status)
-
-
-def reflections_problem(problem: Problem, scope: Mapping[str, Any]) -> JSONResponse:
-    """Return the answer to an error of a reflection."""
-    return JSONResponse({"status": "error", "message": problem.detail}, problem.status)
-
-
 async def _remember_loop(request: Request) -> None:
     """Keep the id of the loop that a request names, for the answer to an error."""
     named = request.path_params.get("loop_id")
@@ -153,7 +138,7 @@ async def _remember_loop(request: Request) -> None:
 
 
 router: APIRouter = APIRouter(
-    prefix=PREFIX, tags=["compatible"], dependencies=[Depends(_remember_loop)]
+    prefix="/orchestrator", tags=["compatible"], dependencies=[Depends(_remember_loop)]
 )
 
 
@@ -205,7 +190,7 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
     )
 
 
-reflections: APIRouter = APIRouter(prefix=REFLECTIONS_PREFIX, tags=["compatible"])
+reflections: APIRouter = APIRouter(prefix="/api/v1/reflections", tags=["compatible"])
 
 
 @reflections.post("/generate", response_model=engine.ReflectionAnswer)
