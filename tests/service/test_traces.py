@@ -14,7 +14,7 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
 from heedful.store import episodes
 from tests.service.jobs import Handed
-from tests.service.support import Api, problem, served
+from tests.service.support import Api, Project, served
 from tests.traces.runs import TRACE, document, genai, protobuf
 
 PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json"}
@@ -30,29 +30,17 @@ RUN = {
 }
 
 
-class Project:
-    """A project of its own, and a key for it."""
-
-    def __init__(self, api: Api, name: str) -> None:
-        self.api, self.name = api, name
-        self.key = api.key("read", "write", "approve", projects=[name])
-
-    def post(self, path: str, **options: Any) -> Any:
-        return self.api.post(f"/v1/{path}", key=self.key, **options)
+class Runs(Project):
+    """A project to which runs are sent."""
 
     def put_in(self, run: Any = RUN, query: str = "", status: int = 202) -> Any:
-        answer = self.post(f"episodes{query}", json=run)
-        assert answer.status_code == status, answer.text
-        return answer.json()
+        return self.post(f"episodes{query}", run, status)
 
     def send(self, spans: Any) -> Any:
-        answer = self.post("traces", json=document(spans))
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return self.post("traces", document(spans))
 
     def listed(self, query: str = "") -> list[Any]:
-        answer = self.api.get(f"/v1/episodes{query}", key=self.key)
-        return list(answer.json()["items"])
+        return list(self.get(f"episodes{query}")["items"])
 
     def gathered(self) -> list[Any]:
         """The episodes, as soon as no trace waits."""
@@ -79,8 +67,8 @@ def api(tmp_path_factory):
 
 
 @pytest.fixture
-def project(api: Api, request: pytest.FixtureRequest) -> Project:
-    return Project(api, str(request.node.name[:100]))
+def project(api: Api, request: pytest.FixtureRequest) -> Runs:
+    return Runs(api, str(request.node.name[:100]), "read", "write", "approve")
 
 
 def test_an_episode_is_taken_once_and_handed_over(project):
@@ -107,7 +95,7 @@ def test_an_episode_that_is_waited_for_is_reflected_on(project):
 
 def test_episodes_come_page_by_page(project):
     digests = [project.put_in({**RUN, "id": f"run {n}"})["digest"] for n in range(5)]
-    first = project.api.get("/v1/episodes?limit=3", key=project.key).json()
+    first = project.get("episodes?limit=3")
     rest = project.listed(f"?limit=3&cursor={first['next']}")
     assert [one["digest"] for one in first["items"] + rest] == digests[::-1]
 
@@ -127,7 +115,7 @@ def test_episodes_come_page_by_page(project):
     ],
 )
 def test_what_is_no_episode_is_refused(project, change):
-    assert project.post("episodes", json={**RUN, **change}).status_code == 422
+    assert project.ask("POST", "episodes", {**RUN, **change}).status_code == 422
     assert project.listed() == []
 
 
@@ -141,9 +129,9 @@ def test_a_run_that_ended_before_its_first_event_is_an_episode(project):
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
     project.put_in({**RUN, "events": events}, "?wait=1&trust=operator", 200)
-    found = project.api.get("/v1/reflections?kind=reflection", key=project.key).json()["items"]
+    found = project.get("reflections?kind=reflection")["items"]
     assert [one["trust"] for one in found] == ["tool"]  # its error is a tool's all the same
-    assert project.post("traces?trust=operator", json=document(genai())).status_code == 200
+    project.post("traces?trust=operator", document(genai()))
     project.gathered()
     scope = Scope("acme", project.name)
     kept = project.api.run(project.api.setup.store.read(scope, episodes.newest, 1))
@@ -159,8 +147,8 @@ def test_a_trace_becomes_an_episode_in_either_encoding(project, kind, packed):
         body = json.dumps(spans).encode() if kind == "json" else protobuf(spans)
         headers = dict(JSON if kind == "json" else PROTOBUF)
         headers |= {"Content-Encoding": "gzip"} if packed else {}
-        sent = project.post(
-            "traces", content=gzip.compress(body) if packed else body, headers=headers
+        sent = project.ask(
+            "POST", "traces", content=gzip.compress(body) if packed else body, headers=headers
         )
         assert (sent.status_code, sent.content) == (200, b"{}" if kind == "json" else b"")
         assert sent.headers["content-type"] == headers["Content-Type"]
@@ -181,7 +169,7 @@ def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_coun
     told = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
     assert (told["rejectedSpans"], "W3C" in told["errorMessage"]) == ("1", True)
     project.gathered()
-    late = project.post("traces", content=protobuf(document(rest)), headers=PROTOBUF)
+    late = project.ask("POST", "traces", content=protobuf(document(rest)), headers=PROTOBUF)
     answer = ExportTraceServiceResponse.FromString(late.content)
     assert answer.partial_success.rejected_spans == len(rest)
     assert "ended" in answer.partial_success.error_message
@@ -210,11 +198,12 @@ def test_a_queue_that_is_away_leaves_the_episode_to_be_found(project, caplog):
     ],
 )
 def test_what_is_no_trace_is_a_bad_request(project, body, headers):
-    problem(project.post("traces", content=body, headers=headers), 400, "invalid_traces")
+    project.refused(400, "invalid_traces", "POST", "traces", content=body, headers=headers)
 
 
 def test_only_traces_may_be_protobuf_and_only_so_large(project):
-    other = project.post("episodes", content=b"\x0a\x00", headers=PROTOBUF)
-    problem(other, 415, "unsupported_media_type")
-    large = b"\x00" * (project.api.setup.limits.traces + 1)
-    problem(project.post("traces", content=large, headers=PROTOBUF), 413, "body_too_large")
+    for path, body, status, code in (
+        ("episodes", b"\x0a\x00", 415, "unsupported_media_type"),
+        ("traces", b"\x00" * (project.api.setup.limits.traces + 1), 413, "body_too_large"),
+    ):
+        project.refused(status, code, "POST", path, content=body, headers=PROTOBUF)
