@@ -166,28 +166,3 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     assert done == heedful.Done(3, passed=True)
     assert (await client.loop("a/b 1")).overrides[0].why == "one more"
     assert [one["state"] async for one in client.loops("a/")] == ["passed"]
-
-
-@over_http
-async def test_what_cannot_be_reported_is_the_librarys_own_error(place, client):
-    await client.open("one", "Say hello.", policy="default")
-    with pytest.raises(errors.Conflict):
-        await client.open("one", "Say goodbye.", policy="default")
-    with pytest.raises(errors.OutOfOrder):
-        await client.report("one", 2, output="hi", evaluation=wrong("tone"))
-    with pytest.raises(errors.UsageError, match="give the output or its digest"):
-        await client.report("one", 1)
-    await client.report("one", 1, output="hi", evaluation=wrong("tone"))
-    with pytest.raises(errors.AttemptTaken):
-        await client.report("one", 1, output="ho", evaluation=wrong("tone"))
-    with pytest.raises(errors.OverrideRefused, match="budget"):
-        await client.override("one", "budget", why="more")
-    assert isinstance(await client.cancel("one", why="nobody waits"), heedful.Done)
-    with pytest.raises(errors.LoopEnded):
-        await client.report("one", 2, output="ho", evaluation=wrong())
-    with pytest.raises(errors.NotFound) as caught:
-        await client.loop("two")
-    assert (caught.value.kind, caught.value.id) == ("loop", "two")
-    await client.open("other", "x")
-    with pytest.raises(errors.UnknownName, match="nothing"):
-        await client.report("other", 1, output="x", checks=[{"name": "nothing"}])

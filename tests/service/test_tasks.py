@@ -27,7 +27,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, opened
-from tests.service.jobs import OTHER, SCOPE, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, begun, put
 
 pytestmark = IN_SOAK
 run = asyncio.run
@@ -117,20 +117,6 @@ def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
 
 
 def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
-    run(begun(store, SCOPE, "l1"))
-    tools = Tools(store, loops={"short": short})
-    for _ in range(2):
-        done(tools, "drive", loop="l1", by="short")
-    stored = run(store.read(SCOPE, loops.read, "l1"))
-    assert stored.values == ("ok",)
-    assert [verdict.passed for verdict in stored.verdicts] == [True]
-    with pytest.raises(UnknownName, match="short"):
-        done(tools, "drive", loop="l1", by="os:system")
-    with pytest.raises(NotFound):
-        done(tools, "drive", loop="l2", by="short")
-
-
-def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
     goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
     head = Head("t", [to_document(goal)], policy_to(policy))
     run(store.write(SCOPE, loops.claim, "l1", head, ""))
@@ -141,10 +127,16 @@ def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
 
         return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
 
-    done(Tools(store, loops={"low": low}), "drive", loop="l1", by="low")
+    tools = Tools(store, loops={"low": low})
+    for _ in range(2):
+        done(tools, "drive", loop="l1", by="low")
     stored = run(store.read(SCOPE, loops.read, "l1"))
     assert [stop.rule for stop in stored.verdicts[-1].stopped_by] == ["attempts"]
-    assert len(stored.values) == 2
+    assert len(stored.values) == 2  # goals and policy are those it was stored with
+    with pytest.raises(UnknownName, match="low"):
+        done(tools, "drive", loop="l1", by="os:system")
+    with pytest.raises(NotFound):
+        done(tools, "drive", loop="l2", by="low")
 
 
 @pytest.mark.parametrize(
