@@ -121,14 +121,24 @@ class NewLoop(Body):
 
 
 _Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
+_Amount = Annotated[float, Field(ge=0, le=record.LARGEST)]
+_Score = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 _Usage = Annotated[
-    record.Usage, Shape(calls=_Count, prompt_tokens=_Count, completion_tokens=_Count)
+    record.Usage,
+    Shape(
+        **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
+        **dict.fromkeys(("cost", "seconds"), _Amount),
+    ),
 ]
-_Finding = Annotated[record.Finding, Shape(check=Name, message=Long, fix=Long, key=Short)]
+_Finding = Annotated[
+    record.Finding, Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share)
+]
 _Evaluation = Annotated[
     record.Evaluation,
     Shape(
-        scores=dict[Short, float],
+        scores=dict[Short, _Score],
+        preference=_Score,
+        met=Share | None,
         findings=Annotated[tuple[_Finding, ...], Field(max_length=1_000)],
         usage=_Usage,
     ),
