@@ -95,11 +95,7 @@ class Caller:
             raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Write an audit entry in the transaction of the next effect.
-
-        `action` is what a route does, such as `override`; `subject` is what it is done to; `detail`
-        is plain data.
-        """
+        """Write an audit entry, with plain data, in the transaction of the next effect."""
         also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
@@ -206,14 +202,11 @@ async def _setup(request: Request) -> Setup:  # async, because FastAPI gives oth
 
 RouteSetup = Annotated[Setup, Depends(_setup)]
 """The setup as a parameter of a route without a caller."""
+# The caller, who may do that; else 403.
 Reading = Annotated[Caller, Depends(InProject("read"))]
-"""The caller, who may read; else 403."""
 Writing = Annotated[Caller, Depends(InProject("write"))]
-"""The caller, who may write; else 403."""
 Approving = Annotated[Caller, Depends(InProject("approve"))]
-"""The caller, who may approve: overrides, and what is done about quarantine; else 403."""
 Administering = Annotated[Caller, Depends(Needs("admin"))]
-"""The caller, who may administer: keys and audit; else 403."""
 
 
 @dataclass(frozen=True, slots=True)

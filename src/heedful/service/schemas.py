@@ -107,11 +107,10 @@ Kind = Literal["check", "error", "example", "reflection", "strategy"]
 
 
 class NewLoop(Body):
-    """A task whose attempts are made elsewhere and reported here.
+    """A task whose attempts are made elsewhere; checks and critics see `context`.
 
-    Checks and critics see `context`. `policy` is a preset with changes, such as `default,
-    attempts.limit=6`, or an object. Without it the policy of the service applies. Without `goals`
-    those of the policy apply.
+    `policy` is text, such as `default, attempts.limit=6`, or an object; by default that of the
+    service.
     """
 
     task: Plain
@@ -155,11 +154,9 @@ class NamedCheck(BaseModel):
 
 
 class NewAttempt(Body):
-    """An attempt: its `output` or a `digest` of it, and how it was judged.
+    """An attempt: its `output` or a `digest` of it, and how it was judged; at least one of these.
 
-    It is judged by an `evaluation`, by `checks` that this service runs on the output, or both. An
-    attempt with neither has no score, and its loop stops as unscored. At least one of the four
-    fields is needed.
+    It is judged by an `evaluation`, by `checks` that this service runs on the output, or both.
     """
 
     output: Plain = None
@@ -185,10 +182,7 @@ class NewOverride(Body):
 
 
 class ReplayRequest(Body):
-    """Policies to try on recorded loops: on the `loops` named, or on the newest ones.
-
-    At most `limit` loops are read; those without an attempt do not count.
-    """
+    """Policies to try on the `loops` named, or on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
     loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
@@ -206,9 +200,8 @@ class LiftedRule(Stop):
 class LoopVerdict(Answer):
     """Whether to make another attempt: `again` with `feedback`, or `done`.
 
-    `attempt` counts the attempts so far. `best` is the number of the best attempt, null if none was
-    evaluated. `evaluated_by` names the checks that judged a reported attempt, `report` for its own
-    evaluation.
+    `attempt` counts the attempts so far, `best` is the number of the best one. `evaluated_by` names
+    the checks that judged a reported attempt, `report` for its own evaluation.
     """
 
     decision: Literal["again", "done"]
@@ -346,10 +339,7 @@ class LoopRecord(LoopSummary):
 
 @dataclass(frozen=True, slots=True)
 class LoopExplanation:
-    """Why the loop went on and why it stopped: as a `text`, and in its parts.
-
-    `would_change` lists each change of one threshold or score that would have changed the end.
-    """
+    """Why the loop went on and why it stopped, and what `would_change` the end."""
 
     text: str
     lines: tuple[Line, ...]
@@ -379,8 +369,7 @@ TaskTrust = Literal["external", "operator"]
 class NewEpisode(Body):
     """A finished run of any agent: at least one event, or a fault.
 
-    Without an `outcome`, the last event shows how it ended. Without a `task`, it is the first text
-    of the user. Times of events are in seconds since 1970 or ISO 8601.
+    Times of events are in seconds since 1970 or ISO 8601.
     """
 
     events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
@@ -443,9 +432,7 @@ class NewExample(BaseModel):
 class NewLesson(Body):
     """An error that was seen, and what it teaches.
 
-    It has an operator's trust if the key may approve. Otherwise it has a tool's trust and waits in
-    quarantine. `source` names where the text came from, so that it can be revoked; the default is
-    the key.
+    `source` names where the text came from, so that it can be revoked; the default is the key.
     """
 
     error_type: Name
@@ -494,7 +481,7 @@ class LessonRow(LessonSummary):
 
 
 class LessonEdit(Body):
-    """Changes of a lesson, at least one; `why` goes on record.
+    """Changes of a lesson, at least one.
 
     `pinned` protects it from eviction and pruning, `apart` keeps its pattern out of groups,
     `restored` brings back a lesson that a proof retired.
@@ -520,10 +507,7 @@ class Question(Body):
 
 
 class SeenAnswer(Answer):
-    """How often the error was seen and what it taught; `why` it counts as one with others.
-
-    `signature` is that of the error; an outcome names the error by it.
-    """
+    """How often an error was seen, what it taught, and `why` it counts as one with others."""
 
     signature: str
     count: int
@@ -535,12 +519,10 @@ class SeenAnswer(Answer):
 
 
 class RecallRequest(Body):
-    """A task, and the loop that is about to do it.
+    """A task, and the `loop` that is about to do it: to it, the answer counts as shown.
 
-    With a `loop`, the answer counts as shown to it, a random part is withheld, and a repeated call
-    gets the same answer. `limit`, `budget`, `tags` and `match` need a call without a loop. `form`
-    is `messages` (worked examples as chat turns), `text` (one text, which also has lessons without
-    an example), or `found` (only the `items`).
+    `limit`, `budget`, `tags` and `match` need a call without a loop. `form` is `messages` (worked
+    examples as chat turns), `text` (with lessons without an example), or `found` (only `items`).
     """
 
     task: ErrorText
@@ -553,10 +535,7 @@ class RecallRequest(Body):
 
 
 class RecallItem(Answer):
-    """A worked example, or a lesson without one; `id` is that of the example.
-
-    `relevance` is 0..1; `source` describes where it comes from; `at` is when it was stored.
-    """
+    """A worked example, or a lesson without one; `id` is that of the example."""
 
     id: int
     reflection: int
@@ -597,10 +576,7 @@ class ExposureCount:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """What fits the task, best first; empty if nothing fits.
-
-    `messages` and `text` can be put into a prompt as they are; each is filled if it was requested.
-    """
+    """What fits the task, best first; `messages` and `text` go into a prompt as they are."""
 
     items: list[RecallItem]
     messages: list[Message]
@@ -612,10 +588,7 @@ _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 
 class NewOutcome(Body):
-    """How a loop ended: whether it was right at once, its model calls, and its errors.
-
-    Errors are named by the `signature` that `/v1/seen` answers.
-    """
+    """How a loop ended; its errors are named by the `signature` that `/v1/seen` answers."""
 
     loop: LoopName
     right_at_once: bool
@@ -625,10 +598,7 @@ class NewOutcome(Body):
 
 @dataclass(frozen=True, slots=True)
 class ProofAnswer:
-    """Whether memory helps: as a whole, and each lesson, the most exposed first.
-
-    `pending` loops have not ended, `ended` loops have; `holdout` is the share that is withheld.
-    """
+    """Whether memory helps: as a whole, and each lesson, the most exposed first."""
 
     pooled: Comparison
     lessons: list[Comparison]
@@ -686,10 +656,7 @@ DreamRecord = Annotated[
 
 
 class NewKey(Body):
-    """A key to create; without `projects` it is valid for all projects of the tenant.
-
-    `expires` is in seconds since 1970.
-    """
+    """A key to create; without `projects` it is valid for all projects of the tenant."""
 
     name: Name
     projects: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
