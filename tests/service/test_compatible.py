@@ -35,7 +35,7 @@ POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}
 TAG = {"tag": "overconfidence", "severity": 0.6}
 FIRST: dict[str, Any] = {"task": "Sum up", "summary": "All is well.", "bias_tags": [TAG], **POOR}
-LIFT = {"override_max_reruns": True, "override_by": "ops"}
+LIFT: dict[str, Any] = {"override_max_reruns": True, "override_by": "ops"}
 TALK: dict[str, Any] = {
     "events": [{"event_type": "llm_response", "content": "It costs 4."}],
     "outcome": "failure",

@@ -45,7 +45,8 @@ def with_routes(api):
     @api.app.post(SLOW)
     async def slow(body: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(0.05)
-        return await remember(body)
+        done: dict[str, Any] = await remember(body)
+        return done
 
     @api.app.post(READS)
     async def reads() -> dict[str, int]:

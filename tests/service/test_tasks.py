@@ -167,7 +167,7 @@ def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, argumen
 
 
 def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
-    kinds = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
+    kinds: Any = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
     scopes = (SCOPE, OTHER, Scope("acme", "other"))
     jobs = [Job(task, scope, arguments) for task, arguments in kinds for scope in scopes]
     assert len({job.name for job in jobs}) == len(jobs)
