@@ -228,10 +228,7 @@ def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(postgres, monkey
 
     async def run() -> None:
         store = open_store(postgres.service)
-        async with (
-            PostgresQueue(postgres.service) as queue,
-            at_work(queue, Tools(store), heard),
-        ):
+        async with PostgresQueue(postgres.service) as queue, at_work(queue, Tools(store), heard):
             await queue.defer("prove", SCOPE)
             await until_async(heard.ended)
             name = rows(postgres.service, "select current_database()")[0][0]

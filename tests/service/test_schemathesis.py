@@ -93,7 +93,7 @@ EXCUSED = (
 PARTIAL = ("POST /v1/traces", '"partialSuccess"')
 CONFIG = {
     # A body that is too large is refused, too; and so is a request to change what was not read.
-    "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}},
+    "checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}
 }
 
 

@@ -140,9 +140,7 @@ def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [lambda task, **given: 1 / 0, lambda task, **given: None],
-    ids=["raises", "returns"],
+    "wrong", [lambda task, **given: 1 / 0, lambda task, **given: None], ids=["raises", "returns"]
 )
 def test_a_function_that_opens_no_loop_is_the_users_to_mend(store, wrong):
     run(begun(store, SCOPE, "l1"))

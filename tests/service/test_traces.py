@@ -190,12 +190,7 @@ def test_a_queue_that_is_away_leaves_the_episode_to_be_found(project, caplog):
 
 @pytest.mark.parametrize(
     ("body", "headers"),
-    [
-        (b"\xff\xff\xff", PROTOBUF),
-        (b'{"resourceSpans": 1}', JSON),
-        (b"[]", JSON),
-        (b"", JSON),
-    ],
+    [(b"\xff\xff\xff", PROTOBUF), (b'{"resourceSpans": 1}', JSON), (b"[]", JSON), (b"", JSON)],
 )
 def test_what_is_no_trace_is_a_bad_request(project, body, headers):
     project.refused(400, "invalid_traces", "POST", "traces", content=body, headers=headers)

@@ -34,8 +34,7 @@ T = TypeVar("T")
 KNOWN_FOR = 1.0
 KNOWN = 10_000  # keys at a time
 Project = Annotated[
-    str | None,
-    Query(description="The project; by default the first of the key.", max_length=200),
+    str | None, Query(description="The project; by default the first of the key.", max_length=200)
 ]
 
 

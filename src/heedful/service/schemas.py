@@ -10,14 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from heedful.lessons.lesson import Match, Remembered, State, Trust
 from heedful.lessons.proof import Comparison
@@ -647,8 +640,7 @@ class NewDream(Body):
 
 
 DreamRecord = Annotated[
-    Dream,
-    Shape(omit=("vetoed", "found", "texts"), also={"after": "after", "nothing": "nothing"}),
+    Dream, Shape(omit=("vetoed", "found", "texts"), also={"after": "after", "nothing": "nothing"})
 ]
 
 

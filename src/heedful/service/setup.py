@@ -10,14 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
 from heedful.compat.reflections import Reflections
@@ -38,26 +32,20 @@ class Metrics:
 
     def __init__(self) -> None:
         # Otherwise each series gets a second one with its start time; the switch is process-wide.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        to = self._registry = CollectorRegistry()
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        to: Any = {"registry": self._registry}
         of, jobs = ("method", "route"), ("queue", "state")
-        self.requests = Counter(
-            "heedful_requests", "Requests answered", (*of, "status"), registry=to
-        )
+        self.requests = Counter("heedful_requests", "Requests answered", (*of, "status"), **to)
         self.seconds = Histogram(
-            "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, registry=to
+            "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self._decisions = Counter(
-            "heedful_decisions", "Attempts decided on", ("outcome",), registry=to
-        )
-        self.recalled = Counter("heedful_lessons_recalled", "Lessons brought back", registry=to)
-        self.traces = Counter(
-            "heedful_traces", "Traces that ended, spans refused", ("outcome",), registry=to
-        )
-        self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, registry=to)
-        self._oldest = Gauge(
-            "heedful_jobs_oldest_seconds", "Since when the oldest of it is so", jobs, registry=to
-        )
+        self.recalled = Counter("heedful_lessons_recalled", "Lessons brought back", **to)
+        outcome = ("outcome",)
+        self.traces = Counter("heedful_traces", "Traces that ended, spans refused", outcome, **to)
+        self._decisions = Counter("heedful_decisions", "Attempts decided on", outcome, **to)
+        self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
+        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
         """Count a decision: again, passed, or the first rule that stopped the loop."""
@@ -75,7 +63,7 @@ class Metrics:
         for one in waiting:
             self._jobs.labels(one.queue, one.state).set(one.number)
             self._oldest.labels(one.queue, one.state).set(one.oldest)
-        return generate_latest(self._registry)
+        return prometheus_client.generate_latest(self._registry)
 
 
 MIB = 1024 * 1024

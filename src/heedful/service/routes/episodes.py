@@ -34,8 +34,7 @@ from heedful.traces.messages import EpisodeReader
 log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 Trust = Annotated[
-    TaskTrust,
-    Query(description="Who wrote the task; `operator` needs a key that may approve."),
+    TaskTrust, Query(description="Who wrote the task; `operator` needs a key that may approve.")
 ]
 
 
