@@ -23,8 +23,7 @@ from heedful.errors import ModelTimeout, PackageMissing
 from heedful.loop.record import Finding, Goal, Usage
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
-from heedful.service.jobs import Tools
-from heedful.service.worker import LocalQueue
+from heedful.service.jobs import LocalQueue, Tools
 from heedful.testing import ScriptedModel
 from heedful.traces import read
 from heedful.traces.otlp import OWN

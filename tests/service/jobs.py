@@ -6,9 +6,10 @@ from typing import Any
 
 from heedful import Episode, Event
 from heedful.drive.drive import Run
+from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import file
-from heedful.service.jobs import Job
+from heedful.service.jobs import Depth, Job
 from heedful.store import episodes, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -66,3 +67,21 @@ class Heard:
     def of(self, task: str) -> list[str]:
         """What became of the jobs of one task, without how long they took."""
         return [what.partition(" in ")[0] for name, what in self.lines if name == task]
+
+
+class Handed:
+    """Work that is handed over, and done by nobody; `away`: the queue does not answer."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[str, Scope, dict[str, Any]]] = []
+        self.away = False
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        if self.away:
+            raise StoreUnavailable("the queue does not answer")
+        self.jobs.append((task, scope, arguments))
+
+    async def depth(self) -> list[Depth]:
+        if self.away:
+            raise StoreUnavailable("the queue does not answer")
+        return []

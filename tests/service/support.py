@@ -107,3 +107,33 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     body: dict[str, Any] = response.json()
     assert (body["status"], body["code"]) == (status, code), body
     return body
+
+
+class Project:
+    """A project of its own, and what callers with a key of it get."""
+
+    def __init__(self, api: Api, name: str, *may: str) -> None:
+        self.api, self.name = api, name
+        self.key = api.key(*may, projects=[name])
+
+    def ask(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
+        """The answer to a request below /v1."""
+        options |= {} if body is None else {"json": body}
+        return self.api.request(method, f"/v1/{path}", key=self.key, **options)
+
+    def get(self, path: str) -> Any:
+        return said(self.ask("GET", path))
+
+    def post(self, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+        return said(self.ask("POST", path, body or {}, **options), status)
+
+    def refused(
+        self, status: int, code: str, method: str, path: str, *body: Any, **options: Any
+    ) -> dict[str, Any]:
+        return problem(self.ask(method, path, *body, **options), status, code)
+
+
+def said(response: httpx.Response, status: int = 200) -> Any:
+    """The data that was answered with this status."""
+    assert response.status_code == status, response.text
+    return response.json()

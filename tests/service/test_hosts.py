@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -20,6 +21,7 @@ from heedful.loop.record import Evaluation, Goal, Override
 from heedful.pipeline import Pipeline
 from heedful.service.setup import Setup
 from heedful.store import loops
+from heedful.store.postgres import in_database
 from heedful.store.records import StoredLoop
 from heedful.store.sqlite import in_file
 from heedful.store.store import Store
@@ -40,34 +42,27 @@ Made = list[tuple[str, Evaluation]]
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def api(request: pytest.FixtureRequest) -> Iterator[Api]:
-    if request.param == "sqlite":
-        made = Api(Setup(in_file(":memory:")))
-        yield made
-        made.close()
-        return
-    from heedful.store.postgres import in_database
-
-    urls = fresh()
-    made = Api(Setup(in_database(urls.service)))
+    urls = fresh() if request.param == "postgres" else None
+    made = Api(Setup(in_database(urls.service) if urls else in_file(":memory:")))
     yield made
     made.close()
-    drop(urls)
+    if urls:
+        drop(urls)
 
 
+@dataclass
 class Hosts:
     """One history, to be gone through by each host in a scope of its own."""
 
-    def __init__(
-        self,
-        api: Api,
-        made: Made,
-        goals: tuple[Goal, ...],
-        policy: Policy,
-        lift: Override | None,
-    ) -> None:
-        self.api, self.made, self.goals, self.policy, self.lift = api, made, goals, policy, lift
-        self.store: Store = api.setup.store
-        self.key = api.key("read", "write", "approve", projects=())
+    api: Api
+    made: Made
+    goals: tuple[Goal, ...]
+    policy: Policy
+    lift: Override | None
+
+    def __post_init__(self) -> None:
+        self.store: Store = self.api.setup.store
+        self.key = self.api.key("read", "write", "approve", projects=())
 
     def scope(self) -> Scope:
         return Scope(TENANT, f"project {next(_numbers)}")
@@ -115,15 +110,8 @@ class Hosts:
         await self._asked("PUT", f"{path}{where}", body)
         if self.lift is not None:
             one = self.lift
-            await override(
-                "a/loop",
-                one.rule,
-                by=one.by,
-                why=one.why,
-                decisions=one.decisions,
-                store=self.store,
-                scope=scope,
-            )
+            given: Any = {"by": one.by, "why": one.why, "decisions": one.decisions}
+            await override("a/loop", one.rule, **given, store=self.store, scope=scope)
         answer: dict[str, Any] = {"decision": "again"}
         n = 0
         while answer["decision"] == "again":
@@ -136,12 +124,9 @@ class Hosts:
         stored = await self.store.read(scope, loops.read, "a/loop")
         last = stored.verdicts[-1]
         assert isinstance(last, Done)
+        assert (answer["best"], answer["passed"]) == (last.best, last.passed)
         stops = [stop["rule"] for stop in answer["stopped_by"]]
-        assert (answer["best"], answer["passed"], stops) == (
-            last.best,
-            last.passed,
-            [stop.rule for stop in last.stopped_by],
-        )
+        assert stops == [stop.rule for stop in last.stopped_by]
         return stored
 
     async def _asked(self, method: str, path: str, body: Any) -> Any:
@@ -170,13 +155,7 @@ def shape(stored: StoredLoop) -> dict[str, Any]:
     policy=support.with_goals,
     lift=st.none() | st.none() | support.overrides,
 )
-def test_the_three_hosts_come_to_the_same_end(
-    api: Api,
-    made: Made,
-    goals: tuple[Goal, ...],
-    policy: Policy,
-    lift: Override | None,
-):
+def test_the_three_hosts_come_to_the_same_end(api, made, goals, policy, lift):
     assume("\\x00" not in repr(made))
     policy = bounded(policy, len(made))
     liftable = {n for r in policy.rules for n in str(getattr(r, "name", "")).split("+")}

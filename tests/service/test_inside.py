@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import time
 from dataclasses import replace
 
 import pytest
@@ -16,18 +16,16 @@ from heedful.errors import (
     ModelUnavailable,
     NotFound,
     StoreUnavailable,
-    UnknownName,
 )
-from heedful.lessons.lesson import Scope
+from heedful.memory.ingest import Patience, receive
 from heedful.models.function import Function
-from heedful.service import jobs as doing
-from heedful.service import worker as inside
-from heedful.service.jobs import LONGEST_WAIT as LONGEST
-from heedful.service.jobs import TRIES, Tools, again_in, night, sweep
-from heedful.service.worker import LocalQueue
+from heedful.service import jobs
+from heedful.service.jobs import LONGEST_WAIT, TRIES, LocalQueue, Tools, again_in, night, sweep
 from heedful.store import episodes
+from heedful.testing import FixedEmbedder
 from tests.engines import opened
-from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, Handed, Heard, begun, put, short
+from tests.traces.runs import document, genai
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ async def seen(what) -> None:
         (ModelTimeout("late"), 1, 2),
         (StoreUnavailable("gone"), 2, 4),
         (LeaseLost("another"), 11, 2048),
-        (ModelTimeout("late"), TRIES - 1, LONGEST),
+        (ModelTimeout("late"), TRIES - 1, LONGEST_WAIT),
         (ModelTimeout("late"), TRIES, None),
         (InvalidInput("x", 1, "y"), 1, None),
         (Conflict("done"), 1, None),
@@ -69,22 +67,19 @@ def test_the_same_waits_once_and_the_urgent_comes_first(store):
     async def run() -> None:
         await begun(store, SCOPE, "l1")
         (one,) = await put(store, SCOPE, "pot")
-        work = LocalQueue(
-            Tools(store, loops={"short": short}, keep=9), concurrency=1, listener=heard
-        )
+        tools = Tools(store, loops={"short": short}, keep=9)
+        work = LocalQueue(tools, concurrency=1, listener=heard)
         await work.defer("prove", SCOPE)  # begins at once, what comes then waits for it
         for task in ("prune", "dream", "dream", "prove", "prove"):
             await work.defer(task, SCOPE)
         await work.defer("reflect", SCOPE, digest=one)
         await work.defer("drive", SCOPE, loop="l1", by="short")
-        depths = {(one.queue, one.state): one.number for one in await work.depth()}
-        assert depths == {
+        assert {(one.queue, one.state): one.number for one in await work.depth()} == {
             ("memory", "running"): 1,
             ("memory", "waiting"): 3,
             ("reflection", "waiting"): 1,
             ("loops", "waiting"): 1,
         }
-        assert all(one.oldest >= 0 for one in await work.depth())
         await work.drain()
         assert await work.depth() == []
 
@@ -92,145 +87,44 @@ def test_the_same_waits_once_and_the_urgent_comes_first(store):
     assert heard.ended() == ["prove", "drive", "reflect", "prove", "dream", "prune"]
 
 
-def test_memory_of_a_scope_is_worked_on_by_one_job_at_a_time(store):
+def test_memory_of_a_scope_is_worked_on_by_one_job_at_a_time_and_other_queues_not_at_all(store):
     async def run() -> None:
-        work = LocalQueue(Tools(store), concurrency=4)
+        work = LocalQueue(Tools(store), concurrency=4, queues=["memory"])
         for task in ("dream", "prove", "embed"):
             await work.defer(task, SCOPE)
         await work.defer("dream", OTHER)
-        depths = {(one.state): one.number for one in await work.depth()}
-        assert depths == {"running": 2, "waiting": 2}
+        await work.defer("reflect", SCOPE)
+        assert {one.state: one.number for one in await work.depth()} == {"running": 2, "waiting": 2}
         await work.drain()
         assert await work.depth() == []
 
     asyncio.run(run())
 
 
-def test_other_queues_and_unknown_tasks_are_not_taken(store):
-    async def run() -> None:
-        work = LocalQueue(Tools(store), queues=["reflection"])
-        await work.defer("dream", SCOPE)
-        assert await work.depth() == []
-        with pytest.raises(UnknownName):
-            await work.defer("sleep", SCOPE)
-
-    asyncio.run(run())
-
-
 def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch):
-    monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(jobs, "LONGEST_WAIT", 0.0)
     heard = Heard()
 
-    async def run() -> LocalQueue:
+    async def down(messages):
+        raise ModelUnavailable("no connection")
+
+    async def run() -> None:
         (one,) = await put(store, SCOPE, "pot")
-
-        async def down(messages):
-            raise ModelUnavailable("no connection")
-
         work = LocalQueue(Tools(store, Function(down)), listener=heard)
         await work.defer("reflect", SCOPE, digest=one)
         await seen(lambda: work.failed)
         (depth,) = await work.depth()
         assert (depth.queue, depth.state, depth.number) == ("reflection", "failed", 1)
-        return work
+        (failed,) = await store.read(SCOPE, episodes.newest, 9)
+        assert (failed.state, failed.tries) == ("failed", TRIES)
 
     asyncio.run(run())
     assert heard.of("reflect").count("again") == TRIES - 1
     assert heard.of("reflect")[-1].startswith("given up: ModelUnavailable")
-    (failed,) = asyncio.run(store.read(SCOPE, episodes.newest, 9))
-    assert (failed.state, failed.tries) == ("failed", TRIES)
 
 
-def test_what_waits_in_the_store_is_taken_up_at_the_beginning(store):
-    heard = Heard()
-
-    async def run() -> None:
-        await put(store, SCOPE, "pot", "pan")
-        await put(store, OTHER, "pot")
-        async with LocalQueue(Tools(store), listener=heard) as work:
-            await seen(lambda: len(heard.ended()) == 3)
-            await work.drain()
-        for scope, number in ((SCOPE, 2), (OTHER, 1)):
-            assert await store.read(scope, episodes.counts) == {"reflected": number}
-
-    asyncio.run(run())
-    assert heard.ended() == ["reflect"] * 3
-
-
-def test_a_night_is_for_every_scope_as_the_settings_say(store):
-    class Noted:
-        def __init__(self) -> None:
-            self.tasks: list[tuple[str, Scope]] = []
-
-        async def defer(self, task: str, scope: Scope, **arguments: str) -> None:
-            self.tasks.append((task, scope))
-
-    async def told(tools: Tools) -> list[tuple[str, Scope]]:
-        noted = Noted()
-        await night(noted, tools)  # type: ignore[arg-type]
-        return noted.tasks
-
-    from heedful.testing import FixedEmbedder
-
-    async def run() -> None:
-        await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
-        assert await told(Tools(store)) == []
-        await Tools(store).memory(SCOPE).remember("k", "one")
-        assert await told(Tools(store, mode="lite")) == [("prove", SCOPE)]
-        full = Tools(store, embedder=FixedEmbedder(), keep=9)
-        off = replace(full, enabled=False)
-        assert [task for task, _ in await told(off)] == ["prove", "embed", "prune"]
-        assert [task for task, _ in await told(full)] == ["prove", "embed", "dream", "prune"]
-
-    asyncio.run(run())
-
-
-def test_at_the_end_what_runs_is_given_back_and_nothing_new_begins(store, monkeypatch):
-    monkeypatch.setattr(inside, "GRACE", 0.01)
-    heard = Heard()
-
-    async def run() -> None:
-        asked = asyncio.Event()
-
-        async def slow(messages):
-            asked.set()
-            await asyncio.sleep(60)
-
-        await put(store, SCOPE, "pot", "pan")
-        async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
-            await asked.wait()
-        (taken, left) = await store.read(SCOPE, episodes.newest, 9)
-        assert {taken.state, left.state} == {"waiting"}
-        assert sorted((taken.tries, left.tries)) == [0, 1]
-        with suppress(NotFound):
-            assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
-
-    asyncio.run(run())
-    assert heard.ended() == []
-    assert heard.of("reflect") == ["begun", "given back"]
-
-
-def test_a_job_that_may_finish_does(store):
-    heard = Heard()
-
-    async def run() -> None:
-        asked = asyncio.Event()
-
-        async def soon(messages):
-            asked.set()
-            await asyncio.sleep(0.01)
-            raise ModelUnavailable("no connection")
-
-        await put(store, SCOPE, "pot")
-        async with LocalQueue(Tools(store, Function(soon)), listener=heard):
-            await asked.wait()
-
-    asyncio.run(run())
-    assert heard.of("reflect") == ["begun", "again"]
-
-
-def test_a_round_that_meets_a_store_that_is_away_comes_again(store, monkeypatch):
-    monkeypatch.setattr(inside, "SWEEP", 0.0)
+def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(store, monkeypatch):
+    monkeypatch.setattr(jobs, "SWEEP", 0.0)
     calls: list[int] = []
 
     async def swept(work, tools) -> None:
@@ -239,13 +133,77 @@ def test_a_round_that_meets_a_store_that_is_away_comes_again(store, monkeypatch)
             raise StoreUnavailable("gone")
         await sweep(work, tools)
 
-    monkeypatch.setattr(inside, "sweep", swept)
+    monkeypatch.setattr(jobs, "sweep", swept)
     heard = Heard()
 
     async def run() -> None:
-        await put(store, SCOPE, "pot")
-        async with LocalQueue(Tools(store), listener=heard):
-            await seen(lambda: heard.ended())
+        await put(store, SCOPE, "pot", "pan")
+        await put(store, OTHER, "pot")
+        async with LocalQueue(Tools(store), listener=heard) as work:
+            await seen(lambda: len(heard.ended()) >= 3)
+            await work.drain()
+        for scope, number in ((SCOPE, 2), (OTHER, 1)):
+            assert await store.read(scope, episodes.counts) == {"reflected": number}
 
     asyncio.run(run())
-    assert len(calls) >= 3
+
+
+@pytest.mark.both
+def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(tmp_path, monkeypatch):
+    work, real = Handed(), time.time
+    with opened(tmp_path / "w.db") as store:
+        asyncio.run(receive(store, SCOPE, document(genai())))
+        asyncio.run(receive(store, OTHER, document(genai()[:-1])))  # its root is to come
+        asyncio.run(sweep(work, Tools(store)))
+        assert work.jobs == []
+        later = real() + Patience().settled + 1
+        monkeypatch.setattr(time, "time", lambda: later)
+        asyncio.run(sweep(work, Tools(store)))
+        [one] = asyncio.run(store.read(SCOPE, episodes.newest, 9))
+        assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
+        assert asyncio.run(store.read(OTHER, episodes.counts)) == {}
+
+
+def test_a_night_is_for_every_scope_as_the_settings_say(store):
+    async def told(tools: Tools) -> list[str]:
+        work = Handed()
+        await night(work, tools)
+        assert {scope for _, scope, _ in work.jobs} <= {SCOPE}
+        return [task for task, _, _ in work.jobs]
+
+    async def run() -> None:
+        await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
+        assert await told(Tools(store)) == []
+        await Tools(store).memory(SCOPE).remember("k", "one")
+        assert await told(Tools(store, mode="lite")) == ["prove"]
+        full = Tools(store, embedder=FixedEmbedder(), keep=9)
+        assert await told(replace(full, enabled=False)) == ["prove", "embed", "prune"]
+        assert await told(full) == ["prove", "embed", "dream", "prune"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("grace", "heard_of"), [(0.01, ["begun", "given back"]), (30.0, ["begun", "again"])]
+)
+def test_at_the_end_what_runs_may_finish_or_is_given_back(store, monkeypatch, grace, heard_of):
+    monkeypatch.setattr(jobs, "GRACE", grace)
+    heard = Heard()
+
+    async def run() -> None:
+        asked = asyncio.Event()
+
+        async def slow(messages):
+            asked.set()
+            await asyncio.sleep(60 if grace < 1 else 0.01)
+            raise ModelUnavailable("no connection")
+
+        await put(store, SCOPE, "pot", "pan")
+        async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
+            await asked.wait()
+        states = await store.read(SCOPE, episodes.newest, 9)
+        assert sorted(one.tries for one in states) == [0, 1]  # nothing new begins
+        assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
+
+    asyncio.run(run())
+    assert heard.of("reflect") == heard_of

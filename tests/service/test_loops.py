@@ -12,18 +12,14 @@ import pytest
 
 from heedful.checks import words
 from heedful.errors import ModelTimeout
-from heedful.lessons.lesson import Scope
 from heedful.service.setup import APART
-from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.engines import IN_SOAK
-from tests.service.support import PROJECT, TENANT, Api, problem, served
+from tests.service.support import Api, problem, served
 
 pytestmark = IN_SOAK
-SCOPE = Scope(TENANT, PROJECT)
 WRONG = {"findings": [{"check": "unit", "message": "no unit", "fix": "name the unit"}]}
 RIGHT: dict[str, Any] = {}
-TWO = "default, attempts.limit=2"
 # Each part names the next one twice.
 DOUBLED = {str(n): {"allOf": 2 * [{"$ref": f"#/$defs/{n + 1}"}]} for n in range(40)}
 UNBOUNDED: tuple[Any, ...] = (
@@ -35,6 +31,7 @@ UNBOUNDED: tuple[Any, ...] = (
     {"items": {"$ref": "#"}},
     {"$ref": "https://example.org/schema"},
     {"$ref": "#/$defs/none"},
+    {"$ref": "#anchor", "$defs": 3},
     {"$id": "https://example.org/schema"},
     {"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
     {"enum": list(range(6_000))},
@@ -57,7 +54,7 @@ def id(api: Api) -> str:
 
 
 def begun(api: Api, id: str, **more: Any) -> httpx.Response:
-    body = {"task": "Weigh it.", "policy": TWO, **more}
+    body = {"task": "Weigh it.", "policy": "default, attempts.limit=2", **more}
     return api.put(f"/v1/loops/{id}", json=body)
 
 
@@ -70,8 +67,7 @@ def told(
     key: str | None = None,
     **more: Any,
 ) -> Any:
-    body = {"output": output, **more}
-    body |= {"evaluation": judged} if judged is not None else {}
+    body = {"output": output, **more, **({} if judged is None else {"evaluation": judged})}
     return api.put(f"/v1/loops/{id}/attempts/{n}", json=body, key=key)
 
 
@@ -83,20 +79,16 @@ def deep(levels: int) -> Any:
 
 
 def test_a_loop_is_begun_once(api):
-    first = begun(api, "begun", goals=["quality >= 0.75"], context={"unit": "kg"})
-    assert first.status_code == 201
+    more: dict[str, Any] = {"goals": ["quality >= 0.75"], "context": {"unit": "kg"}}
+    first, same = begun(api, "begun", **more), begun(api, "begun", **more)
+    assert (first.status_code, same.status_code) == (201, 200)
     plain = first.json()
+    assert plain == same.json()
     assert (plain["id"], plain["state"], plain["task"]) == ("begun", "open", "Weigh it.")
     assert plain["goals"] == [{"score": "quality", "threshold": 0.75, "direction": "at_least"}]
-    assert (plain["context"], plain["made"], plain["verdict"]["decision"]) == (
-        {"unit": "kg"},
-        [],
-        "again",
-    )
-    same = begun(api, "begun", goals=["quality >= 0.75"], context={"unit": "kg"})
-    assert (same.status_code, same.json()) == (200, plain)
+    assert (plain["context"], plain["made"]) == ({"unit": "kg"}, [])
     problem(begun(api, "begun"), 409, "conflict")
-    problem(begun(api, "begun", task="another"), 409, "conflict")
+    problem(begun(api, "begun", **more, task="another"), 409, "conflict")
 
 
 @pytest.mark.parametrize(
@@ -110,19 +102,11 @@ def test_a_loop_is_begun_once(api):
         ({"task": "t", "goals": ["quality"]}, "invalid_input"),
         ({"task": "t", "goals": ["a >= 1", "a <= 0"]}, "invalid_input"),
         ({"task": deep(101)}, "invalid_request"),
-        ({"task": "t", "tenant": "other"}, "tenant_mismatch"),
     ],
 )
 def test_what_cannot_be_begun_is_told_why(api, body, code):
-    status = 403 if code == "tenant_mismatch" else 422
-    told_ = problem(api.put("/v1/loops/refused", json=body), status, code)
-    assert told_["detail"]
+    assert problem(api.put("/v1/loops/refused", json=body), 422, code)["detail"]
     problem(api.get("/v1/loops/refused"), 404, "not_found")
-
-
-@pytest.mark.parametrize("id", ["", "a%0ab", "x" * 201])
-def test_ids_are_names(api, id):
-    assert api.put(f"/v1/loops/{id}", json={"task": "t"}).status_code in (404, 422)
 
 
 def test_ids_may_hold_slashes_and_anything_printable(api):
@@ -132,16 +116,17 @@ def test_ids_may_hold_slashes_and_anything_printable(api):
         assert told(api, path, 1).json()["decision"] == "again"
         assert api.get(f"/v1/loops/{path}").json()["id"] == name
         assert api.get(f"/v1/loops/{path}/explain").json()["lines"][0]["attempt"] == 1
+    for wrong in ("", "a%0ab", "x" * 201):
+        assert api.put(f"/v1/loops/{wrong}", json={"task": "t"}).status_code in (404, 422)
 
 
 # -- reported
 
 
 def test_attempts_are_decided_until_one_passes(api, id):
-    first = told(api, id, 1, usage={"calls": 2, "prompt_tokens": 5})
-    assert first.status_code == 200
-    plain = first.json()
-    assert plain == {
+    usage = {"calls": 2, "prompt_tokens": 5}
+    first = told(api, id, 1, usage=usage).json()
+    assert first == {
         "decision": "again",
         "attempt": 1,
         "best": 1,
@@ -154,13 +139,9 @@ def test_attempts_are_decided_until_one_passes(api, id):
         "evaluated_by": ["report"],
     }
     last = told(api, id, 2, deep(100), RIGHT).json()
-    assert (last["decision"], last["best"], last["passed"], last["state"]) == (
-        "done",
-        2,
-        True,
-        "passed",
-    )
-    assert told(api, id, 1, usage={"calls": 2, "prompt_tokens": 5}).json() == plain
+    wanted = {"decision": "done", "best": 2, "passed": True, "state": "passed"}
+    assert last.items() >= wanted.items()
+    assert told(api, id, 1, usage=usage).json() == first
     shown = api.get(f"/v1/loops/{id}").json()
     assert [one["output"] for one in shown["made"]] == ["12", deep(100)]
     assert (shown["calls"], shown["tokens"], shown["best"]) == (2, 5, 2)
@@ -191,33 +172,17 @@ def test_conflicts_have_codes(api, id):
         {"checks": [{}]},
         {"digest": "a\0"},
         {"candidate": "x"},
+        {},
+        {"output": None},
+        {"digest": "", "checks": [], "usage": {"calls": 1}},
     ],
 )
-def test_what_is_no_report_is_refused(api, id, body):
+def test_what_is_no_report_is_refused_and_ends_no_loop(api, id, body):
     problem(api.put(f"/v1/loops/{id}/attempts/1", json=body), 422, "invalid_request")
-    assert api.get(f"/v1/loops/{id}").json()["attempts"] == 0
-
-
-@pytest.mark.parametrize("n", ["0", "-1", "x", "1.5", str(2**31)])
-def test_attempts_have_numbers(api, id, n):
-    answer = api.put(f"/v1/loops/{id}/attempts/{n}", json={"output": "x"})
-    problem(answer, 422, "invalid_request")
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"output": None}, {"digest": "", "checks": [], "usage": {"calls": 1}}]
-)
-def test_a_report_that_tells_nothing_ends_no_loop(api, id, body):
-    answer = problem(api.put(f"/v1/loops/{id}/attempts/1", json=body), 422, "invalid_request")
-    assert "give the output or its digest, and an evaluation or checks" in answer["detail"]
-    assert api.get(f"/v1/loops/{id}").json()["attempts"] == 0
+    for n in ("0", "x", str(2**31)):
+        answer = api.put(f"/v1/loops/{id}/attempts/{n}", json={"output": "x"})
+        problem(answer, 422, "invalid_request")
     assert told(api, id, 1).json()["decision"] == "again"
-
-
-def test_without_anybody_who_judges_a_loop_is_unscored(api, id):
-    plain = told(api, id, 1, judged=None).json()
-    assert [stop["rule"] for stop in plain["stopped_by"]] == ["unscored"]
-    assert plain["evaluated_by"] == []
 
 
 # -- judged by the service
@@ -255,37 +220,6 @@ def test_only_checks_that_are_allowed_are_run(api, id, check, status, code):
     assert api.get(f"/v1/loops/{id}").json()["attempts"] == 0
 
 
-def test_a_schema_judges_data(api, id):
-    schema = {"type": "object", "required": ["unit"]}
-    check = {"name": "json_schema", "schema": schema}
-    assert told(api, id, 1, {"n": 1}, None, checks=[check]).json()["decision"] == "again"
-    assert told(api, id, 2, {"unit": "kg"}, None, checks=[check]).json()["passed"]
-
-
-def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
-    turns = api.setup.turns
-
-    async def scenario() -> None:
-        for _ in range(APART):
-            await turns.acquire()
-        pattern = {"name": "regex", "pattern": "(ab)+"}
-        body = {"output": "abab", "checks": [pattern]}
-        waiting = [
-            asyncio.create_task(api.ask("PUT", f"/v1/loops/{id}/attempts/1", json=body))
-            for _ in range(8)
-        ]
-        explained = await api.ask("GET", f"/v1/loops/{id}/explain")
-        assert explained.status_code == 200
-        assert not any(one.done() for one in waiting)
-        waiting.pop().cancel()
-        for _ in range(APART):
-            turns.release()
-        answers = await asyncio.gather(*waiting)
-        assert {one.status_code for one in answers} == {200}
-
-    api.run(scenario())
-
-
 def test_a_schema_that_refers_to_its_parts_judges_what_is_not_too_large(api, id):
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -299,33 +233,42 @@ def test_a_schema_that_refers_to_its_parts_judges_what_is_not_too_large(api, id)
     assert told(api, id, 2, '[{"pattern": "x"}]', None, checks=[check]).json()["passed"]
 
 
+def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
+    turns = api.setup.turns
+    body = {"output": "abab", "checks": [{"name": "regex", "pattern": "(ab)+"}]}
+
+    async def scenario() -> None:
+        for _ in range(APART):
+            await turns.acquire()
+        reports = (api.ask("PUT", f"/v1/loops/{id}/attempts/1", json=body) for _ in range(8))
+        waiting = list(map(asyncio.create_task, reports))
+        explained = await api.ask("GET", f"/v1/loops/{id}/explain")
+        assert explained.status_code == 200
+        assert not any(one.done() for one in waiting)
+        waiting.pop().cancel()
+        for _ in range(APART):
+            turns.release()
+        assert {one.status_code for one in await asyncio.gather(*waiting)} == {200}
+
+    api.run(scenario())
+
+
 def test_critics_ask_the_model_of_the_service(tmp_path):
     answer = '{"bias_tags": [], "findings": [], "confidence": 0.5, "reason": "fine", "score": 0.9}'
-    model = ScriptedModel(answer, forever=True)
-    with served(tmp_path, model=model) as api:
+    with served(tmp_path, model=ScriptedModel(answer, forever=True)) as api:
         begun(api, "a", goals=["alignment >= 0.75"])
         own = {"name": "critic", "role": "alignment", "model": "openai:gpt-5"}
-        problem(told(api, "a", 1, "x", None, checks=[own]), 422, "invalid_input")
         several = {"name": "critics", "members": [own]}
-        problem(told(api, "a", 1, "x", None, checks=[several]), 422, "invalid_input")
         many = {"name": "critics", "members": [{"role": "alignment"}] * 17}
-        problem(told(api, "a", 1, "x", None, checks=[many]), 422, "invalid_input")
+        for wrong in (own, several, many):
+            problem(told(api, "a", 1, "x", None, checks=[wrong]), 422, "invalid_input")
         critic = {"name": "critic", "role": "alignment"}
-        told_ = told(api, "a", 1, "x", None, checks=[critic])
-        assert told_.status_code in (200, 502), told_.text
-
-
-class Late:
-    name = "late"
-
-    async def complete(self, *messages: Any, **options: Any) -> Any:
-        raise ModelTimeout("no answer in 5 s")
-
-    async def close(self) -> None: ...
+        assert told(api, "a", 1, "x", None, checks=[critic]).status_code in (200, 502)
 
 
 def test_a_model_that_fails_blames_no_attempt(tmp_path):
-    with served(tmp_path, model=Late()) as api:
+    late = ScriptedModel(ModelTimeout("no answer in 5 s"), forever=True)
+    with served(tmp_path, model=late) as api:
         begun(api, "a")
         checks = [{"name": "critics", "members": [{"role": "pessimist"}]}]
         problem(told(api, "a", 1, "x", None, checks=checks), 504, "model_timeout")
@@ -338,39 +281,24 @@ def test_a_model_that_fails_blames_no_attempt(tmp_path):
 def test_an_override_reopens_a_loop_and_is_consumed(api, id):
     told(api, id, 1)
     assert told(api, id, 2, "13").json()["decision"] == "done"
-    lift = {"rule": "attempts", "why": "it is close"}
-    answer = api.post(f"/v1/loops/{id}/overrides", json=lift)
+    path, lift = f"/v1/loops/{id}/overrides", {"rule": "attempts", "why": "it is close"}
+    problem(api.post(path, json={**lift, "rule": "budget"}), 409, "override_refused")
+    problem(api.post(path, json={"rule": "attempts"}), 422, "invalid_request")
+    problem(api.post("/v1/loops/none/overrides", json=lift), 404, "not_found")
+    answer = api.post(path, json=lift)
     assert answer.status_code == 201
     plain = answer.json()
     assert (plain["decision"], plain["attempt"], plain["state"]) == ("again", 2, "open")
-    assert [(one["rule"], one["by"]) for one in plain["lifted"]] == [
-        ("attempts", api.get("/v1/audit").json()["items"][0]["by"])
-    ]
-    assert plain["lifted"][0]["by"].startswith("tests (")
+    (lifted,) = plain["lifted"]
+    (entry, *_) = api.get("/v1/audit").json()["items"]
+    assert (lifted["rule"], lifted["by"]) == ("attempts", entry["by"])
+    assert entry["by"].startswith("tests (")
+    assert (entry["action"], entry["subject"]) == ("loop.override", id)
     told(api, id, 3, "14")
     shown = api.get(f"/v1/loops/{id}").json()
     (given,) = shown["overrides"]
     assert (given["used"], given["why"]) == (1, "it is close")
     assert (shown["state"], shown["stopped_by"]) == ("stopped", ["attempts"])
-    (entry, *_) = api.get("/v1/audit").json()["items"]
-    assert (entry["action"], entry["subject"]) == ("loop.override", id)
-
-
-def test_who_may_not_approve_gives_no_override(api, id):
-    writer = api.key("read", "write")
-    lift = {"rule": "attempts", "why": "x"}
-    path = f"/v1/loops/{id}/overrides"
-    problem(api.post(path, json=lift, key=writer), 403, "forbidden")
-    problem(api.post(path, json={**lift, "rule": "budget"}), 409, "override_refused")
-    problem(api.post(path, json={"rule": "attempts"}), 422, "invalid_request")
-    problem(api.post("/v1/loops/none/overrides", json=lift), 404, "not_found")
-    reader = api.key("read")
-    problem(
-        api.put(f"/v1/loops/{id}/attempts/1", json={"output": "x"}, key=reader), 403, "forbidden"
-    )
-    problem(api.put(f"/v1/loops/{id}", json={"task": "t"}, key=reader), 403, "forbidden")
-    assert api.get(f"/v1/loops/{id}", key=reader).status_code == 200
-    problem(api.get(f"/v1/loops/{id}", key=api.key("write")), 403, "forbidden")
 
 
 @pytest.mark.parametrize(
@@ -393,7 +321,6 @@ def test_what_a_key_that_may_not_approve_says_of_itself_verifies_nothing(
             answer = told(api, "own", n, output, one, checks=checks, key=api.key(*may))
             assert answer.status_code == 200
         found = api.get("/v1/reflections").json()["items"]
-        assert found
         assert {(one["state"], one["trust"]) for one in found} == {(state, trust)}
 
 
@@ -405,7 +332,6 @@ def test_another_tenant_and_another_project_have_loops_of_their_own(api, id):
     ):
         problem(api.get(f"/v1/loops/{id}{where}", key=key), 404, "not_found")
         assert api.get(f"/v1/loops{where}", key=key).json() == {"items": [], "next": None}
-    problem(api.get(f"/v1/loops/{id}?project=side"), 403, "forbidden")
 
 
 def test_a_loop_is_cancelled(api, id):
@@ -418,9 +344,14 @@ def test_a_loop_is_cancelled(api, id):
     problem(told(api, id, 2), 409, "loop_ended")
 
 
-def test_a_loop_is_explained(api, id):
+def test_a_loop_is_explained_and_not_sent_again_as_it_was(api, id):
     told(api, id, 1)
+    first = api.get(f"/v1/loops/{id}")
+    same = {"If-None-Match": first.headers["ETag"]}
+    again = api.get(f"/v1/loops/{id}", headers=same)
+    assert (again.status_code, again.content) == (304, b"")
     told(api, id, 2, "13")
+    assert api.get(f"/v1/loops/{id}", headers=same).status_code == 200
     plain = api.get(f"/v1/loops/{id}/explain").json()
     assert plain["text"].startswith("attempt 1: no unit -> again\nattempt 2: no unit -> stopped")
     assert [one["decided"].split(" ")[0] for one in plain["lines"]] == ["again", "stopped"]
@@ -428,18 +359,7 @@ def test_a_loop_is_explained(api, id):
     problem(api.get("/v1/loops/none/explain"), 404, "not_found")
 
 
-def test_a_loop_that_is_as_it_was_is_not_sent_again(api, id):
-    first = api.get(f"/v1/loops/{id}")
-    same = {"If-None-Match": first.headers["ETag"]}
-    again = api.get(f"/v1/loops/{id}", headers=same)
-    assert (again.status_code, again.content) == (304, b"")
-    told(api, id, 1)
-    changed = api.get(f"/v1/loops/{id}", headers=same)
-    assert changed.status_code == 200
-    assert changed.headers["ETag"] != first.headers["ETag"]
-
-
-# -- listed
+# -- listed, learnt, replayed
 
 
 def test_pages_bring_every_loop_once_while_others_are_begun(api):
@@ -447,66 +367,39 @@ def test_pages_bring_every_loop_once_while_others_are_begun(api):
     for one in ids:
         begun(api, one)
     found: list[str] = []
-    query = "?limit=2&prefix=page/"
-    while query:
-        page = api.get(f"/v1/loops{query}").json()
+    cursor = ""
+    while cursor is not None:
+        page = api.get(f"/v1/loops?limit=2&prefix=page/{cursor and '&cursor=' + cursor}").json()
         found += [one["id"] for one in page["items"]]
         begun(api, f"page/later {len(found)}")
         cursor = page["next"]
-        query = f"?limit=2&prefix=page/&cursor={cursor}" if cursor else ""
     assert found == ids[::-1]
     problem(api.get("/v1/loops?cursor=x"), 422, "invalid_input")
     problem(api.get("/v1/loops?limit=0"), 422, "invalid_request")
 
 
-# -- learnt
-
-
-def test_what_a_loop_learnt_is_recalled_by_the_next(tmp_path):
-    with served(tmp_path) as api:
-        begun(api, "a")
-        told(api, "a", 1)
-        told(api, "a", 2, "12 kg", RIGHT)
-        asked = {"task": "Weigh it.", "loop": "b"}
-        found = api.post("/v1/recall", json=asked).json()
-        assert [one["accepted"] for one in found["items"]] == ["12 kg"]
-        begun(api, "b")
-        told(api, "b", 1, "13 kg", RIGHT)
-        past = api.run(api.setup.store.read(SCOPE, exposures.past, "b"))
-        assert (past.ended, past.number, len(past.exposures)) == (1, 1, 1)
-
-
-# -- replayed
-
-
-def test_policies_are_replayed(tmp_path):
-    with served(tmp_path) as api:
-        problem(api.post("/v1/replay", json={"policies": ["default"]}), 404, "not_found")
-        for name in ("a", "b"):
-            begun(api, name)
-            told(api, name, 1)
-            told(api, name, 2, "12 kg", RIGHT)
-        asked = {"policies": ["default, attempts.limit=1", {"rules": [{"rule": "attempts"}]}]}
-        plain = api.post("/v1/replay", json=asked).json()
-        assert (plain["recorded"]["loops"], plain["recorded"]["attempts"]) == (2, 4)
-        rows = [(one["policy"], one["attempts"], one["lost"]) for one in plain["policies"]]
-        assert rows == [("default, attempts.limit=1", 2, 2), ("policy 2", 4, 0)]
-        only = api.post("/v1/replay", json={**asked, "loops": ["b"]}).json()
-        assert only["recorded"]["loops"] == 1
-        problem(api.post("/v1/replay", json={**asked, "loops": ["c"]}), 404, "not_found")
-        problem(api.post("/v1/replay", json={"policies": []}), 422, "invalid_request")
-
-
-# -- many at once
+def test_policies_are_replayed(api):
+    problem(api.post("/v1/replay", json={"policies": ["default"]}), 404, "not_found")
+    for name in ("a", "b"):
+        begun(api, name)
+        told(api, name, 1)
+        told(api, name, 2, "12 kg", RIGHT)
+    asked = {"policies": ["default, attempts.limit=1", {"rules": [{"rule": "attempts"}]}]}
+    plain = api.post("/v1/replay", json=asked).json()
+    assert (plain["recorded"]["loops"], plain["recorded"]["attempts"]) == (2, 4)
+    rows = [(one["policy"], one["attempts"], one["lost"]) for one in plain["policies"]]
+    assert rows == [("default, attempts.limit=1", 2, 2), ("policy 2", 4, 0)]
+    only = api.post("/v1/replay", json={**asked, "loops": ["b"]}).json()
+    assert only["recorded"]["loops"] == 1
+    problem(api.post("/v1/replay", json={**asked, "loops": ["c"]}), 404, "not_found")
+    problem(api.post("/v1/replay", json={"policies": []}), 422, "invalid_request")
 
 
 def test_of_many_reports_one_is_kept(api, id):
     async def race() -> list[httpx.Response]:
         bodies = [{"output": str(n % 3), "evaluation": WRONG} for n in range(12)]
         path = f"/v1/loops/{id}/attempts/1"
-        asked = (api.ask("PUT", path, json=one) for one in bodies)
-        return list(await asyncio.gather(*asked))
+        return list(await asyncio.gather(*(api.ask("PUT", path, json=one) for one in bodies)))
 
-    answers = api.run(race())
-    assert sorted(one.status_code for one in answers) == [200] * 4 + [409] * 8
+    assert sorted(one.status_code for one in api.run(race())) == [200] * 4 + [409] * 8
     assert api.get(f"/v1/loops/{id}").json()["attempts"] == 1

@@ -10,19 +10,10 @@ from typing import Any
 import pytest
 
 from heedful.errors import LeaseLost, StoreCorrupt
-from heedful.lessons.lesson import Scope
-from heedful.service.openapi import examples, operations
+from heedful.lessons.lesson import Remembered, Scope
+from heedful.service.app import examples, operations
 from heedful.store import exposures, lessons
-from heedful.store.store import (
-    Before,
-    Call,
-    Db,
-    Effects,
-    also,
-    keep_answer,
-    read_call,
-    write_effect,
-)
+from heedful.store.store import Beside, Call, Db, also, beside, keep_answer, read_call, write_effect
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -31,29 +22,34 @@ NEW = {"name": "made", "projects": ["main"], "may": ["read"]}
 MINE = Scope(TENANT, PROJECT)
 pytestmark = pytest.mark.both
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
+REMEMBER, SLOW, READS = "/v1/test/remember", "/v1/test/slow", "/v1/test/reads"
+
+
+def with_routes(api):
+    """The service with a route that has an effect, one that waits before it, and one that reads."""
+
+    @api.app.post(REMEMBER)
+    async def remember(body: dict[str, Any]) -> dict[str, Any]:
+        answer = await api.setup.memory(MINE).remember(**body)
+        return {"id": answer.id, "seen": answer.seen}
+
+    @api.app.post(SLOW)
+    async def slow(body: dict[str, Any]) -> dict[str, Any]:
+        await asyncio.sleep(0.05)
+        done: dict[str, Any] = await remember(body)
+        return done
+
+    @api.app.post(READS)
+    async def reads() -> dict[str, int]:
+        return {"lessons": await api.setup.memory(MINE).count()}
+
+    return api
 
 
 @pytest.fixture
 def api(tmp_path):
     with served(tmp_path) as api:
-
-        @api.app.post("/v1/test/remember")
-        async def remember(body: dict[str, Any]) -> dict[str, Any]:
-            memory = api.setup.memory(MINE)
-            answer = await memory.remember(**body)
-            return {"id": answer.id, "seen": answer.seen}
-
-        @api.app.post("/v1/test/reads")
-        async def reads() -> dict[str, int]:
-            return {"lessons": await api.setup.memory(MINE).count()}
-
-        @api.app.post("/v1/test/slow")
-        async def slow(body: dict[str, Any]) -> dict[str, Any]:
-            await asyncio.sleep(0.05)
-            answer = await api.setup.memory(MINE).remember(**body)
-            return {"seen": answer.seen}
-
-        yield api
+        yield with_routes(api)
 
 
 def once(key: str) -> dict[str, dict[str, str]]:
@@ -61,78 +57,68 @@ def once(key: str) -> dict[str, dict[str, str]]:
 
 
 def test_the_same_call_again_is_answered_the_same(api):
-    first = api.post("/v1/test/remember", json=LESSON, **once("a"))
-    again = api.post("/v1/test/remember", json=LESSON, **once("a"))
+    first = api.post(REMEMBER, json=LESSON, **once("a"))
+    again = api.post(REMEMBER, json=LESSON, **once("a"))
     assert first.json() == again.json() == {"id": 1, "seen": 1}
     assert again.headers["Idempotent-Replayed"] == "true"
     assert "Idempotent-Replayed" not in first.headers
     assert again.headers["content-type"] == first.headers["content-type"]
-    assert api.post("/v1/test/remember", json=LESSON, **once("b")).json()["seen"] == 2
-    assert api.post("/v1/test/remember", json=LESSON).json()["seen"] == 3
+    assert api.post(REMEMBER, json=LESSON, **once("b")).json()["seen"] == 2
+    assert api.post(REMEMBER, json=LESSON).json()["seen"] == 3
+    other = api.post(REMEMBER, json=LESSON, key=api.key(), **once("a"))  # another's key
+    assert other.json()["seen"] == 4
+    read = api.post(READS, **once("reads"))
+    api.post(REMEMBER, json={"error_type": "new", "text": "one more"})
+    assert api.post(READS, **once("reads")).json() == read.json() != api.post(READS).json()
 
 
-def test_a_call_that_only_reads_is_answered_the_same(api):
-    first = api.post("/v1/test/reads", **once("reads"))
-    api.post("/v1/test/remember", json={"error_type": "new", "text": "one more"})
-    assert api.post("/v1/test/reads", **once("reads")).json() == first.json()
-    assert api.post("/v1/test/reads").json() != first.json()
-
-
-def test_with_another_body_path_or_query_the_key_is_refused(api):
-    api.post("/v1/test/remember", json=LESSON, **once("c"))
+def test_a_key_is_for_one_request_printable_and_short(api):
+    problem(api.post(REMEMBER, json=[], **once("c")), 422, "invalid_request")  # which had no effect
+    assert api.post(REMEMBER, json=LESSON, **once("c")).status_code == 200
     for path, body in (
-        ("/v1/test/remember", {**LESSON, "text": "another"}),
-        ("/v1/test/slow", LESSON),
-        ("/v1/test/remember?project=main", LESSON),
+        (REMEMBER, {**LESSON, "text": "another"}),
+        (SLOW, LESSON),
+        (f"{REMEMBER}?project=main", LESSON),
     ):
         problem(api.post(path, json=body, **once("c")), 422, "idempotency_key_reused")
-
-
-def test_keys_of_others_are_others(api):
-    first = api.post("/v1/test/remember", json=LESSON, **once("d")).json()
-    other = api.post("/v1/test/remember", json=LESSON, key=api.key(), **once("d")).json()
-    assert other["seen"] == first["seen"] + 1
-
-
-@pytest.mark.parametrize("key", ["", "é".encode(), 256 * "a", "a\tb"])
-def test_a_key_is_printable_and_short(api, key):
-    told = api.post("/v1/test/reads", headers={"Idempotency-Key": key})
-    problem(told, 422, "idempotency_key_invalid")
-
-
-def test_what_failed_may_be_tried_again(api):
-    problem(api.post("/v1/test/remember", json=[], **once("e")), 422, "invalid_request")
-    assert api.post("/v1/test/remember", json=LESSON, **once("e")).status_code == 200
+    for key in ("", "é".encode(), 256 * "a", "a\tb"):
+        told = api.post(READS, headers={"Idempotency-Key": key})
+        problem(told, 422, "idempotency_key_invalid")
 
 
 def test_two_at_once_have_one_effect(api):
     async def both() -> list[Any]:
-        body = {"error_type": "once", "text": "at once"}
-        asked = (api.ask("POST", "/v1/test/slow", json=body, **once("f")) for _ in range(8))
+        asked = (api.ask("POST", SLOW, json=LESSON, **once("f")) for _ in range(8))
         return await asyncio.gather(*asked)
 
     answers = api.run(both())
-    fine = [one for one in answers if one.status_code == 200]
+    fine, *_ = (one for one in answers if one.status_code == 200)
     busy = [one for one in answers if one.status_code == 409]
-    assert (len(fine), len(busy)) == (1, 7)
+    assert len(busy) >= 6
     assert all(one.headers["Retry-After"] == "1" for one in busy)
-    body = {"error_type": "once", "text": "at once"}
-    assert api.post("/v1/test/slow", json=body, **once("f")).json() == fine[0].json()
-    assert api.run(api.setup.memory(MINE).seen("once", "at once")).count == 1
+    assert api.post(SLOW, json=LESSON, **once("f")).json() == fine.json()
+    assert api.run(api.setup.memory(MINE).seen(**LESSON)).count == 1
 
 
-def test_a_secret_is_not_kept_for_the_next_time(api):
+def test_no_secret_is_kept_for_the_next_time(api):
     first = api.post("/v1/keys", json=NEW, **once("g")).json()
     again = api.post("/v1/keys", json=NEW, **once("g"))
     assert again.headers["Idempotent-Replayed"] == "true"
     assert again.json() == {**first, "secret": None}
     ids = [one["id"] for one in api.get("/v1/keys?limit=200").json()["items"]]
     assert ids.count(first["id"]) == 1
-    secret = first["secret"].split("_")[2]
+    token = "sk-proj-" + "a1B2" * 8
+    asked = {"events": [{"event_type": "a"}], "outcome": "failure", "related_memory_ids": [token]}
+    sent = [api.post("/api/v1/reflections/generate", json=asked, **once("h")) for _ in range(2)]
+    assert sent[0].content == sent[1].content
+    assert sent[0].json()["related_memory_ids"] == ["[redacted: model_key]"]
+    api.post("/v1/keys", json={**NEW, "name": token}, **once("i"))
     for table in ("key", "audit", "answer"):
-        assert secret not in str(rows(api.setup.store.url, f"select * from {table}"))
-    made = [row for row in api.get("/v1/audit").json()["items"] if row["subject"] == "made"]
-    assert len(made) == 1
+        kept = str(rows(api.setup.store.url, f"select * from {table}"))
+        assert first["secret"].split("_")[2] not in kept
+        assert token not in kept
+    items = api.get("/v1/audit").json()["items"]
+    assert len([row for row in items if row["subject"] == "made"]) == 1
 
 
 @pytest.mark.sqlite
@@ -159,61 +145,38 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
     assert len(done) >= 12, done
 
 
-def test_no_secret_that_was_sent_is_kept_with_an_answer(api):
-    token = "sk-proj-" + "a1B2" * 8
-    asked = {"events": [{"event_type": "a"}], "outcome": "failure", "related_memory_ids": [token]}
-    first = api.post("/api/v1/reflections/generate", json=asked, **once("h"))
-    again = api.post("/api/v1/reflections/generate", json=asked, **once("h"))
-    assert (first.status_code, first.content) == (200, again.content)
-    assert first.json()["related_memory_ids"] == ["[redacted: model_key]"]
-    api.post("/v1/keys", json={**NEW, "name": token}, **once("i"))
-    for table in ("key", "audit", "answer"):
-        assert token not in str(rows(api.setup.store.url, f"select * from {table}"))
-
-
 KILLED = """
-import asyncio, os, signal, sys
+import os, signal, sys
 from pathlib import Path
-from heedful.service import idempotency
+from heedful.service import middleware
 from tests.service.support import served
+from tests.service.test_once import NEW, REMEMBER, with_routes
 
 def killed(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-idempotency.keep_answer = killed  # after the effect, before the answer
+middleware.keep_answer = killed  # after the effect, before the answer
 with served(Path(sys.argv[1])) as api:
-    Path(sys.argv[1], "key").write_text(api.key("read", "write", "admin"))
-    api.post("/v1/keys", json={"name": "made", "projects": ["main"], "may": ["read"]},
-             key=Path(sys.argv[1], "key").read_text(), headers={"Idempotency-Key": "k"})
-    @api.app.post("/v1/test/remember")
-    async def remember(body: dict):
-        answer = await api.setup.memory(api.setup.scope).remember(**body)
-        return {"id": answer.id, "seen": answer.seen}
-    api.post("/v1/test/remember", json={"error_type": "TypeError", "text": "a"},
-             key=Path(sys.argv[1], "key").read_text(), headers={"Idempotency-Key": "r"})
+    key = with_routes(api).key("read", "write", "admin")
+    Path(sys.argv[1], "key").write_text(key)
+    api.post("/v1/keys", json=NEW, key=key, headers={"Idempotency-Key": "k"})
+    api.post(REMEMBER, json={"error_type": "TypeError", "text": "a"}, key=key,
+             headers={"Idempotency-Key": "r"})
 """
 
 
 @pytest.mark.sqlite
 def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
     run = [sys.executable, "-c", KILLED, str(tmp_path)]
-    done = subprocess.run(
-        run, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(run, env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
-    file = tmp_path / "heedful.db"
-    key = (tmp_path / "key").read_text()
+    file, key = tmp_path / "heedful.db", (tmp_path / "key").read_text()
     assert rows(file, "select n from answer where once = 'r'") == [(0,)]
     with served(tmp_path) as api:
-
-        @api.app.post("/v1/test/remember")
-        async def remember(body: dict[str, Any]) -> dict[str, Any]:
-            answer = await api.setup.memory(api.setup.scope).remember(**body)
-            return {"id": answer.id, "seen": answer.seen}
-
         body = {"error_type": "TypeError", "text": "a"}
         for _ in range(2):
-            again = api.post("/v1/test/remember", json=body, key=key, **once("r"))
+            again = with_routes(api).post(REMEMBER, json=body, key=key, **once("r"))
             assert again.json() == {"id": 1, "seen": 1}
             assert again.headers["Idempotent-Replayed"] == "true"
         assert rows(file, "select seen from reflection") == [(1,)]
@@ -224,115 +187,107 @@ def test_killed_between_effect_and_answer_it_is_not_done_twice(tmp_path):
         assert rows(file, "select action, subject from audit") == [("key.create", "made")]
 
 
+# What stands beside the effects of a call
+
+CALL = Call("default", "caller", "once", "digest")
+
+
+@pytest.fixture
+def store(tmp_path):
+    with opened(tmp_path / "a.db") as store:
+        yield store
+
+
+def recorded(kept: list[Any]) -> Beside:
+    """A call in whose records these are kept."""
+    return Beside(lambda db, n, told: kept.append(told))
+
+
 def test_of_two_processes_the_second_has_no_effect(tmp_path):
     """Neither knows of the other; the database lets one of them through."""
-    call = Call("default", "caller", "once", "digest")
 
     async def scenario() -> None:
         with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
-            for store in (one, two):
-                record = Effects(lambda db, n, told: write_effect(db, call, n, told))
-                with record:
-                    memory = store.write(SCOPE, exposures.remember, [])
-                    if store is one:
-                        await memory
-                        continue
-                    with pytest.raises(LeaseLost, match="try again"):
-                        await memory
-            assert len((await two.read(Scope(), read_call, call)).effects) == 1
+            with beside(Beside(lambda db, n, told: write_effect(db, CALL, n, told))):
+                await one.write(SCOPE, exposures.remember, [])
+            same = Beside(lambda db, n, told: write_effect(db, CALL, n, told))
+            with beside(same), pytest.raises(LeaseLost, match="try again"):
+                await two.write(SCOPE, exposures.remember, [])
+            assert len((await two.read(Scope(), read_call, CALL)).effects) == 1
 
     asyncio.run(scenario())
 
 
-def test_an_answer_is_forgotten_after_a_day(tmp_path):
-    call = Call("default", "caller", "once", "digest")
+def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
+    async def keep(status: int) -> None:
+        await store.write(Scope(), keep_answer, CALL, {"status": status})
 
     async def scenario() -> None:
-        with opened(tmp_path / "a.db") as store:
-
-            async def before() -> Before:
-                return await store.read(Scope(), read_call, call)
-
-            async def keep(status: int) -> None:
-                await store.write(Scope(), keep_answer, call, {"status": status})
-
-            await keep(200)
-            assert (await before()).answer == {"status": 200}
-            with pytest.raises(LeaseLost):
-                await keep(201)
-            changed(tmp_path / "a.db", "update answer set at = at - 86401")
-            assert (await before()).digest == ""
-            await keep(202)
-            assert rows(tmp_path / "a.db", "select record from answer") == [('{"status": 202}',)]
+        await keep(200)
+        assert (await store.read(Scope(), read_call, CALL)).answer == {"status": 200}
+        with pytest.raises(LeaseLost):
+            await keep(201)
+        changed(store.url, "update answer set at = at - 86401")
+        assert (await store.read(Scope(), read_call, CALL)).digest == ""
+        await keep(202)
+        assert rows(store.url, "select record from answer") == [('{"status": 202}',)]
 
     asyncio.run(scenario())
 
 
-def test_nothing_goes_beside_what_is_in_no_call():
+def test_only_values_stand_beside_an_effect_and_only_in_a_call(store):
+    def work(db: Db, scope: Scope) -> object:
+        return object()
+
+    async def scenario() -> None:
+        kept: list[Any] = []
+        with beside(recorded(kept)), pytest.raises(TypeError, match="no plain value: object"):
+            await store.write(SCOPE, work)
+        assert kept == []
+
+    asyncio.run(scenario())
     with pytest.raises(LookupError, match="outside"):
         also(lambda db: None)
-
-
-def test_what_a_write_came_to_must_be_a_value(tmp_path):
-    async def scenario() -> None:
-        with opened(tmp_path / "a.db") as store:
-            kept: list[Any] = []
-            record = Effects(lambda db, n, told: kept.append(told))
-
-            def work(db: Db, scope: Scope) -> object:
-                return object()
-
-            with record, pytest.raises(TypeError, match="no plain value: object"):
-                await store.write(SCOPE, work)
-            assert kept == []
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
     "kind", ["os:system", "heedful.nowhere:A", "heedful.store.store:also", "x", ""]
 )
-def test_what_is_no_value_of_heedful_is_not_made(tmp_path, kind):
+def test_what_is_no_value_of_heedful_is_not_made(store, kind):
     known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
-        no_value = pytest.raises(StoreCorrupt, match="unknown kind")
-        with opened(tmp_path / "a.db") as store, Effects(known=known), no_value:
+        with beside(Beside(known=known)), pytest.raises(StoreCorrupt, match="unknown kind"):
             await store.write(SCOPE, exposures.remember, [])
 
     asyncio.run(scenario())
 
 
-def test_values_come_back_as_they_were(tmp_path):
-    from heedful.lessons.lesson import Remembered
-
+def test_values_come_back_as_they_were(store):
     value = [Remembered(1, True, 2), (1, None), {"a": ["x", 0.5]}, "text", False]
+    kept: list[Any] = []
+
+    def work(db: Db, scope: Scope) -> object:
+        return value
 
     async def scenario() -> None:
-        with opened(tmp_path / "a.db") as store:
-            kept: list[Any] = []
-
-            def work(db: Db, scope: Scope) -> object:
-                return value
-
-            with Effects(lambda db, n, told: kept.append(told)):
-                await store.write(SCOPE, work)
-            with Effects(known=kept):
-                assert await store.write(SCOPE, work) == value
+        with beside(recorded(kept)):
+            await store.write(SCOPE, work)
+        with beside(Beside(known=kept)):
+            assert await store.write(SCOPE, work) == value
 
     asyncio.run(scenario())
 
 
-def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(tmp_path):
+def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(store):
     async def scenario() -> None:
-        with opened(tmp_path / "a.db") as store:
-            kept: list[Any] = []
-            with Effects(lambda db, n, told: kept.append(told["name"])) as call:
-                call.also(lambda db: kept.append("audit"))
-                await asyncio.create_task(store.write(SCOPE, lessons.clear))
-                assert kept == []
-                await store.write(SCOPE, exposures.remember, [])
-            assert kept == ["audit", "exposures.remember"]
+        kept: list[Any] = []
+        with beside(recorded(kept)) as call:
+            call.also(lambda db: kept.append("audit"))
+            await asyncio.create_task(store.write(SCOPE, lessons.clear))
+            assert kept == []
+            await store.write(SCOPE, exposures.remember, [])
+        assert [kept[0], kept[1]["name"]] == ["audit", "exposures.remember"]
 
     asyncio.run(scenario())

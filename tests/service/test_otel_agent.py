@@ -12,7 +12,6 @@ import httpx
 import pytest
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 
-from heedful.service.client import Client
 from heedful.store import keys
 from heedful.store.sqlite import in_file
 from tests.service.clerk import LESSON, clerk, watched
@@ -95,17 +94,6 @@ def test_an_agent_that_exports_its_traces_gets_a_lesson_in_its_next_run(service,
     outcome = {"loop": "run-2", "right_at_once": True, "calls": 3}
     assert client.post("/v1/outcomes", json=outcome).json() == {"loop": "run-2", "number": 1}
     assert client.get("/v1/proof").json()["pooled"]["shown"] == 1
-
-
-def test_a_client_is_shown_the_same(service):
-    async def shown() -> tuple[str, int]:
-        async with Client(*service) as client:
-            text = await client.render_text("Where is order C42?", loop="run-2")
-            return text, len(await client.recall("Where is order C42?"))
-
-    text, found = asyncio.run(shown())
-    assert LESSON in text
-    assert found == 2  # the strategy, and what went wrong
 
 
 def test_what_heedful_put_into_a_prompt_is_not_learnt_from_the_next_trace(service, client):

@@ -17,18 +17,20 @@ from heedful.errors import (
     UnknownName,
 )
 from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_to, to_document
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
 from heedful.models.function import Function
-from heedful.service.jobs import LONGEST, TASKS, Job, Tools
-from heedful.store import episodes, exposures, loops, search
+from heedful.service.jobs import LONGEST, Job, Tools
+from heedful.store import episodes, loops, search
 from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import IN_SOAK, opened
-from tests.service.jobs import OTHER, SCOPE, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, begun, put
 
 pytestmark = IN_SOAK
+run = asyncio.run
 
 
 @pytest.fixture
@@ -37,41 +39,29 @@ def store(tmp_path):
         yield one
 
 
-def run(coroutine):
-    return asyncio.run(coroutine)
-
-
-def done(tools: Tools, task: str, scope: Scope = SCOPE, **arguments: str) -> None:
-    run(Job(task, scope, arguments).done(tools))
+def done(tools: Tools, task: str, **arguments: str) -> None:
+    run(Job(task, SCOPE, arguments).done(tools))
 
 
 def states(store, scope: Scope = SCOPE) -> dict[str, int]:
     return dict(run(store.read(scope, episodes.counts)))
 
 
-def test_an_episode_is_reflected_on_once_and_the_others_wait_on(store):
-    one, _ = run(put(store, SCOPE, "pot", "pan"))
+def test_an_episode_is_reflected_on_once_or_all_that_wait(store):
+    one, *_ = run(put(store, SCOPE, "pot", "pan", "lid"))
     run(put(store, OTHER, "pot"))
     for _ in range(3):
         done(Tools(store), "reflect", digest=one)
-    assert states(store) == {"reflected": 1, "waiting": 1}
-    assert states(store, OTHER) == {"waiting": 1}
+    assert states(store) == {"reflected": 1, "waiting": 2}
     lessons = run(store.read(SCOPE, lesson_store.top, 9))
     assert {lesson["seen"] for lesson in lessons} == {1}
-
-
-def test_without_a_digest_all_that_waits_in_the_scope_is_reflected_on(store):
-    run(put(store, SCOPE, "pot", "pan", "lid"))
-    run(put(store, OTHER, "pot"))
     done(Tools(store), "reflect")
-    assert states(store) == {"reflected": 3}
-    assert states(store, OTHER) == {"waiting": 1}
+    assert (states(store), states(store, OTHER)) == ({"reflected": 3}, {"waiting": 1})
 
 
 def test_an_episode_that_fails_holds_up_no_other_and_is_raised(store):
     run(put(store, SCOPE, "pot", "pan"))
-    down = ModelUnavailable("no connection")
-    model = ScriptedModel(down, *[down] * 9)
+    model = ScriptedModel(ModelUnavailable("no connection"), forever=True)
     with pytest.raises(ModelUnavailable):
         done(Tools(store, model), "reflect")
     assert states(store) == {"failed": 2}
@@ -107,80 +97,26 @@ def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch)
     assert states(store) == {"failed": 1}
 
 
-def test_vectors_that_are_missing_are_made(store):
-    memory = Memory(store, SCOPE)
-    run(memory.remember("k", "one")), run(memory.remember("k", "two"))
-    done(Tools(store), "embed")  # without an embedder there is nothing to do
-    assert run(store.read(SCOPE, search.spaces)) == {"": 2}
-    for _ in range(2):
-        done(Tools(store, embedder=FixedEmbedder()), "embed")
-    assert run(store.read(SCOPE, search.spaces)) == {"fixed/64": 2}
-
-
-def test_dreams_are_on_record_as_the_workers(store):
+def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
     memory = Memory(store, SCOPE)
     for text in ("Ask for the size of the pot", "Ask for the size of the pot!", "Say the colour"):
         run(memory.remember("k", text, importance=0.7))
-    done(Tools(store), "dream")
-    done(Tools(store), "dream", mode="lite")
-    log = run(Dreams(memory).log())
-    assert [(one.mode, one.by) for one in log] == [
-        ("lite", "heedful worker"),
-        ("full", "heedful worker"),
-    ]
+    for task in ("embed", "prune", "prove"):  # without settings there is nothing to do
+        done(Tools(store), task)
+    assert run(store.read(SCOPE, search.spaces)) == {"": 3}
+    for _ in range(2):
+        done(Tools(store, embedder=FixedEmbedder()), "embed")
+    assert run(store.read(SCOPE, search.spaces)) == {"fixed/64": 3}
+    for tools, options in ((Tools(store), {"mode": "lite"}), (Tools(store, enabled=False), {})):
+        done(tools, "dream", **options)
+    assert [(one.mode, one.by) for one in run(Dreams(memory).log())] == [("lite", "heedful worker")]
     with pytest.raises(InvalidInput, match="mode"):
         done(Tools(store), "dream", mode="deep")
-    done(Tools(store, enabled=False), "dream")
-    assert len(run(Dreams(memory).log())) == 2
-
-
-@pytest.mark.parametrize(("keep", "left"), [(None, 3), (1, 1), (0, 0)])
-def test_pruning_is_as_the_worker_is_set_up(store, keep, left):
-    for n in range(3):
-        run(Memory(store, SCOPE).remember("k", f"lesson {'abc'[n]}"))
-    done(Tools(store, keep=keep), "prune")
-    assert run(store.read(SCOPE, lesson_store.count)) == left
-
-
-def test_what_is_proven_to_hurt_is_retired_at_any_look(store):
-    from heedful.lessons.lesson import Exposure, Outcome
-
-    memory = Memory(store, SCOPE)
-    run(memory.remember("k", "it hurts"))
-    (lesson,) = run(memory.top())
-    name = f"error/{lesson['signature']}"
-
-    async def past() -> None:
-        for n in range(141):  # no number after which a loop itself would look
-            loop, shown = f"l{n}", n % 2 == 0
-            await store.write(SCOPE, loops.claim, loop, Head("t"), "")
-            exposure = Exposure(name, loop, shown, share=0.5)
-            outcome = Outcome(loop, not shown, 1 + 9 * shown)
-            await store.write(SCOPE, exposures.remember, (), exposures=[exposure], outcome=outcome)
-
-    run(past())
-    for _ in range(2):
-        done(Tools(store), "prove")
-    assert [one["state"] for one in run(memory.top())] == ["retired"]
+    done(Tools(store, keep=1), "prune")
+    assert run(store.read(SCOPE, lesson_store.count)) == 1
 
 
 def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
-    run(begun(store, SCOPE, "l1"))
-    tools = Tools(store, loops={"short": short})
-    for _ in range(2):
-        done(tools, "drive", loop="l1", by="short")
-    stored = run(store.read(SCOPE, loops.read, "l1"))
-    assert stored.values == ("ok",)
-    assert [verdict.passed for verdict in stored.verdicts] == [True]
-    with pytest.raises(UnknownName, match="short"):
-        done(tools, "drive", loop="l1", by="os:system")
-    with pytest.raises(NotFound):
-        done(tools, "drive", loop="l2", by="short")
-
-
-def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
-    from heedful.loop.codec import policy_to, to_document
-
     goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
     head = Head("t", [to_document(goal)], policy_to(policy))
     run(store.write(SCOPE, loops.claim, "l1", head, ""))
@@ -191,16 +127,20 @@ def test_goals_and_policy_of_a_loop_are_those_it_was_stored_with(store):
 
         return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
 
-    done(Tools(store, loops={"low": low}), "drive", loop="l1", by="low")
-    (*_, verdict) = run(store.read(SCOPE, loops.read, "l1")).verdicts
-    assert [stop.rule for stop in verdict.stopped_by] == ["attempts"]
-    assert len(run(store.read(SCOPE, loops.read, "l1")).values) == 2
+    tools = Tools(store, loops={"low": low})
+    for _ in range(2):
+        done(tools, "drive", loop="l1", by="low")
+    stored = run(store.read(SCOPE, loops.read, "l1"))
+    assert [stop.rule for stop in stored.verdicts[-1].stopped_by] == ["attempts"]
+    assert len(stored.values) == 2  # goals and policy are those it was stored with
+    with pytest.raises(UnknownName, match="low"):
+        done(tools, "drive", loop="l1", by="os:system")
+    with pytest.raises(NotFound):
+        done(tools, "drive", loop="l2", by="low")
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [lambda task, **given: 1 / 0, lambda task, **given: None],
-    ids=["raises", "returns"],
+    "wrong", [lambda task, **given: 1 / 0, lambda task, **given: None], ids=["raises", "returns"]
 )
 def test_a_function_that_opens_no_loop_is_the_users_to_mend(store, wrong):
     run(begun(store, SCOPE, "l1"))
@@ -225,15 +165,10 @@ def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, argumen
 
 
 def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
-    jobs = [
-        Job(task, scope, arguments)
-        for task, arguments in (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}),
-                                ("dream", {}), ("prune", {}))
-        for scope in (SCOPE, OTHER, Scope("acme", "other"))
-    ]  # fmt: skip
+    kinds: Any = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
+    scopes = (SCOPE, OTHER, Scope("acme", "other"))
+    jobs = [Job(task, scope, arguments) for task, arguments in kinds for scope in scopes]
     assert len({job.name for job in jobs}) == len(jobs)
-    assert len({job.holds for job in jobs if job.task == "dream"}) == 3
-    for dream, prune in zip(jobs[6:9], jobs[9:12], strict=True):
-        assert dream.holds == prune.holds is not None
-    assert {job.holds for job in jobs[:6]} == {None}
-    assert {task.queue for task in TASKS.values()} == {"loops", "reflection", "memory"}
+    assert [job.holds for job in jobs[:6]] == 6 * [None]
+    assert [job.holds for job in jobs[6:]] == [Job("prune", scope, {}).holds for scope in scopes]
+    assert len({job.holds for job in jobs[6:]}) == 3

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Patience
-from heedful.service.jobs import Depth
 from heedful.store import episodes
-from tests.service.support import Api, problem, served
-from tests.traces.runs import TRACE, Data, document, genai, protobuf
+from tests.service.jobs import Handed
+from tests.service.support import Api, Project, served
+from tests.traces.runs import TRACE, document, genai, protobuf
 
-PROTOBUF = {"Content-Type": "application/x-protobuf"}
+PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json"}
 RUN = {
     "task": "Where is order A-17?",
     "outcome": "failure",
@@ -33,20 +30,32 @@ RUN = {
 }
 
 
-class Handed:
-    """Work that is handed over, and done by nobody."""
+class Runs(Project):
+    """A project to which runs are sent."""
 
-    def __init__(self) -> None:
-        self.jobs: defaultdict[Scope, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
-        self.away = False
+    def put_in(self, run: Any = RUN, query: str = "", status: int = 202) -> Any:
+        return self.post(f"episodes{query}", run, status)
 
-    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        if self.away:
-            raise StoreUnavailable("the queue does not answer")
-        self.jobs[scope].append((task, arguments))
+    def send(self, spans: Any) -> Any:
+        return self.post("traces", document(spans))
 
-    async def depth(self) -> Sequence[Depth]:
-        return [Depth("reflection", "waiting", len(jobs)) for jobs in self.jobs.values()]
+    def listed(self, query: str = "") -> list[Any]:
+        return list(self.get(f"episodes{query}")["items"])
+
+    def gathered(self) -> list[Any]:
+        """The episodes, as soon as no trace waits."""
+
+        async def waited() -> None:
+            looks = list(self.api.app.state.collector._tasks.values())
+            await asyncio.wait_for(asyncio.gather(*looks), 30)
+
+        self.api.run(waited())
+        return self.listed()
+
+    @property
+    def handed(self) -> list[tuple[str, dict[str, Any]]]:
+        work: Any = self.api.setup.work
+        return [(task, more) for task, scope, more in work.jobs if scope.project == self.name]
 
 
 @pytest.fixture(scope="module")
@@ -58,76 +67,37 @@ def api(tmp_path_factory):
 
 
 @pytest.fixture
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name[:100])
+def project(api: Api, request: pytest.FixtureRequest) -> Runs:
+    return Runs(api, str(request.node.name[:100]), "read", "write", "approve")
 
 
-@pytest.fixture
-def project(api: Api, name: str) -> dict[str, Any]:
-    """A key for a project of its own."""
-    return {"key": api.key("read", "write", "approve", projects=[name])}
-
-
-def said(response: Any, status: int = 200) -> Any:
-    assert response.status_code == status, response.text
-    return response.json()
-
-
-def handed(api: Api, name: str) -> list[tuple[str, dict[str, Any]]]:
-    work = api.setup.work
-    assert isinstance(work, Handed)
-    return work.jobs[Scope("acme", name)]
-
-
-def listed(api: Api, project: dict[str, Any], query: str = "") -> list[Any]:
-    return list(said(api.get(f"/v1/episodes{query}", **project))["items"])
-
-
-def gathered(api: Api, project: dict[str, Any], number: int = 1) -> list[Any]:
-    """The episodes, as soon as there are so many."""
-
-    async def waited() -> None:
-        looks = [task for task, _ in api.app.state.collector._looking.values()]
-        await asyncio.wait_for(asyncio.gather(*looks), 30)
-
-    api.run(waited())
-    found = listed(api, project)
-    assert len(found) == number
-    return found
-
-
-def test_an_episode_is_taken_once_and_handed_over(api, project, name):
-    taken = said(api.post("/v1/episodes", json=RUN, **project), 202)
+def test_an_episode_is_taken_once_and_handed_over(project):
+    taken = project.put_in()
     assert (taken["state"], taken["taught"]) == ("waiting", None)
-    assert said(api.post("/v1/episodes", json=RUN, **project), 202) == taken
-    assert set(map(str, handed(api, name))) == {str(("reflect", {"digest": taken["digest"]}))}
-    [one] = listed(api, project)
+    assert project.put_in() == taken
+    assert project.handed == 2 * [("reflect", {"digest": taken["digest"]})]
+    [one] = project.listed()
     assert (one["digest"], one["outcome"], one["tries"]) == (taken["digest"], "failure", 0)
-    assert listed(api, project, "?state=waiting") == [one]
-    assert listed(api, project, "?state=failed") == []
+    assert project.listed("?state=waiting") == [one]
+    assert project.listed("?state=failed") == []
 
 
-def test_an_episode_that_is_waited_for_is_reflected_on(api, project, name):
-    done = said(api.post("/v1/episodes?wait=true", json=RUN, **project))
+def test_an_episode_that_is_waited_for_is_reflected_on(project):
+    done = project.put_in(query="?wait=true", status=200)
     assert (done["state"], done["taught"]["by"]) == ("reflected", "rules")
     assert "no order A17" in done["taught"]["text"]
     assert done["taught"]["quarantined"] is True
     assert [one["created"] for one in done["taught"]["written"]] == [True, True]
-    again = said(api.post("/v1/episodes", json=RUN, **project))
-    assert (again["state"], handed(api, name)) == ("reflected", [])
-    once_more = said(api.post("/v1/episodes?wait=true", json=RUN, **project))
-    assert (once_more["taught"]["known"], once_more["taught"]["written"]) == (0, [])
+    assert (project.put_in(status=200)["state"], project.handed) == ("reflected", [])
+    again = project.put_in(query="?wait=true", status=200)["taught"]
+    assert (again["known"], again["written"]) == (0, [])
 
 
-def test_episodes_come_page_by_page(api, project):
-    digests = [
-        said(api.post("/v1/episodes", json={**RUN, "id": f"run {n}"}, **project), 202)["digest"]
-        for n in range(5)
-    ]
-    first = said(api.get("/v1/episodes?limit=3", **project))
-    rest = said(api.get(f"/v1/episodes?limit=3&cursor={first['next']}", **project))
-    assert [one["digest"] for one in first["items"] + rest["items"]] == digests[::-1]
-    assert rest["next"] is None
+def test_episodes_come_page_by_page(project):
+    digests = [project.put_in({**RUN, "id": f"run {n}"})["digest"] for n in range(5)]
+    first = project.get("episodes?limit=3")
+    rest = project.listed(f"?limit=3&cursor={first['next']}")
+    assert [one["digest"] for one in first["items"] + rest] == digests[::-1]
 
 
 @pytest.mark.parametrize(
@@ -144,110 +114,91 @@ def test_episodes_come_page_by_page(api, project):
         {"tools": [1]},
     ],
 )
-def test_what_is_no_episode_is_refused(api, project, change):
-    refused = api.post("/v1/episodes", json={**RUN, **change}, **project)
-    assert refused.status_code == 422, refused.text
-    assert listed(api, project) == []
+def test_what_is_no_episode_is_refused(project, change):
+    assert project.ask("POST", "episodes", {**RUN, **change}).status_code == 422
+    assert project.listed() == []
 
 
-def test_a_run_that_ended_before_its_first_event_is_an_episode(api, project):
+def test_a_run_that_ended_before_its_first_event_is_an_episode(project):
     fault = {"category": "timeout_error", "message": "no answer in 30 s"}
-    done = said(api.post("/v1/episodes?wait=1", json={"task": "Wait", "fault": fault}, **project))
+    done = project.put_in({"task": "Wait", "fault": fault}, "?wait=1", 200)
     assert "no answer in 30 s" in done["taught"]["text"]
-    assert listed(api, project)[0]["outcome"] == "timeout"
+    assert project.listed()[0]["outcome"] == "timeout"
 
 
-def test_whose_the_task_is_is_said_by_a_key_that_may_approve(api, project):
-    one = {**RUN, "events": [*RUN["events"][:1], {"type": "error_event", "error": "too long"}]}
-    done = said(api.post("/v1/episodes?wait=1&trust=operator", json=one, **project))
-    assert done["state"] == "reflected"
-    [found] = said(api.get("/v1/reflections?kind=reflection", **project))["items"]
-    assert found["trust"] == "tool"  # its error is a tool's all the same
+def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
+    events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
+    project.put_in({**RUN, "events": events}, "?wait=1&trust=operator", 200)
+    found = project.get("reflections?kind=reflection")["items"]
+    assert [one["trust"] for one in found] == ["tool"]  # its error is a tool's all the same
+    project.post("traces?trust=operator", document(genai()))
+    project.gathered()
+    scope = Scope("acme", project.name)
+    kept = project.api.run(project.api.setup.store.read(scope, episodes.newest, 1))
+    assert kept[0].record["trust"] == "operator"
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", ["json", "protobuf"])
-def test_a_trace_becomes_an_episode_in_either_encoding(api, project, name, kind, packed):
+def test_a_trace_becomes_an_episode_in_either_encoding(project, kind, packed):
     *children, root = genai()
     for part in ([root, *children[2:]], children[:2]):
-        plain = json.dumps(document(part)).encode() if kind == "json" else protobuf(document(part))
-        headers = {"Content-Type": "application/json"} if kind == "json" else dict(PROTOBUF)
+        spans = document(part)
+        body = json.dumps(spans).encode() if kind == "json" else protobuf(spans)
+        headers = dict(JSON if kind == "json" else PROTOBUF)
         headers |= {"Content-Encoding": "gzip"} if packed else {}
-        body = gzip.compress(plain) if packed else plain
-        sent = api.post("/v1/traces", content=body, headers=headers, **project)
-        assert sent.status_code == 200, sent.text
+        sent = project.ask(
+            "POST", "traces", content=gzip.compress(body) if packed else body, headers=headers
+        )
+        assert (sent.status_code, sent.content) == (200, b"{}" if kind == "json" else b"")
         assert sent.headers["content-type"] == headers["Content-Type"]
-        assert sent.content == (b"{}" if kind == "json" else b"")
-    [episode] = gathered(api, project)
+    [episode] = project.gathered()
     assert (episode["name"], episode["session"]) == (TRACE, "conversation-1")
-    assert handed(api, name) == [("reflect", {"digest": episode["digest"]})]
+    assert project.handed == [("reflect", {"digest": episode["digest"]})]
 
 
-def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request(api, project):
+def counted(api: Api, outcome: str) -> float:
+    text = api.get("/metrics", key="").text
+    lines = [line for line in text.splitlines() if line.startswith("heedful_traces_total")]
+    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}.get(outcome, 0.0)
+
+
+def test_spans_that_are_refused_are_told_in_the_encoding_of_the_request_and_counted(project):
     [first, *rest] = genai()
-    wrong: Data = {**first, "traceId": "00"}
-    told = said(api.post("/v1/traces", json=document([wrong, *rest]), **project))
-    assert told["partialSuccess"]["rejectedSpans"] == "1"
-    assert "W3C" in told["partialSuccess"]["errorMessage"]
-    gathered(api, project)
-    late = api.post("/v1/traces", content=protobuf(document(rest)), headers=PROTOBUF, **project)
+    before = {name: counted(project.api, name) for name in ("episode", "refused")}
+    told = project.send([{**first, "traceId": "00"}, *rest])["partialSuccess"]
+    assert (told["rejectedSpans"], "W3C" in told["errorMessage"]) == ("1", True)
+    project.gathered()
+    late = project.ask("POST", "traces", content=protobuf(document(rest)), headers=PROTOBUF)
     answer = ExportTraceServiceResponse.FromString(late.content)
     assert answer.partial_success.rejected_spans == len(rest)
     assert "ended" in answer.partial_success.error_message
-    gathered(api, project)
+    project.gathered()
+    assert counted(project.api, "episode") == before["episode"] + 1
+    assert counted(project.api, "refused") == before["refused"] + 1 + len(rest)
 
 
-def test_a_queue_that_is_away_leaves_the_episode_to_be_found(api, project, name, caplog):
-    api.setup.work.away = True
-    said(api.post("/v1/traces", json=document(genai()), **project))
-    [episode] = gathered(api, project)
-    api.setup.work.away = False
-    assert (episode["state"], handed(api, name)) == ("waiting", [])
+def test_a_queue_that_is_away_leaves_the_episode_to_be_found(project, caplog):
+    work: Any = project.api.setup.work
+    work.away = True
+    project.send(genai())
+    [episode] = project.gathered()
+    work.away = False
+    assert (episode["state"], project.handed) == ("waiting", [])
     assert "traces were not gathered" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("body", "headers"),
-    [
-        (b"\xff\xff\xff", PROTOBUF),
-        (b'{"resourceSpans": 1}', {"Content-Type": "application/json"}),
-        (b"[]", {"Content-Type": "application/json"}),
-        (b"", {"Content-Type": "application/json"}),
-    ],
+    [(b"\xff\xff\xff", PROTOBUF), (b'{"resourceSpans": 1}', JSON), (b"[]", JSON), (b"", JSON)],
 )
-def test_what_is_no_trace_is_a_bad_request(api, project, body, headers):
-    refused = api.post("/v1/traces", content=body, headers=headers, **project)
-    problem(refused, 400, "invalid_traces")
+def test_what_is_no_trace_is_a_bad_request(project, body, headers):
+    project.refused(400, "invalid_traces", "POST", "traces", content=body, headers=headers)
 
 
-def test_only_traces_may_be_protobuf_and_only_so_large(api, project):
-    refused = api.post("/v1/episodes", content=b"\x0a\x00", headers=PROTOBUF, **project)
-    problem(refused, 415, "unsupported_media_type")
-    large = b"\x00" * (api.setup.limits.traces + 1)
-    problem(
-        api.post("/v1/traces", content=large, headers=PROTOBUF, **project), 413, "body_too_large"
-    )
-    bomb = {**PROTOBUF, "Content-Encoding": "gzip"}
-    refused = api.post("/v1/traces", content=gzip.compress(large), headers=bomb, **project)
-    problem(refused, 413, "body_too_large")
-
-
-def test_what_a_trace_of_the_operator_says_is_trusted_as_such(api, project, name):
-    sent = api.post("/v1/traces?trust=operator", json=document(genai()), **project)
-    assert sent.status_code == 200
-    gathered(api, project)
-    kept = api.run(api.setup.store.read(Scope("acme", name), episodes.newest, 1))
-    assert kept[0].record["trust"] == "operator"
-
-
-def test_traces_are_counted(api, project):
-    def counted(outcome: str) -> float:
-        text = api.get("/metrics", key="").text
-        lines = [line for line in text.splitlines() if line.startswith("heedful_traces_total")]
-        values = {line.split('"')[1]: float(line.split()[-1]) for line in lines}
-        return values.get(outcome, 0.0)
-
-    before = counted("episode"), counted("refused")
-    said(api.post("/v1/traces", json=document([*genai(), {**genai()[0], "spanId": ""}]), **project))
-    gathered(api, project)
-    assert (counted("episode"), counted("refused")) == (before[0] + 1, before[1] + 1)
+def test_only_traces_may_be_protobuf_and_only_so_large(project):
+    for path, body, status, code in (
+        ("episodes", b"\x0a\x00", 415, "unsupported_media_type"),
+        ("traces", b"\x00" * (project.api.setup.limits.traces + 1), 413, "body_too_large"),
+    ):
+        project.refused(status, code, "POST", path, content=body, headers=PROTOBUF)

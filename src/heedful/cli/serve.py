@@ -31,8 +31,8 @@ from heedful.errors import PackageMissing, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.memory.ingest import Patience
-from heedful.service.jobs import Tools, Work
-from heedful.service.setup import Limits, NoWork, Setup
+from heedful.service.jobs import LocalQueue, NoWork, Tools, Work
+from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, shown
 from heedful.store import keys as key_store
 from heedful.telemetry import LogThrottle
@@ -107,8 +107,7 @@ async def _serve(values: Settings) -> int:
 
     Raises UsageError, StoreError.
     """
-    from heedful.service.app import application
-    from heedful.service.server import bound, listen, loopback, url_of
+    from heedful.service.app import application, bound, listen, loopback, url_of
 
     async with stored(values, new=True) as store:
         keys = await store.read(Scope(), key_store.any_key)  # reaches the store for the first time
@@ -173,8 +172,6 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     elif not jobs:
         yield NoWork()
     else:
-        from heedful.service.worker import LocalQueue
-
         limits: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
         modes = asdict(setup.reflections)
         tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)

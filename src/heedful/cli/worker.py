@@ -35,7 +35,7 @@ from heedful.errors import UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.models.contract import Model
-from heedful.service.jobs import QUEUES, Job, Opens, Tools, sweep
+from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, sweep
 from heedful.store import POSTGRES, lessons, shown
 
 KILLED = 143  # the exit code of a process that SIGTERM ended
@@ -148,8 +148,6 @@ async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], journal:
 
 
 async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], journal: _Journal) -> None:
-    from heedful.service.worker import LocalQueue
-
     if not options["once"]:
         raise UsageError(
             f"{clean(db, WORDS)} is a SQLite file, whose work is done in the process of heedful "

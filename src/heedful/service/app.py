@@ -1,102 +1,43 @@
-"""The application: the routes behind the middleware, and the collector of traces."""
+"""The application: its routes behind the middleware, its description, and where it listens.
+
+The description is OpenAPI 3.1, with an example for each route. How slowly the head of a request may
+arrive is not limited here; a reverse proxy does that (deployment).
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from contextvars import Context
+import errno
+import ipaddress
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
-from fastapi import FastAPI
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from heedful import __version__
-from heedful.errors import StoreError
-from heedful.lessons.lesson import Scope
-from heedful.memory.ingest import Gathered, gather
+from heedful.errors import UsageError
 from heedful.service import problems
 from heedful.service.auth import Callers
-from heedful.service.middleware import Entrance
-from heedful.service.openapi import describe, operation_id
-from heedful.service.routes import ROUTERS, SHAPES
+from heedful.service.middleware import LONGEST, ONCE, PUBLIC, Entrance
+from heedful.service.routes import ROUTERS
+from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
 
-log: logging.Logger = logging.getLogger("heedful.http")
-# The longest time between two looks at traces that wait, in seconds; and how it grows.
-LONGEST_WAIT, GROWTH = 60.0, 1.5
-# Seconds after a trace has settled, so that no look comes a moment too early.
-MARGIN = 0.05
 
-
-class TraceCollector:
-    """Turns the traces of a scope into episodes, from its first span until no trace waits.
-
-    If a process is killed, the next process that gets spans of the scope continues its work. Two
-    processes may work on the same scope.
-    """
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._looking: dict[Scope, tuple[asyncio.Task[None], asyncio.Event]] = {}
-
-    def soon(self, scope: Scope) -> None:
-        """Look for ended traces of the scope after a pause, because spans have arrived."""
-        under_way = self._looking.get(scope)
-        if under_way is not None and not under_way[0].done():
-            under_way[1].set()
-            return
-        came = asyncio.Event()
-        # In its own context, because it is not part of the call that brought the spans.
-        task = asyncio.create_task(self._look(scope, came), context=Context())
-        self._looking[scope] = task, came
-        task.add_done_callback(lambda done: self._ended(scope, done))
-
-    def _ended(self, scope: Scope, task: asyncio.Task[None]) -> None:
-        if self._looking[scope][0] is task:  # otherwise new spans started another task
-            del self._looking[scope]
-
-    async def close(self) -> None:
-        """Stop looking; waiting spans stay in the store."""
-        tasks = [task for task, _ in self._looking.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _look(self, scope: Scope, came: asyncio.Event) -> None:
-        settled = self._setup.patience.settled + MARGIN
-        wait: float | None = settled
-        while wait is not None or came.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(came.wait(), wait)
-                await asyncio.sleep(settled)
-            new = came.is_set()
-            came.clear()
-            result = await self._collect(scope)
-            if new or result.episodes:
-                pause = settled
-            else:
-                pause = max(settled, min(LONGEST_WAIT, GROWTH * (wait or settled)))
-            wait = None if result.again is None else pause
-
-    async def _collect(self, scope: Scope) -> Gathered:
-        setup = self._setup
-        try:
-            result = await gather(setup.store, scope, setup.patience)
-            for digest in result.episodes:
-                await setup.work.defer("reflect", scope, digest=digest)
-        except StoreError as error:
-            log.warning("traces were not gathered; the next round will try again: %s", error)
-            return Gathered(again=LONGEST_WAIT)
-        counts = {
-            "episode": len(result.episodes),
-            "empty": result.empty,
-            "given_up": result.given_up,
-        }
-        for outcome, n in counts.items():
-            setup.metrics.gathered(outcome, n)
-        return result
+async def _pass_on(request: Request, error: Exception) -> Response:
+    """Leave an error to the middleware, which answers all of them."""
+    raise error
 
 
 def application(setup: Setup) -> FastAPI:
@@ -118,12 +59,176 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=operation_id,
-        middleware=[Middleware(Entrance, setup=setup, callers=callers, shapes=SHAPES)],
+        generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
+        middleware=[Middleware(Entrance, setup=setup, callers=callers)],
+        exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
-    problems.install(app, SHAPES)
     for router in ROUTERS:
         app.include_router(router)
-    app.openapi = partial(describe, app, SHAPES)  # type: ignore[method-assign]
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]
     return app
+
+
+# The description
+
+JSON = "application/json"
+_DESCRIPTION = json.loads((Path(__file__).parent / "description.json").read_text(encoding="utf-8"))
+# "METHOD path" -> an example of the request and of each answer that is no error.
+EXAMPLES: Mapping[str, Mapping[str, Any]] = _DESCRIPTION["examples"]
+METHODS = ("get", "put", "post", "patch", "delete")
+_ONCE: dict[str, Any] = {
+    "name": ONCE,
+    "in": "header",
+    "required": False,
+    "description": "A call repeated with this key has its effect once and gets the same answer.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[ -~]+$"},
+}
+_REFUSAL = {JSON: {"schema": {"$ref": "#/components/schemas/Refusal"}}}
+_PROBLEM = {problems.MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the description, made once, with the errors and the calls that may be repeated."""
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    spec = app.openapi_schema = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        openapi_version=app.openapi_version,
+        routes=app.routes,
+    )
+    for path, method, operation in operations(spec):
+        answers: dict[str, Any] = operation["responses"]
+        answers.pop("422", None)  # FastAPI's; ours is the default
+        own = path.startswith(tuple(problems.OWN))
+        content = _REFUSAL if own else _PROBLEM
+        answers.setdefault("default", {"description": "An error.", "content": content})
+        if method == "post":
+            operation.setdefault("parameters", []).append(_ONCE)
+        if path in PUBLIC:
+            operation.pop("security", None)
+        for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
+            operation[part] = operation.get(part, {}) | of
+        shown = EXAMPLES.get(f"{method.upper()} {path}", {})
+        for name, media in _bodies(operation):
+            if name in shown:
+                media["example"] = shown[name]
+    schemas = spec["components"]["schemas"]
+    del schemas["HTTPValidationError"], schemas["ValidationError"]
+    # What is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
+    schemas.update(_DESCRIPTION["schemas"])
+    return spec
+
+
+def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield every path, method and operation."""
+    for path, item in spec["paths"].items():
+        for method in METHODS:
+            if method in item:
+                yield path, method, item[method]
+
+
+def _bodies(operation: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the JSON bodies of an operation: that of "request", and those of the statuses."""
+    bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+    for name, body in bodies.items():
+        if JSON in body.get("content", {}):
+            yield name, body["content"][JSON]
+
+
+def examples(operation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the examples of an operation: that of its request, and those of its statuses."""
+    return {name: media["example"] for name, media in _bodies(operation) if "example" in media}
+
+
+# Listening
+
+HEADERS = 16 * 1024  # bytes of a request before its body
+IDLE = 60  # seconds that a connection is kept open for the next request
+BACKLOG = 1024
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there; port 0 means any free port. Raises UsageError."""
+    where = f"{host}:{port}"
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        # Connections inherit this. asyncio sets it only on sockets made with their protocol given,
+        # and a body that waits for the head to be acknowledged comes 40 ms late.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except (socket.gaierror, UnicodeError) as error:
+        raise UsageError(f"--host {host!r} is no address of this machine: {error}") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            free = "name another with --port, or 0 for any that is free"
+            raise UsageError(f"{where} is taken by another program; {free}") from error
+        what = f"the service cannot listen on {where}: {error.strerror}"
+        raise UsageError(f"{what}; name another --host, or a port above 1023") from error
+
+
+def loopback(listener: socket.socket) -> bool:
+    """Return True if only this machine can reach the socket."""
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the URL of the socket, `http://…`."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """A server that returns when a signal asks it to end, so that its caller can clean up."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
+        super().__init__(config)
+        self._ready = ready
+        self.cut = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take requests."""
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Let requests finish at the first signal, and stop at once at the second."""
+        self.force_exit, self.should_exit = self.should_exit, True
+
+    async def _wait_tasks_to_complete(self) -> None:
+        """Let running requests finish; count those that are cut short."""
+        try:
+            await super()._wait_tasks_to_complete()
+        except asyncio.CancelledError:
+            self.cut = len(self.server_state.tasks)
+            raise
+
+
+async def listen(
+    app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
+) -> int:
+    """Serve until SIGTERM or Ctrl-C, then finish running requests within `drain` seconds.
+
+    Calls `ready` when the service takes requests. Returns how many requests were cut short.
+    """
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=max(1, round(drain)),
+        h11_max_incomplete_event_size=HEADERS,
+    )
+    server = _Server(config, ready)
+    await server.serve([listener])
+    return server.cut

@@ -1,93 +1,101 @@
-"""Who calls: the key of a request, and what it may. A route names what it needs by a type.
+"""Who calls: the key of a request, what it may, and the scope in which its route works.
 
 ::
 
     @router.get("/v1/things")
-    async def things(caller: Reading, setup: RouteSetup, project: Project = None) -> Things:
-        scope = caller.scope(project)
+    async def things(caller: Reading) -> Things:
+        rows = await caller.read(store.things)
 """
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from fastapi import Depends, Query, Request, Security
 from fastapi.security import HTTPBearer
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
 from heedful.lessons.lesson import Scope
+from heedful.memory.memory import Memory
+from heedful.service.schemas import May
 from heedful.service.setup import Setup
+from heedful.service.wire import cursor_from
 from heedful.store import keys
-from heedful.store import keys as audit
 from heedful.store.keys import MAY, Key
-from heedful.store.store import also
+from heedful.store.store import Db, also
 
-May = Literal["read", "write", "approve", "admin"]
+P = ParamSpec("P")
+T = TypeVar("T")
 KNOWN_FOR = 1.0
 KNOWN = 10_000  # keys at a time
 Project = Annotated[
-    str | None,
-    Query(description="The project; by default the first of the key.", max_length=200),
+    str | None, Query(description="The project; by default the first of the key.", max_length=200)
 ]
-"""The project that a request names, as a parameter of a route: `project: Project = None`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller: the id and the name of the key, its tenant, and what it may do.
+    """The caller: the id and the name of the key, what it may, and the scope of the request.
 
-    Empty `projects` means all projects of the tenant. `project` is used if a request names none.
-    `key` is "" for a caller without a key, on an open service.
+    Empty `projects` means all projects of the tenant. `key` is "" for a caller without a key, on an
+    open service.
     """
 
+    setup: Setup = field(repr=False)
     key: str
     name: str
-    tenant: str
+    scope: Scope
     projects: tuple[str, ...]
     may: frozenset[str]
-    project: str = "default"
 
-    @classmethod
-    def holding(cls, key: Key) -> Caller:
-        """Return the caller who has this key."""
-        first = key.projects[0] if key.projects else "default"
-        return cls(key.id, key.name, key.tenant, key.projects, frozenset(key.may), first)
+    @property
+    def tenant(self) -> str:
+        """Return the tenant of the key."""
+        return self.scope.tenant
 
-    def scope(self, project: str | None = None, tenant: str | None = None) -> Scope:
-        """Return the scope of a request. Raises Forbidden, TenantMismatch, InvalidInput.
-
-        `tenant` is the tenant that the body names; it must be the key's own.
-        """
-        self.own(tenant)
-        project = project or self.project
-        if self.projects and project not in self.projects:
-            raise Forbidden(
-                f"the key is bound to {', '.join(self.projects)}, not to project {project!r}"
-            )
-        return Scope(self.tenant, project)
-
-    def own(self, tenant: str | None) -> None:
-        """Check that a named tenant is the key's own. Raises TenantMismatch."""
-        if tenant is not None and tenant != self.tenant:
-            raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
+    @property
+    def memory(self) -> Memory:
+        """Return the memory of the scope."""
+        return self.setup.memory(self.scope)
 
     @property
     def by(self) -> str:
         """Return the name under which the caller goes on record."""
         return f"{self.name} ({self.key})" if self.key else self.name
 
-    def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Write an audit entry in the transaction of the next effect.
+    async def read(
+        self, work: Callable[Concatenate[Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Read from the store in the scope of the request."""
+        return await self.setup.store.read(self.scope, work, *args, **kwargs)
 
-        `action` is what a route does, such as `override`; `subject` is what it is done to; `detail`
-        is plain data.
-        """
-        also(lambda db: audit.append(db, self.tenant, self.by, action, subject, detail))
+    async def write(
+        self, work: Callable[Concatenate[Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Write to the store in the scope of the request."""
+        return await self.setup.store.write(self.scope, work, *args, **kwargs)
+
+    def within(self, project: str) -> Caller:
+        """Return the caller in one of the projects of the key. Raises Forbidden, InvalidInput."""
+        if self.projects and project not in self.projects:
+            raise Forbidden(
+                f"the key is bound to {', '.join(self.projects)}, not to project {project!r}"
+            )
+        return replace(self, scope=Scope(self.tenant, project))
+
+    def own(self, tenant: object) -> None:
+        """Check that a named tenant is the key's own. Raises TenantMismatch."""
+        if tenant is not None and tenant != self.tenant:
+            raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
+
+    def record(self, action: str, subject: str, **detail: Any) -> None:
+        """Write an audit entry, with plain data, in the transaction of the next effect."""
+        also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
         """Check that the caller has this permission. Raises Forbidden."""
@@ -105,30 +113,31 @@ class Callers:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._known: OrderedDict[bytes, tuple[Key, float]] = OrderedDict()
+        self._known: dict[bytes, tuple[Key, float]] = {}
 
     async def identified(self, authorization: str | None) -> Caller:
         """Return the caller who sends this header. Raises KeyRefused, StoreError."""
+        setup = self._setup
         if authorization:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer":
                 raise KeyRefused("send the key as Authorization: Bearer heedful_…")
-            return Caller.holding(await self._holder(token.strip()))
-        if not self._setup.open or await self._setup.store.read(Scope(), keys.any_key):
+            key = await self._holder(token.strip())
+            scope = Scope(key.tenant, key.projects[0] if key.projects else "default")
+            return Caller(setup, key.id, key.name, scope, key.projects, frozenset(key.may))
+        if not setup.open or await setup.store.read(Scope(), keys.any_key):
             raise KeyRefused("no key was sent: Authorization: Bearer heedful_…")
-        scope = self._setup.scope
-        return Caller("", "local", scope.tenant, (), frozenset(MAY), scope.project)
+        return Caller(setup, "", "local", setup.scope, (), frozenset(MAY))
 
     async def _holder(self, token: str) -> Key:
-        digest = sha256(token.encode()).digest()
-        now = time.monotonic()
-        one, until = self._known.get(digest, (None, 0.0))
-        if one is None or until < now or (one.expires or inf) <= time.time():
-            one = await keys.holder(self._setup.store, token)
-            self._known[digest] = one, now + KNOWN_FOR
-            if len(self._known) > KNOWN:
-                self._known.popitem(last=False)
-        return one
+        digest, now = sha256(token.encode()).digest(), time.monotonic()
+        key, until = self._known.get(digest, (None, 0.0))
+        if key is None or until < now or (key.expires or inf) <= time.time():
+            key = await keys.holder(self._setup.store, token)
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[digest] = key, now + KNOWN_FOR
+        return key
 
     def forget(self) -> None:
         """Forget all look-ups, because a key was revoked."""
@@ -140,19 +149,12 @@ _bearer = HTTPBearer(
 )
 
 
-async def _caller(request: Request) -> Caller:
-    """Return the caller, whom the middleware has identified."""
-    found: Caller = request.scope["state"]["caller"]
-    names = [name for name, _ in request.query_params.multi_items()]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise InvalidInput(twice[0][:100], "given twice", "given once")
-    for name in ("tenant", "tenant_id"):
-        found.own(request.query_params.get(name))
-    return found
+class Needs:
+    """A FastAPI dependency: the caller, if the key has the permission and names its own tenant.
 
-
-class _Needs:
-    """A FastAPI dependency: the caller, if the key has the permission."""
+    The middleware has identified the caller. Tenants and projects count wherever a request names
+    them: in its query and in its body.
+    """
 
     def __init__(self, may: May) -> None:
         self.may: May = may
@@ -160,16 +162,75 @@ class _Needs:
     async def __call__(
         self, request: Request, _: Annotated[object, Security(_bearer)] = None
     ) -> Caller:
-        caller = await _caller(request)
+        return await self._caller(request)
+
+    async def _caller(self, request: Request, project: str | None = None) -> Caller:
+        caller: Caller = request.scope["state"]["caller"]
+        names = [name for name, _ in request.query_params.multi_items()]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InvalidInput(twice[0][:100], "given twice", "given once")
         caller.needs(self.may)
-        return caller
+        # FastAPI has read the body of a route that takes one, and the request keeps it.
+        has_body = request.scope["route"].body_field and await request.body()
+        body = await request.json() if has_body else None
+        body = body if isinstance(body, dict) else {}
+        for name in ("tenant", "tenant_id"):
+            caller.own(request.query_params.get(name))
+            caller.own(body.get(name))
+        named = body.get("project_id")
+        project = named if named and isinstance(named, str) else project
+        return caller.within(project) if project else caller
 
 
-Reading = Annotated[Caller, Depends(_Needs("read"))]
-"""The caller, who may read; else 403."""
-Writing = Annotated[Caller, Depends(_Needs("write"))]
-"""The caller, who may write; else 403."""
-Approving = Annotated[Caller, Depends(_Needs("approve"))]
-"""The caller, who may approve: overrides, and what is done about quarantine; else 403."""
-Administering = Annotated[Caller, Depends(_Needs("admin"))]
-"""The caller, who may administer: keys and audit; else 403."""
+class InProject(Needs):
+    """The same in the project that the request names."""
+
+    async def __call__(
+        self,
+        request: Request,
+        _: Annotated[object, Security(_bearer)] = None,
+        project: Project = None,
+    ) -> Caller:
+        return await self._caller(request, project)
+
+
+async def _setup(request: Request) -> Setup:  # async, because FastAPI gives others a thread
+    found: Setup = request.app.state.setup
+    return found
+
+
+RouteSetup = Annotated[Setup, Depends(_setup)]
+"""The setup as a parameter of a route without a caller."""
+# The caller, who may do that; else 403.
+Reading = Annotated[Caller, Depends(InProject("read"))]
+Writing = Annotated[Caller, Depends(InProject("write"))]
+Approving = Annotated[Caller, Depends(InProject("approve"))]
+Administering = Annotated[Caller, Depends(Needs("admin"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which page of a list is wanted."""
+
+    limit: int
+    cursor: str | None
+
+    def after(self, *kinds: type) -> tuple[Any, ...] | None:
+        """Return the place where the page begins; None for the first. Raises InvalidInput."""
+        return cursor_from(self.cursor, *kinds)
+
+
+Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+
+
+async def _listing(
+    limit: Limit = 50,
+    cursor: Annotated[
+        str | None, Query(max_length=1000, description="`next` of the previous page.")
+    ] = None,
+) -> Listing:
+    return Listing(limit, cursor)
+
+
+Paged = Annotated[Listing, Depends(_listing)]
+"""The page that a request for a list wants."""

@@ -10,11 +10,9 @@ import asyncio
 import json
 import random
 import secrets
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from email.utils import parsedate_to_datetime
+from dataclasses import asdict, replace
 from functools import cache
 from ipaddress import ip_address
 from types import TracebackType
@@ -25,20 +23,17 @@ from weakref import WeakKeyDictionary
 from pydantic import TypeAdapter, ValidationError
 
 from heedful import telemetry
-from heedful.errors import Changed, InvalidInput, PackageMissing, Refused, Unreachable
-from heedful.lessons.consolidate import Mode
-from heedful.lessons.lesson import Example, Match, Outcome, Remembered, State
+from heedful.errors import HeedfulError, InvalidInput, PackageMissing, Refused, Unreachable
+from heedful.lessons.lesson import Example, Match, Outcome, Remembered
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop.codec import from_document, policy_to, to_document, verdict_from
-from heedful.loop.decide import Decision, Policy, Standing, Verdict
-from heedful.loop.record import NOTHING, Attempt, Candidate, Evaluation, Goal, Loop, Override, Usage
-from heedful.loop.replay import Figures
-from heedful.memory.dream import Dream
+from heedful.loop.codec import policy_to, to_document, verdict_from
+from heedful.loop.decide import Policy, Verdict
+from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
 from heedful.models.contract import Message
-from heedful.service.codes import refused
-from heedful.store.records import EpisodeState, Head, StoredLoop
+from heedful.service.schemas import LoopRecord, NewExample
+from heedful.service.wire import TABLE
+from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -47,282 +42,9 @@ if TYPE_CHECKING:
 # Seconds between tries: by chance, up to a bound that doubles, so that many clients do not come
 # back at once; and the longest pause that a service may ask for by Retry-After.
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
-
-
-class Calls:
-    """The connection to one service: `url`, key, time-out and number of tries.
-
-    Connections belong to the event loop on which they were opened, so any event loop may call.
-    Raises InvalidInput, and PackageMissing without httpx.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        key: str,
-        timeout: float,
-        retries: int,
-        insecure: bool,
-        transport: httpx.AsyncBaseTransport | None,
-    ) -> None:
-        try:
-            import httpx
-        except ImportError as error:
-            raise PackageMissing("heedful.Client", "httpx", "client") from error
-        _usable(url, key, insecure)
-        if not timeout > 0:
-            raise InvalidInput("timeout", timeout, "a number of seconds above 0")
-        if retries < 0:
-            raise InvalidInput("retries", retries, "an integer of at least 0")
-        self.url: str = url.rstrip("/")
-        self._key, self._retries, self._transport = key, retries, transport
-        self._timeout = httpx.Timeout(timeout)
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
-        )
-
-    async def ask(
-        self,
-        method: str,
-        *path: str | int,
-        body: Any = None,
-        query: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
-        """Call the service and return its answer as plain data; None for an empty answer.
-
-        A POST sends the same Idempotency-Key at each try, so that it has its effect once. Raises
-        Unreachable, and the error that the service reports.
-        """
-        once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
-        request = self._pool().build_request(
-            method,
-            f"{self.url}/{'/'.join(quote(str(part), safe='') for part in path)}",
-            params={name: value for name, value in (query or {}).items() if value},
-            headers={**telemetry.trace_headers(), **once, **(headers or {})},
-            content=None if body is None else _json(body),
-        )
-        answer = await self._final(request)
-        if not answer.is_success:
-            raise refused(answer.status_code, answer.headers, answer.text)
-        try:
-            return answer.json() if answer.content else None
-        except ValueError as error:
-            raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
-
-    async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request until the answer is final, and return that or the last answer."""
-        import httpx
-
-        tries = 0
-        while True:
-            pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
-            try:
-                answer = await self._pool().send(request)
-            except httpx.TransportError as error:
-                if tries >= self._retries:
-                    raise Unreachable(self.url, type(error).__name__, str(error)) from error
-            else:
-                asked = _asked(answer.headers.get("retry-after", ""))
-                if tries >= self._retries or not _may_retry(answer.status_code, asked):
-                    return answer
-                pause += asked or 0.0
-            tries += 1
-            await asyncio.sleep(pause)
-
-    async def close(self) -> None:
-        """Close the connections of this event loop; later calls open new ones."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.aclose()
-
-    def _pool(self) -> httpx.AsyncClient:
-        import httpx
-
-        loop = asyncio.get_running_loop()
-        if loop not in self._pools:
-            auth = {"authorization": f"Bearer {self._key}"} if self._key else {}
-            self._pools[loop] = httpx.AsyncClient(
-                headers={"content-type": "application/json", "accept": "application/json", **auth},
-                timeout=self._timeout,
-                transport=self._transport,
-                trust_env=False,  # the library reads no environment variable
-            )
-        return self._pools[loop]
-
-
-def _may_retry(status: int, asked: float | None) -> bool:
-    """Return True if another try may succeed: the service is busy or had an internal error."""
-    if asked is not None:
-        return asked <= OBEYED and (status in (409, 429) or status >= 500)
-    return status == 429 or status >= 500
-
-
-def _asked(retry_after: str) -> float | None:
-    """Return the seconds in a Retry-After header, a number or a date; None without one."""
-    if not retry_after:
-        return None
-    try:
-        return max(0.0, float(retry_after))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _json(body: Any) -> bytes:
-    try:
-        return json.dumps(body, allow_nan=False).encode("ascii")
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput("body", body, f"JSON data ({error})") from error
-
-
-def _usable(url: str, key: str, insecure: bool) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput("url", url, "an address as in https://heedful.example.com")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        allowed = "a scheme, a host and a path: the key is an argument of its own"
-        raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
-    if key != key.strip() or not key.isascii() or not key.isprintable():
-        raise InvalidInput("key", "…", "as `heedful key create` printed it")
-    if key and parts.scheme == "http" and not insecure and not _loopback(parts.hostname):
-        allowed = "https where a key is sent to another machine (or say insecure=True)"
-        raise InvalidInput("url", url, allowed)
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-T = TypeVar("T")
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def read(kind: type[T], plain: Any) -> T:
-    """Return the answer as a record of this kind; fields that only a newer service has are ignored.
-
-    Raises Refused if it is no such record, because then the answer came from something else.
-    """
-    try:
-        return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
-        raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
-
-
-def verdict(plain: Mapping[str, Any]) -> Verdict:
-    """Return the verdict in the answer to a report."""
-    return verdict_from({**plain, "verdict": plain["decision"]})
-
-
-def stored(plain: Mapping[str, Any]) -> StoredLoop:
-    """Return a loop with its attempts and decisions."""
-    goals, made = tuple(from_document(Goal, one) for one in plain["goals"]), plain["made"]
-    overrides = tuple(Override(**one) for one in plain["overrides"])
-    attempts = tuple(map(_attempt, made))
-    return StoredLoop(
-        plain["id"],
-        Head(plain["task"], plain["goals"], plain["policy"], plain["context"]),
-        Loop(plain["id"], goals, attempts, overrides, cancelled=plain["cancelled"]),
-        tuple(one["output"] for one in made),
-        tuple(map(_decision, plain["decisions"])),
-        {},
-        0,
-        plain["created"],
-        plain["updated"],
-    )
-
-
-def _attempt(plain: Mapping[str, Any]) -> Attempt:
-    output, digest = plain["output"], plain["digest"]
-    candidate = (
-        Candidate(digest) if output is None else replace(Candidate.of(output), digest=digest)
-    )
-    judged, usage = plain["evaluation"], Usage(**plain["usage"])
-    evaluation = from_document(Evaluation, judged) if judged else None
-    return Attempt(
-        plain["number"],
-        candidate,
-        evaluation,
-        usage,
-        plain["repeats"],
-        plain["labels"],
-        reported_as=plain["reported_as"],
-        judged_by=tuple(plain["judged_by"]),
-        vouched=plain["vouched"],
-    )
-
-
-def _decision(plain: Mapping[str, Any]) -> Decision:
-    standing = Standing(plain["fatigue"], echoes=plain["echoes"])
-    return Decision(plain["attempt"], verdict_from(plain["verdict"]), standing, plain["at"])
-
-
-def read_seen(plain: Mapping[str, Any]) -> Seen:
-    """Return whether an error is known; other patterns of its group have only digest and reason."""
-    lessons, why = tuple(plain["lessons"]), tuple(plain["why"])
-    members = tuple(dict.fromkeys(one["signature"] for one in lessons))
-    return Seen(plain["count"], lessons, Merge("", "", members, why) if why else None)
-
-
-def found(plain: Mapping[str, Any]) -> Match:
-    """Return an example from a recall; its place in the list tells how near it is."""
-    return read(Match, {**plain, "example": plain, "at": plain.get("at", 0.0)})
-
-
-def dream(plain: Mapping[str, Any]) -> Dream:
-    """Return a consolidation, with the reason if nothing was done."""
-    return read(Dream, {**plain, "found": plain["nothing"]})
-
-
-Ask = Callable[..., Awaitable[Any]]
-
-
-class Quarantine:
-    """The quarantine. The key rules, so it must be allowed to approve."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-
-    async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """Return the entries that wait, the newest first."""
-        page = await self._ask("GET", "quarantine", limit=limit)
-        return read(list[QuarantinedLesson], page["items"])
-
-    async def show(self, id: int) -> QuarantinedLesson:
-        """Return an example, waiting or not, and where it comes from. Raises NotFound."""
-        return read(QuarantinedLesson, await self._ask("GET", "quarantine", id))
-
-    async def release(self, id: int, *, why: str) -> None:
-        """Let an entry be recalled, with an operator's trust. Raises NotFound, NotQuarantined."""
-        await self._ask("POST", "quarantine", id, "release", body={"why": why})
-
-    async def reject(self, id: int, *, why: str) -> None:
-        """Retire an entry; the same text is not stored again. Raises as `release`."""
-        await self._ask("POST", "quarantine", id, "reject", body={"why": why})
-
-    async def revoke(self, source: str, *, why: str, dry_run: bool = False) -> RevocationResult:
-        """Remove all that derives from `source`; with `dry_run` only count it. Raises NotFound."""
-        body = {"source": source, "why": why, "dry_run": dry_run}
-        return read(RevocationResult, await self._ask("POST", "quarantine", "revoke", body=body))
-
-    async def log(self, limit: int = 50) -> list[Mapping[str, Any]]:
-        """Return the rulings on lessons and sources, by whom and why, newest first."""
-        page = await self._ask("GET", "quarantine", "log", limit=limit)
-        return list(page["items"])
-
-
 MOST = 200  # the rows of a page
+KINDS = {code: kind for kind, (_, code) in TABLE.items()}
+T = TypeVar("T")
 Plain = Mapping[str, Any]
 
 
@@ -333,8 +55,9 @@ class Client:
     growing pauses. Each try has `timeout` seconds. Repeating a call is safe, because each call has
     an idempotency key. A key is sent only over https or to this machine, unless `insecure` is True.
     Methods raise the same errors as `heedful.Memory` and `heedful.run`, and also Unreachable and
-    Refused. `transport` is an httpx transport, for your own proxies and certificates. Raises
-    InvalidInput, PackageMissing.
+    Refused. `transport` is an httpx transport, for your own proxies and certificates. Any event
+    loop may call; connections belong to the loop on which they were opened. Raises InvalidInput,
+    PackageMissing.
     """
 
     def __init__(
@@ -348,11 +71,30 @@ class Client:
         insecure: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._calls = Calls(url, key, timeout, retries, insecure, transport)
-        self.project = project
+        try:
+            import httpx
+        except ImportError as error:
+            raise PackageMissing("heedful.Client", "httpx", "client") from error
+        _check_address(url, key, insecure)
+        if not timeout > 0:
+            raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+        if retries < 0:
+            raise InvalidInput("retries", retries, "an integer of at least 0")
+        self.url, self.project = url.rstrip("/"), project
+        self._retries, self._lost = retries, httpx.TransportError
+        auth = {"authorization": f"Bearer {key}"} if key else {}
+        self._open: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(
+            headers={"content-type": "application/json", "accept": "application/json", **auth},
+            timeout=httpx.Timeout(timeout),
+            transport=transport,
+            trust_env=False,  # the library reads no environment variable
+        )
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
+            WeakKeyDictionary()
+        )
 
     def __repr__(self) -> str:
-        return f"Client({self._calls.url!r}, project={self.project!r})"
+        return f"Client({self.url!r}, project={self.project!r})"
 
     async def __aenter__(self) -> Self:
         return self
@@ -366,8 +108,78 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        await self._calls.close()
+        """Close the connections of this event loop; a later call opens new ones."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.aclose()
+
+    async def call(
+        self,
+        method: str,
+        *path: str | int,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        **query: Any,
+    ) -> Any:
+        """Call a route below `/v1`, as `call("POST", "quarantine", 12, "release", body={…})`.
+
+        Returns the answer as plain data, None for an empty one. A POST has its effect once, however
+        often it is tried.
+        """
+        try:
+            content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput("body", body, f"JSON data ({error})") from error
+        once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
+        request = self._pool().build_request(
+            method,
+            "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
+            params={k: v for k, v in (query | {"project": self.project}).items() if v},
+            headers={**telemetry.trace_headers(), **once, **(headers or {})},
+            content=content,
+        )
+        answer = await self._final(request)
+        if not answer.is_success:
+            raise refused(answer.status_code, answer.text)
+        try:
+            return answer.json() if answer.content else None
+        except ValueError as error:
+            raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
+
+    async def _final(self, request: httpx.Request) -> httpx.Response:
+        """Send a request until the answer is final, and return that or the last answer."""
+        tries = 0
+        while True:
+            pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
+            try:
+                answer = await self._pool().send(request)
+            except self._lost as error:
+                if tries >= self._retries:
+                    raise Unreachable(self.url, type(error).__name__, str(error)) from error
+            else:
+                asked = answer.headers.get("retry-after", "")
+                busy = answer.status_code >= 500 or answer.status_code == 429
+                busy = busy or (answer.status_code == 409 and bool(asked))
+                wait = float(asked) if asked.isdecimal() else 0.0
+                if not busy or wait > OBEYED or tries >= self._retries:
+                    return answer
+                pause += wait
+            tries += 1
+            await asyncio.sleep(pause)
+
+    def _pool(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            self._pools[loop] = self._open()
+        return self._pools[loop]
+
+    async def _pages(self, *path: str, **query: Any) -> AsyncIterator[Plain]:
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.call("GET", *path, cursor=cursor, **query)
+            for row in page["items"]:
+                yield row
+            cursor = page["next"]
 
     # Loops: this process makes the attempts, the service decides.
 
@@ -379,7 +191,7 @@ class Client:
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> StoredLoop:
+    ) -> LoopRecord:
         """Begin a loop, or return the loop with this id in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -392,7 +204,7 @@ class Client:
             "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
             "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
         }
-        return stored(await self._ask("PUT", "loops", loop, body=body))
+        return _read(LoopRecord, await self.call("PUT", "loops", loop, body=body))
 
     async def report(
         self,
@@ -419,12 +231,11 @@ class Client:
             "checks": list(checks),
             "usage": to_document(usage),
         }
-        told = await self._ask("PUT", "loops", loop, "attempts", attempt, body=body)
-        return verdict(told)
+        return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> StoredLoop:
+    async def loop(self, loop: str) -> LoopRecord:
         """Return a loop with its attempts and decisions. Raises NotFound."""
-        return stored(await self._ask("GET", "loops", loop))
+        return _read(LoopRecord, await self.call("GET", "loops", loop))
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""
@@ -432,7 +243,7 @@ class Client:
 
     async def explain(self, loop: str) -> str:
         """Explain in words why a loop went on and why it stopped. Raises NotFound."""
-        return read(str, (await self._ask("GET", "loops", loop, "explain"))["text"])
+        return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
 
     async def override(
         self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
@@ -442,26 +253,13 @@ class Client:
         `until` is in seconds since 1970. Raises OverrideRefused, NotFound, Forbidden.
         """
         body = {"rule": rule, "why": why, "decisions": decisions, "until": until}
-        return verdict(await self._ask("POST", "loops", loop, "overrides", body=body))
+        return verdict(await self.call("POST", "loops", loop, "overrides", body=body))
 
     async def cancel(self, loop: str, *, why: str = "") -> Verdict:
         """End a loop; a loop that has ended stays as it is. Raises NotFound."""
-        return verdict(await self._ask("POST", "loops", loop, "cancel", body={"why": why}))
+        return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
-    async def replay(
-        self,
-        policies: Sequence[Policy | str],
-        *,
-        loops: Sequence[str] | None = None,
-        limit: int = 1_000,
-    ) -> tuple[Figures, ...]:
-        """Return what each policy would have cost and lost on the named or the newest loops."""
-        written = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
-        body = {"policies": written, "loops": loops and list(loops), "limit": limit}
-        told = await self._ask("POST", "replay", body=body)
-        return tuple(read(Figures, one) for one in told["policies"])
-
-    # Memory.
+    # Memory
 
     async def remember(
         self,
@@ -480,23 +278,27 @@ class Client:
         The text has an operator's trust if the key may approve. Otherwise it has a tool's trust and
         waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
         """
-        pair = ("task", "accepted", "rejected", "wrong")
+        pair = example and {name: getattr(example, name) for name in NewExample.model_fields}
         body = {
             "error_type": error_type,
             "text": text,
             "lesson": lesson,
-            "example": {name: getattr(example, name) for name in pair} if example else None,
+            "example": pair,
             "tags": list(tags),
             "context": context,
             "importance": importance,
             "source": source,
         }
-        return read(Remembered, await self._ask("POST", "reflections", body=body))
+        return _read(Remembered, await self.call("POST", "reflections", body=body))
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Return how often an error was seen and what it taught, as `Memory.seen` does."""
         body = {"error_type": error_type, "text": text}
-        return read_seen(await self._ask("POST", "seen", body=body))
+        answer = await self.call("POST", "seen", body=body)
+        lessons, why = tuple(answer["lessons"]), tuple(answer["why"])
+        # Of the other patterns of its group only the digests are sent.
+        members = tuple(dict.fromkeys(one["signature"] for one in lessons))
+        return Seen(answer["count"], lessons, Merge("", "", members, why) if why else None)
 
     async def recall(
         self,
@@ -508,7 +310,8 @@ class Client:
     ) -> list[Match]:
         """Return what fits the task, best first, as `Memory.recall` does; records no exposure."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
-        return list(map(found, (await self._ask("POST", "recall", body=body))["items"]))
+        items = (await self.call("POST", "recall", body=body))["items"]
+        return _read(list[Match], [{**item, "example": item} for item in items])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return worked examples as chat turns: at most 3, at most 1 of them not verified.
@@ -517,8 +320,8 @@ class Client:
         call for the same loop returns the same examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
-        told = await self._ask("POST", "recall", body=body)
-        return tuple(read(Message, one) for one in told["messages"])
+        answer = await self.call("POST", "recall", body=body)
+        return _read(tuple[Message, ...], answer["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
         """Return the same as one text between delimiters that nobody can guess; "" if nothing fits.
@@ -526,21 +329,16 @@ class Client:
         The text includes lessons without an example.
         """
         body = {"task": task, "loop": loop, "form": "text"}
-        return read(str, (await self._ask("POST", "recall", body=body))["text"])
+        return _read(str, (await self.call("POST", "recall", body=body))["text"])
 
     async def outcome(self, one: Outcome) -> None:
         """Report how a loop ended that was shown lessons; only its first report counts."""
-        body = {
-            "loop": one.loop,
-            "right_at_once": one.right_at_once,
-            "calls": one.calls,
-            "signatures": sorted(one.signatures),
-        }
-        await self._ask("POST", "outcomes", body=body)
+        body = {**asdict(one), "signatures": sorted(one.signatures)}
+        await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes prove about the lessons, most exposed first."""
-        return read(Proof, await self._ask("GET", "proof", limit=MOST))
+        return _read(Proof, await self.call("GET", "proof", limit=MOST))
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
         """Send a finished run; return its `digest` and `state`, and with `wait` what it `taught`.
@@ -548,83 +346,66 @@ class Client:
         Without `wait`, a worker reflects on it later. A run that is sent twice is reflected on
         once.
         """
-        body = {
-            **to_document(replace(episode, source="")),
-            "outcome": episode.outcome,
-            "events": [{**to_document(one), "meta": dict(one.meta)} for one in episode.events],
-            "fault": to_document(episode.fault) if episode.fault else None,
-            "usage": to_document(episode.usage),
-        }
-        told: Plain = await self._ask("POST", "episodes", body=body, wait=wait)
-        return told
+        body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
+        plain = await self.call("POST", "episodes", body=body, wait=wait)
+        return cast("Plain", plain)
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in this state, or all, newest first."""
         return self._pages("episodes", state=state)
 
-    def reflections(
-        self, *, kind: str = "", error_type: str = "", tag: str = "", state: State | None = None
-    ) -> AsyncIterator[Plain]:
-        """Yield the lessons that meet all filters, newest first."""
-        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
 
-    async def reflection(self, id: int) -> Plain:
-        """Return a lesson. Raises NotFound."""
-        told: Plain = await self._ask("GET", "reflections", id)
-        return told
+def _check_address(url: str, key: str, insecure: bool) -> None:
+    """Check where a key may be sent. Raises InvalidInput, which does not tell the key."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput("url", url, "an address as in https://heedful.example.com")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        allowed = "a scheme, a host and a path: the key is an argument of its own"
+        raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
+    if key != key.strip() or not key.isascii() or not key.isprintable():
+        raise InvalidInput("key", "…", "as `heedful key create` printed it")
+    near = parts.hostname == "localhost"
+    with suppress(ValueError):
+        near = near or ip_address(parts.hostname).is_loopback
+    if key and parts.scheme == "http" and not insecure and not near:
+        allowed = "https where a key is sent to another machine (or say insecure=True)"
+        raise InvalidInput("url", url, allowed)
 
-    async def pin(self, id: int, *, why: str = "") -> None:
-        """Protect a lesson from eviction, pruning and retirement; on record. Raises NotFound."""
-        await self._edit(id, why, "pinned", True)
 
-    async def unpin(self, id: int, *, why: str = "") -> None:
-        """Remove a pin; on record. Raises NotFound."""
-        await self._edit(id, why, "pinned", False)
+def refused(status: int, text: str) -> HeedfulError:
+    """Return the error in an answer with this status, with the attributes that the service sent."""
+    problem: Any = {}
+    with suppress(ValueError):
+        problem = json.loads(text)
+    problem = problem if isinstance(problem, dict) else {}
+    code, detail = str(problem.get("code", "")), str(problem.get("detail") or text[:300])
+    kind = KINDS.get(code)
+    if kind is None:  # a proxy said this, or a newer service
+        return Refused(status, code, detail)
+    error = kind.__new__(kind)
+    HeedfulError.__init__(error, detail)
+    vars(error).update({**problem, "status": status})
+    return error
 
-    async def restore(self, id: int, *, why: str = "") -> None:
-        """Bring back a lesson that a proof retired; on record. Raises NotFound."""
-        await self._edit(id, why, "restored", True)
 
-    @property
-    def quarantine(self) -> Quarantine:
-        """Return the quarantine, to read, release or reject entries and to revoke a source."""
-        return Quarantine(self._ask)
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
-    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
-        """Merge lessons that say the same, unless recall gets worse."""
-        return dream(await self._ask("POST", "dreams", body={"mode": mode, "dry_run": dry_run}))
 
-    async def dreams(self, limit: int = 20) -> list[Dream]:
-        """Return the dreams, newest first."""
-        return list(map(dream, (await self._ask("GET", "dreams", limit=limit))["items"]))
+def _read(kind: type[T], plain: Any) -> T:
+    """Return the answer as a record of this kind; fields that only a newer service has are ignored.
 
-    async def rollback(self, dream: int, *, why: str) -> int:
-        """Undo a dream; return how many lessons are back. Raises NotFound, RollbackRefused."""
-        told = await self._ask("POST", "dreams", dream, "rollback", body={"why": why})
-        return read(int, told["lessons"])
+    Raises Refused if it is no such record, because then the answer came from something else.
+    """
+    try:
+        return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
+        raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
 
-    async def _edit(self, id: int, why: str, name: str, value: bool) -> None:
-        """Change a lesson, whatever else was changed meanwhile."""
-        while True:
-            one = await self.reflection(id)
-            if one.get(name) == value:  # by the previous try, whose answer was lost
-                return
-            body, tag = {name: value, "why": why}, f'"{one["edition"]}"'
-            with suppress(Changed):
-                await self._ask("PATCH", "reflections", id, body=body, if_match=tag)
-                return
 
-    async def _ask(
-        self, method: str, *path: str | int, body: Any = None, if_match: str = "", **query: Any
-    ) -> Any:
-        query |= {"project": self.project}
-        headers = {"if-match": if_match} if if_match else {}
-        return await self._calls.ask(method, "v1", *path, body=body, query=query, headers=headers)
-
-    async def _pages(self, *path: str, **query: Any) -> AsyncIterator[Plain]:
-        cursor: str | None = ""
-        while cursor is not None:
-            page = await self._ask("GET", *path, cursor=cursor, **query)
-            for one in page["items"]:
-                yield one
-            cursor = page["next"]
+def verdict(plain: Plain) -> Verdict:
+    """Return the verdict in the answer to a report."""
+    return verdict_from({**plain, "verdict": plain["decision"]})

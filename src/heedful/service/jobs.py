@@ -2,7 +2,8 @@
 
 A job is a task for one scope; doing it twice does no harm. A failed job is tried again later.
 Services queue jobs. `sweep` queues what was left undone, and `night` queues what maintains the
-memories.
+memories. `LocalQueue` runs jobs in this process; `heedful.service.worker` has the queue of
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -10,27 +11,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextvars import Context as Variables
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from itertools import count
 from math import inf
+from types import TracebackType
 from typing import Any, Literal, Protocol
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
-from heedful.errors import (
-    GenerateFailed,
-    HeedfulError,
-    InvalidInput,
-    LeaseLost,
-    ModelError,
-    NotFound,
-    UnknownName,
-    UsageError,
-)
 from heedful.lessons.consolidate import MODES
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.codec import from_document, policy_from
@@ -45,6 +41,7 @@ from heedful.store import episodes, lessons
 from heedful.store import loops as loop_store
 from heedful.store.store import Store
 
+log = logging.getLogger("heedful")
 State = Literal["waiting", "running", "stalled", "failed"]
 
 
@@ -76,6 +73,17 @@ class Work(Protocol):
         ...
 
 
+class NoWork:
+    """A queue that does nothing: a worker finds the work in the store."""
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        """Do nothing."""
+
+    async def depth(self) -> Sequence[Depth]:
+        """Return nothing, because other workers are unknown."""
+        return ()
+
+
 # Called with a task, and id, scope, store, memory, goals, policy by name: the loop to be driven.
 Opens = Callable[..., Run[Any]]
 ACTOR = "heedful worker"
@@ -104,6 +112,11 @@ class Tools:
     keep: int | None = None
     enabled: bool = True
 
+    @property
+    def prunes(self) -> bool:
+        """Return True if it removes lessons."""
+        return self.unused_for is not None or self.keep is not None
+
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope."""
         return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
@@ -118,34 +131,28 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
         return
     memory, began = tools.memory(scope), time.time()
     if digest:
-        if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is None:
-            await _check_reflected(tools.store, scope, digest)
+        if await reflect_waiting(memory, before=inf, digest=digest, model=tools.model) is not None:
+            return
+        state = await tools.store.read(scope, episodes.state, digest)
+        if state is None:
+            raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
+        if state != "reflected":
+            what = f"another worker is at work on episode {digest[:16]}"
+            raise errors.LeaseLost(f"{what}; try again in seconds")
         return
-    wrong: ModelError | None = None
+    wrong: errors.ModelError | None = None
     while True:
         try:
             if await reflect_waiting(memory, before=began, model=tools.model) is None:
                 break
-        except ModelError as error:
+        except errors.ModelError as error:
             wrong = error
     if wrong is not None:
         raise wrong
 
 
-async def _check_reflected(store: Store, scope: Scope, digest: str) -> None:
-    """Raise NotFound or LeaseLost unless the episode was reflected on."""
-    state = await store.read(scope, episodes.state, digest)
-    if state is None:
-        raise NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
-    if state != "reflected":
-        raise LeaseLost(f"another worker is at work on episode {digest[:16]}; try again in seconds")
-
-
 async def embed(tools: Tools, scope: Scope) -> None:
-    """Store vectors for the examples that lack one in the embedder's space.
-
-    Raises ModelError, StoreError.
-    """
+    """Store vectors for the examples that lack one. Raises ModelError, StoreError."""
     if tools.embedder is not None:
         await tools.memory(scope).reembed()
 
@@ -153,16 +160,15 @@ async def embed(tools: Tools, scope: Scope) -> None:
 async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
     """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
     if mode not in MODES:
-        raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
-    if not tools.enabled:
-        return
-    kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
-    await consolidate(tools.memory(scope), mode=kind, by=ACTOR)
+        raise errors.InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
+    if tools.enabled:
+        kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
+        await consolidate(tools.memory(scope), mode=kind, by=ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
     """Remove the lessons that the worker's settings call unused. Raises StoreError."""
-    if tools.unused_for is not None or tools.keep is not None:
+    if tools.prunes:
         memory = tools.memory(scope)
         await memory.prune(by=ACTOR, unused_for=tools.unused_for, keep=tools.keep)
 
@@ -179,22 +185,26 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     StoreError, and LeaseLost if another process drives the loop.
     """
     if by not in tools.loops:
-        raise UnknownName("loop that this worker drives", by, sorted(tools.loops) or ["none"])
-    stored = await tools.store.read(scope, loop_store.read, loop)
-    head, memory = stored.head, tools.memory(scope)
-    options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store, "memory": memory}
-    options["goals"] = tuple(from_document(Goal, one) for one in head.goals)
+        raise errors.UnknownName(
+            "loop that this worker drives", by, sorted(tools.loops) or ["none"]
+        )
+    head = (await tools.store.read(scope, loop_store.read, loop)).head
+    options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
+    options |= {"memory": tools.memory(scope)}
+    options |= {"goals": tuple(from_document(Goal, one) for one in head.goals)}
     options |= {"policy": policy_from(head.policy)} if head.policy else {}
-    opens = partial(tools.loops[by], **options)
-    run = await call(partial(_no_run, by), opens, head.task, at=Context(head.task, loop_id=loop))
+    opens, at = partial(tools.loops[by], **options), Context(head.task, loop_id=loop)
+    run = await call(partial(_no_run, by), opens, head.task, at=at)
     if not isinstance(run, Run):
         raise _no_run(by, TypeError(f"it returned {type(run).__name__}, not a Run"))
     await run.finish()
 
 
-def _no_run(by: str, error: BaseException) -> GenerateFailed:
+def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
     said = redact(str(error))[:300]
-    return GenerateFailed(f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it")
+    return errors.GenerateFailed(
+        f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,16 +241,18 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise UnknownName("task", self.task, sorted(TASKS))
+            raise errors.UnknownName("task", self.task, sorted(TASKS))
         taken = inspect.signature(self.kind.run)
         try:
             taken.bind(None, self.scope, **self.arguments)
         except TypeError as error:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
-            raise InvalidInput(f"{self.task}'s arguments", dict(self.arguments), wanted) from error
+            raise errors.InvalidInput(
+                f"{self.task}'s arguments", dict(self.arguments), wanted
+            ) from error
         for name, value in self.arguments.items():
             if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
-                raise InvalidInput(name, value, f"at most {LONGEST} printable characters")
+                raise errors.InvalidInput(name, value, f"at most {LONGEST} printable characters")
 
     @property
     def kind(self) -> Task:
@@ -285,7 +297,9 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
-    lasting = isinstance(error, UsageError | NotFound) or not isinstance(error, HeedfulError)
+    lasting = isinstance(error, errors.UsageError | errors.NotFound) or not isinstance(
+        error, errors.HeedfulError
+    )
     if lasting or tries >= TRIES:
         return None
     return min(LONGEST_WAIT, 2.0**tries)
@@ -310,7 +324,7 @@ async def do(
     except asyncio.CancelledError:
         listener(job, "given back")
         raise
-    except HeedfulError as error:
+    except errors.HeedfulError as error:
         wait = again_in(error, tries)
         after = "given up" if wait is None else f"again in {wait:g} s"
         listener(job, f"{after}: {type(error).__name__}: {error}")
@@ -338,17 +352,159 @@ async def sweep(work: Work, tools: Tools) -> None:
 
 
 async def night(work: Work, tools: Tools) -> None:
-    """Queue the maintenance of every scope's memory. Raises StoreError."""
+    """Queue the maintenance of every scope's memory, as the settings say. Raises StoreError."""
+    wanted = {
+        "prove": True,
+        "embed": tools.embedder is not None,
+        "dream": tools.enabled and tools.mode == "full",
+        "prune": tools.prunes,
+    }
     for scope in await tools.store.read(Scope(), lessons.scopes):
-        await upkeep(work, tools, scope)
+        for task in (name for name, wants in wanted.items() if wants):
+            await work.defer(task, scope)
 
 
-async def upkeep(work: Work, tools: Tools, scope: Scope) -> None:
-    """Queue the maintenance of a scope's memory, as far as the settings ask for it."""
-    await work.defer("prove", scope)
-    if tools.embedder is not None:
-        await work.defer("embed", scope)
-    if tools.enabled and tools.mode == "full":
-        await work.defer("dream", scope)
-    if tools.unused_for is not None or tools.keep is not None:
-        await work.defer("prune", scope)
+async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do a periodic task; after a store error it is left to the next round."""
+    try:
+        await work()
+    except errors.StoreError as error:
+        log.warning("round_failed", extra={"round": name, "error": str(error)})
+
+
+# Jobs at a time; more help only if jobs wait for a model on the network.
+CONCURRENCY = 2
+# Seconds in which running jobs may finish when the process has to stop.
+GRACE = 30.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A queued job: its place in the order of arrival, the trace it belongs to, and its state."""
+
+    job: Job
+    holds: str | None
+    place: int
+    carried: dict[str, str]
+    since: float
+    tries: int = 0
+    ready: bool = True
+
+
+class LocalQueue:
+    """A queue in this process, for a store that one process serves; use it with `async with`.
+
+    On entering it queues the unfinished work in the store, and then once a day the maintenance of
+    memories. A failed job is tried again. On leaving, running jobs may finish within `GRACE`
+    seconds; after that they are given back. `queues` limits it to these queues; None means all.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        *,
+        concurrency: int = CONCURRENCY,
+        queues: Collection[str] | None = None,
+        listener: JobListener = no_listener,
+    ) -> None:
+        self._tools, self._concurrency = tools, concurrency
+        self._queues, self._listener = queues or QUEUES, listener
+        self._waiting: dict[str, _Entry] = {}  # by the name of the job, also what waits to retry
+        self._running: dict[asyncio.Task[None], _Entry] = {}
+        self._rounds: list[asyncio.Task[None]] = []
+        self._failed: Counter[str] = Counter()
+        self._places = count()
+        self._open = True
+
+    @property
+    def failed(self) -> int:
+        """Return the number of jobs that were given up."""
+        return self._failed.total()
+
+    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
+        """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
+        job = Job(task, scope, arguments)
+        if job.kind.queue in self._queues and job.name not in self._waiting:
+            carried, now = telemetry.trace_headers(), time.time()
+            self._waiting[job.name] = _Entry(job, job.holds, next(self._places), carried, now)
+            self._go()
+
+    async def depth(self) -> Sequence[Depth]:
+        """Count the jobs, by queue and state; `failed` counts from the start of this process."""
+        since: dict[tuple[str, State], list[float]] = {}
+        for entry in self._waiting.values():
+            since.setdefault((entry.job.kind.queue, "waiting"), []).append(entry.since)
+        for entry in self._running.values():
+            since.setdefault((entry.job.kind.queue, "running"), []).append(entry.since)
+        now = time.time()
+        depths = [Depth(*at, len(all_), max(0.0, now - min(all_))) for at, all_ in since.items()]
+        return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
+
+    async def drain(self) -> None:
+        """Wait until nothing runs, and only retries wait."""
+        while self._running:
+            await asyncio.wait(self._running)
+            await asyncio.sleep(0)  # callbacks deal with the results
+
+    async def __aenter__(self) -> LocalQueue:
+        """Start with the unfinished work."""
+        for round, seconds in ((sweep, SWEEP), (night, NIGHT)):
+            self._rounds.append(asyncio.create_task(self._repeat(round, seconds)))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Start no more jobs; let running jobs finish, or give them back."""
+        self._open = False
+        for round in self._rounds:
+            round.cancel()
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=GRACE)
+            for task in late:
+                task.cancel()
+        await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
+
+    async def _repeat(self, round: Callable[..., Awaitable[None]], seconds: float) -> None:
+        while True:
+            await go_round(round.__name__, partial(round, self, self._tools))
+            await asyncio.sleep(seconds)
+
+    def _go(self) -> None:
+        """Start as many jobs as may run."""
+        while self._open and len(self._running) < self._concurrency and (entry := self._next()):
+            del self._waiting[entry.job.name]
+            entry.since, entry.tries = time.time(), entry.tries + 1
+            arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
+            # A job does not inherit the context of the code that queued it.
+            task = asyncio.create_task(do(*arguments), context=Variables())
+            self._running[task] = entry
+            task.add_done_callback(self._ended)
+
+    def _next(self) -> _Entry | None:
+        """Return the most urgent job that may run now; jobs with a held lock wait."""
+        held = {entry.holds for entry in self._running.values()} - {None}
+        ready = [one for one in self._waiting.values() if one.ready and one.holds not in held]
+        return min(ready, key=lambda one: (-one.job.kind.priority, one.place), default=None)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        entry = self._running.pop(task)
+        error = None if task.cancelled() else task.exception()
+        wait = again_in(error, entry.tries)
+        if error is not None and wait is None:
+            self._failed[entry.job.kind.queue] += 1
+            extra = {"job": entry.job.name, "error": type(error).__name__}
+            defect = None if isinstance(error, errors.HeedfulError) else error
+            log.error("job_failed", extra=extra, exc_info=defect)
+        elif error is not None and wait is not None and entry.job.name not in self._waiting:
+            entry.since, entry.ready = time.time(), False
+            self._waiting[entry.job.name] = entry
+            asyncio.get_running_loop().call_later(wait, self._again, entry)
+        self._go()
+
+    def _again(self, entry: _Entry) -> None:
+        entry.ready = True
+        self._go()

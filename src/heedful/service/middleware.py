@@ -1,11 +1,13 @@
-"""The checks on every request: size and form, the rate of its key, and free capacity.
+"""The way of every request: its caller, size and form, rate and place; and its effects, once.
 
-Every answer also passes here, and gets its headers, a log line and a metric.
+Every answer also passes here, and gets its headers, a log line and a metric. A call repeated with
+its Idempotency-Key has its effect once and gets the same answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
 import re
@@ -13,7 +15,7 @@ import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any, NoReturn
@@ -23,15 +25,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
+from heedful.lessons.lesson import Scope as Place
+from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
-from heedful.service.idempotency import Idempotency
-from heedful.service.problems import SOON, Problem, Shape, answer
+from heedful.service.problems import SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
+from heedful.store.store import Beside, Call, beside, keep_answer, read_call, write_effect
 
+log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
-# Keys whose rate is tracked; the least recently used is forgotten.
-KNOWN = 10_000
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
 # Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
 # size in memory, and to read a million of them a second.
@@ -40,6 +43,83 @@ DENSE = 8
 SMALL, DENSEST = 2**20, 100
 # Parts that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
+
+
+async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
+    """Return the whole body, decompressed, in a form that the route can read.
+
+    Raises Problem 400, 408, 413 and 415, and ClientDisconnect if the client goes away.
+    """
+    headers = Headers(scope=scope)
+    most = limits.traces if scope["path"] == TRACES else limits.body
+    encoding = headers.get("content-encoding", "").lower()
+    if encoding not in ("", "identity", "gzip"):
+        detail = f"send the body as it is or with gzip, not with {encoding!r}"
+        raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
+    gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+    parts: list[bytes] = []
+    size = came = 0
+    try:
+        async with asyncio.timeout(limits.seconds):
+            async for part in _parts(receive):
+                came += len(part)
+                parts.append(gzip.decompress(part, most - size + 1) if gzip else part)
+                size += len(parts[-1])
+                if size > most or size > max(SMALL, DENSEST * came):
+                    detail = f"at most {most} bytes, decompressed, and {DENSEST} times what is sent"
+                    _too_large(detail)
+    except TimeoutError:
+        detail = f"the body did not arrive within {limits.seconds:g} s"
+        raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
+    except zlib.error as error:
+        raise Problem(400, "bad_request", f"the body is not gzip: {error}") from error
+    if gzip and (not gzip.eof or gzip.unused_data):
+        raise Problem(400, "bad_request", "the body is not one whole piece of gzip")
+    body = b"".join(parts)
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and not (scope["path"] == TRACES and kind == PROTOBUF):
+        _check_form(body, kind, most)
+    return body
+
+
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
+
+
+def _too_large(most: str) -> NoReturn:
+    raise Problem(413, "body_too_large", f"a body has {most} here")
+
+
+def _check_form(body: bytes, kind: str, most: int) -> None:
+    """Raise Problem 413, 415 or 400 unless a route can read the body as JSON."""
+    if not _JSON.fullmatch(kind):
+        detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
+        raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
+    if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
+        _too_large(f"at most {most // DENSE} lists and objects, not {begun},")
+    try:
+        if _DOUBTFUL.search(body):
+            plain = json.loads(body.decode(), parse_constant=_no_constant)
+            json.dumps(plain, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Problem(400, "bad_request", "the body has half a surrogate pair") from error
+    except ValueError as error:
+        raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+# Rate and capacity
+
+KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgotten
 
 
 class RateLimit:
@@ -65,141 +145,114 @@ class RateLimit:
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
+ALL = ""  # stands for all tenants together
+
+
 class Capacity:
     """A limit on requests at the same time; one tenant gets at most seven eighths of the places."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._taken = most, 0
-        self._share = most - most // 8
-        self._of: Counter[str] = Counter()
+        self._most, self._share = most, most - most // 8
+        self._taken: Counter[str] = Counter()
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place while the request lasts. Raises Problem 503 if none is free."""
-        if self._taken >= self._most:
-            detail = f"{self._most} requests are being answered already; try again"
-            raise Problem(503, "busy", detail, {"Retry-After": SOON})
-        self._taken += 1
+    def place(self, tenant: str = ALL) -> Iterator[None]:
+        """Hold a place, of a tenant or of all. Raises Problem 503, or 429 for a tenant."""
+        most = self._share if tenant else self._most
+        if self._taken[tenant] >= most:
+            detail = f"{most} requests{' of this tenant' * bool(tenant)} are being answered already"
+            status = (429, "too_many_requests") if tenant else (503, "busy")
+            raise Problem(*status, f"{detail}; try again", SOON)
+        self._taken[tenant] += 1
         try:
             yield
         finally:
-            self._taken -= 1
-
-    @contextmanager
-    def share(self, tenant: str) -> Iterator[None]:
-        """Hold one of the places of a tenant. Raises Problem 429 if it has none left."""
-        if self._of[tenant] >= self._share:
-            detail = f"{self._share} requests of this tenant are being answered already; try again"
-            raise Problem(429, "too_many_requests", detail, {"Retry-After": SOON})
-        self._of[tenant] += 1
-        try:
-            yield
-        finally:
-            self._of[tenant] -= 1
-            if not self._of[tenant]:
-                del self._of[tenant]
+            self._taken[tenant] -= 1
+            self._taken += Counter()  # forgets who has none
 
 
-async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """Return the whole body, decompressed, in a form that the route can read.
+# Idempotency
 
-    Raises Problem 400, 408, 413 and 415, and ClientDisconnect if the client goes away.
+ONCE = "Idempotency-Key"
+LONGEST = 255
+
+
+async def answer_once(
+    app: ASGIApp, caller: Caller, scope: Scope, body: bytes, receive: Receive, send: Send
+) -> None:
+    """Answer a call, and a repeated one with what was stored of it.
+
+    Of two processes that answer the same call, the second has no effect. Raises Problem 409, 422;
+    LeaseLost; StoreError.
     """
-    headers = Headers(scope=scope)
-    most = limits.traces if scope["path"] == TRACES else limits.body
-    if headers.get("content-length", "").isdigit() and int(headers["content-length"]) > most:
-        _too_large(most)
-    decoder = _Decoder(headers.get("content-encoding", ""))
-    parts: list[bytes] = []
-    size = came = 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            async for part in _parts(receive):
-                parts.append(decoder.part(part, most - size + 1))
-                size += len(parts[-1])
-                came += len(part)
-                if size > most or size > max(SMALL, DENSEST * came):
-                    _too_large(most)
-    except TimeoutError:
-        detail = f"the body did not arrive within {limits.seconds:g} s"
-        raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
-    decoder.end()
-    body = b"".join(parts)
-    if body:
-        _check_form(body, scope["path"], headers.get("content-type", ""), most)
-    return body
-
-
-async def _parts(receive: Receive) -> Any:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        yield message.get("body", b"")
-        more = message.get("more_body", False)
-
-
-class _Decoder:
-    """Decompresses a body. Raises Problem 400, 415."""
-
-    def __init__(self, encoding: str) -> None:
-        if encoding.lower() not in ("", "identity", "gzip"):
-            detail = f"send the body as it is or with gzip, not with {encoding!r}"
-            raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
-        packed = encoding.lower() == "gzip"
-        self._gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
-
-    def part(self, part: bytes, most: int) -> bytes:
-        """Decompress a part; return at most `most` bytes."""
-        if self._gzip is None:
-            return part
-        try:
-            return self._gzip.decompress(part, most)
-        except zlib.error as error:
-            raise Problem(400, "bad_request", f"the body is not gzip: {error}") from error
-
-    def end(self) -> None:
-        """Raise Problem 400 unless the body was whole."""
-        if self._gzip is not None and (not self._gzip.eof or self._gzip.unused_data):
-            raise Problem(400, "bad_request", "the body is not one whole piece of gzip")
-
-
-def _too_large(most: int) -> NoReturn:
-    detail = f"a body has at most {most} bytes here, decompressed, and {DENSEST} times what is sent"
-    raise Problem(413, "body_too_large", detail)
-
-
-def _check_form(body: bytes, path: str, kind: str, most: int) -> None:
-    """Raise Problem 413, 415 or 400 unless a route can read the body."""
-    kind = kind.partition(";")[0].strip().lower()
-    if path == TRACES and kind == PROTOBUF:
+    once = Headers(scope=scope).get(ONCE)
+    if once is None or scope["method"] != "POST":
+        with beside(Beside()):
+            await app(scope, receive, send)
         return
-    if not _JSON.fullmatch(kind):
-        detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
-        raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
-    if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
-        detail = f"a body has at most {most // DENSE} lists and objects here, not {begun}"
-        raise Problem(413, "body_too_large", detail)
-    try:
-        if _DOUBTFUL.search(body):
-            plain = json.loads(body.decode(), parse_constant=_no_constant)
-            json.dumps(plain, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise Problem(400, "bad_request", "the body has half a surrogate pair") from error
-    except ValueError as error:
-        raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
+    if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
+        detail = f"{ONCE} must be 1 to {LONGEST} printable ASCII characters"
+        raise Problem(422, "idempotency_key_invalid", detail)
+    request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
+    digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
+    call = Call(caller.tenant, caller.key, once, digest)
+    store, tenant = caller.setup.store, Place(caller.tenant)
+    before = await store.read(tenant, read_call, call)
+    if before.digest not in ("", digest):
+        detail = f"this {ONCE} was already used for another request; use a new key"
+        raise Problem(422, "idempotency_key_reused", detail)
+    made = before.answer
+    if made is None:
+        sent: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            sent.append(message)
+
+        effects = Beside(
+            lambda db, n, effect: write_effect(db, call, n, effect), before.effects, before.next
+        )
+        with beside(effects):
+            await app(scope, receive, hold)
+        made = _plain(sent)
+        # A failed call had no effect, or a repeat continues it. A secret is shown once.
+        if made["status"] < 300 and not scope["state"].get("secret"):
+            made = _without_secrets(made)
+            await store.write(tenant, keep_answer, call, made)
+    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in made["headers"]]
+    if before.digest:
+        headers.append((b"idempotent-replayed", b"true"))
+    await send({"type": "http.response.start", "status": made["status"], "headers": headers})
+    await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
+def _plain(sent: list[Message]) -> dict[str, Any]:
+    """Return the answer of an application as plain data."""
+    start, *rest = sent
+    headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
+    body = b"".join(part.get("body", b"") for part in rest).decode("latin-1")
+    return {"status": start["status"], "headers": headers, "body": body}
 
 
-log: logging.Logger = logging.getLogger("heedful.http")
+def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer without secrets, which the request may have contained."""
+    headers = dict(made["headers"])
+    if not headers.get("content-type", "").startswith("application/json"):
+        return made
+    plain = json.loads(made["body"].encode("latin-1"))
+    clean = redact_data(plain)
+    if clean == plain:
+        return made
+    body = json.dumps(clean, ensure_ascii=False).encode()
+    headers["content-length"] = str(len(body))
+    return {**made, "headers": [*headers.items()], "body": body.decode("latin-1")}
+
+
+# The entrance
+
 # Paths that need no key: they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 # Nor is a span made of spans that come in: a service may send its own to itself.
-UNTRACED = (*PUBLIC, "/v1/traces")
+UNTRACED = (*PUBLIC, TRACES)
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 # Headers of a request that a page in a browser sends, or that a proxy hands on.
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
@@ -218,14 +271,10 @@ SAFE = {
 class Entrance:
     """Admits callers with a key within the limits, and answers failures as problems."""
 
-    def __init__(
-        self, app: ASGIApp, setup: Setup, callers: Callers, shapes: Mapping[str, Shape]
-    ) -> None:
+    def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
         self._app = app
         self._setup = setup
         self._callers = callers
-        self._shapes = shapes
-        self._idempotency = Idempotency(app)
         self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
         self._capacity = Capacity(setup.limits.concurrent)
 
@@ -234,36 +283,36 @@ class Entrance:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        out = _Response(scope, send)
         if scope["path"] in UNTRACED:
-            await self._answer(scope, receive, _Response(scope, send))
+            await self._answer(scope, receive, out)
             return
         with telemetry.request(scope["method"], Headers(scope=scope)) as answered:
-            out = _Response(scope, send)
             await self._answer(scope, receive, out)
-            answered(_route(scope, out), out.status)
+            answered(out.route, out.status)
 
     async def _answer(self, scope: Scope, receive: Receive, out: _Response) -> None:
         began = time.perf_counter()
         try:
-            await self._within_time(scope, receive, out)
+            await self._within_time(scope, receive, out.send)
         except ClientDisconnect:
             return
         except Exception as error:
             if out.status:  # a half-sent answer cannot be withdrawn
                 raise
-            await answer(error, scope["path"], self._shapes)(scope, receive, out.send)
+            await answer(error, scope)(scope, receive, out.send)
         finally:
-            self._log(scope, out, time.perf_counter() - began)
+            out.log(self._setup.metrics, time.perf_counter() - began)
 
-    async def _within_time(self, scope: Scope, receive: Receive, out: _Response) -> None:
+    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
         most = self._setup.limits.answer
         time_left = asyncio.timeout(most)
         try:
             async with time_left:
-                await self._admit(scope, receive, out.send)
+                await self._admit(scope, receive, send)
         except asyncio.CancelledError as error:
             detail = "the service stopped before it had an answer; try again"
-            raise Problem(503, "stopping", detail, {"Retry-After": SOON}) from error
+            raise Problem(503, "stopping", detail, SOON) from error
         except TimeoutError as error:
             if not time_left.expired():
                 raise
@@ -280,65 +329,59 @@ class Entrance:
             _require_this_machine(caller, headers)
             scope["state"]["caller"] = caller
             self._rate.take(caller.key)
-            with self._capacity.share(caller.tenant):
+            with self._capacity.place(caller.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
-                again = _BodyReplay(body, receive)
-                _drop_encoding(scope)
-                await self._idempotency.call(self._setup.store, scope, body, again, send)
+                # The application gets the body decompressed.
+                gone = (b"content-encoding", b"content-length")
+                scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]
+                pieces = [body]
 
-    def _log(self, scope: Scope, out: _Response, seconds: float) -> None:
-        """Count the request and log it: its route and not its path, which may hold anything."""
-        state = scope["state"]
-        route = _route(scope, out)
-        method = scope["method"] if "route" in scope else "(any)"
-        self._setup.metrics.requested(method, route, out.status, seconds)
-        key = (state["caller"].key if "caller" in state else "") or "-"
-        line = (scope["method"][:16], route, out.status, seconds * 1000, key, out.id)
-        log.info("%s %s %d %.1f ms key=%s id=%s", *line)
+                async def again() -> Message:
+                    """Return the body in one piece, then what the client sends."""
+                    if not pieces:
+                        return await receive()
+                    return {"type": "http.request", "body": pieces.pop(), "more_body": False}
 
-
-def _route(scope: Scope, out: _Response) -> str:
-    """Return the template of the route, as in the OpenAPI description."""
-    known: str = getattr(scope.get("route"), "path", "").replace(":path}", "}")
-    return known or ("(again)" if out.replayed else "(none)")
+                await answer_once(self._app, caller, scope, body, again, send)
 
 
 class _Response:
-    """Sends an answer with the headers that every answer has."""
+    """Sends an answer with the headers that every answer has, and logs it."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
         sent = Headers(scope=scope).get(REQUEST_ID, "")
-        self.id = sent if _ID.fullmatch(sent) else secrets.token_hex(8)
+        self._id = sent if _ID.fullmatch(sent) else secrets.token_hex(8)
+        self._scope, self._send = scope, send
+        self._replayed = False
         self.status = 0
-        self.replayed = False
-        self._send = send
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            self.replayed = "Idempotent-Replayed" in headers
+            self._replayed = "Idempotent-Replayed" in headers
             for name, value in SAFE.items():
                 headers.setdefault(name, value)
-            headers[REQUEST_ID] = self.id
+            headers[REQUEST_ID] = self._id
         await self._send(message)
 
+    @property
+    def route(self) -> str:
+        """Return the template of the route, as in the OpenAPI description."""
+        known: str = getattr(self._scope.get("route"), "path", "").replace(":path}", "}")
+        return known or ("(again)" if self._replayed else "(none)")
 
-class _BodyReplay:
-    """Gives the application the body in one piece, then whatever the client sends."""
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        """Return the next message."""
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
+    def log(self, metrics: Any, seconds: float) -> None:
+        """Count the request and log it: its route and not its path, which may hold anything."""
+        scope, route = self._scope, self.route
+        method = scope["method"] if "route" in scope else "(any)"
+        metrics.requests.labels(method, route, str(self.status)).inc()
+        metrics.seconds.labels(method, route).observe(seconds)
+        key = (scope["state"]["caller"].key if "caller" in scope["state"] else "") or "-"
+        line = (scope["method"][:16], route, self.status, seconds * 1000, key, self._id)
+        log.info("%s %s %d %.1f ms key=%s id=%s", *line)
 
 
 def _require_this_machine(caller: Caller, headers: Headers) -> None:
@@ -353,9 +396,3 @@ def _require_this_machine(caller: Caller, headers: Headers) -> None:
     if not caller.key and (passed or name.lower() not in LOOPBACK):
         detail = "without a key the service answers on localhost only"
         raise Problem(421, "misdirected_request", detail)
-
-
-def _drop_encoding(scope: Scope) -> None:
-    """Remove the headers of a compressed body, because the application gets it decompressed."""
-    gone = (b"content-encoding", b"content-length")
-    scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]

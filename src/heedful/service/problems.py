@@ -9,59 +9,26 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from heedful import errors
-from heedful.errors import (
-    HeedfulError,
-    InvalidInput,
-    NotFound,
-    PackageMissing,
-    StoreError,
-    StoreUnavailable,
-)
 from heedful.redact import redact, redact_data
-from heedful.service.codes import TABLE
+from heedful.service.wire import TABLE
 from heedful.telemetry import LogThrottle
 
 log: logging.Logger = logging.getLogger("heedful.http")
 REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
-SOON = "1"  # seconds for Retry-After if the waiting time is unknown
-TITLES = {
-    "at_work": "Another process is working on this",
-    "internal_error": "The service failed; it was logged",
-    "invalid_input": "A value is outside what is allowed",
-    "key_refused": "A valid key is needed",
-    "not_found": "Nothing is stored under this id",
-    "store_in_doubt": "The store was lost during a commit; check the result, or repeat the call",
-    "store_unavailable": "The store does not answer; nothing was written",
-    "unknown_path": "No route leads here",
-    "tenant_mismatch": "The key belongs to another tenant",
-}
-# Statuses that only HTTP has -> code; other statuses use the phrase of HTTP.
-CODES = {404: "unknown_path", 413: "body_too_large"}
-RETRIED = (429, 503)
+SOON = {"Retry-After": "1"}  # if the waiting time is unknown
 # Attributes of errors that become members of their problems, and of the errors of a client.
-ATTRIBUTES = (
-    "allowed",
-    "count",
-    "edition",
-    "field",
-    "first",
-    "id",
-    "kind",
-    "quota",
-    "source",
-    "state",
-)
+ATTRIBUTES = "allowed count edition field first id kind quota source state".split()
 
 
 class Problem(Exception):
@@ -81,7 +48,6 @@ class Problem(Exception):
     ) -> None:
         self.status: int = status
         self.code: str = code
-        self.title: str = TITLES.get(code) or code.replace("_", " ").capitalize()
         self.detail: str = redact(detail)
         self.headers: dict[str, str] = dict(headers or {})
         self.fields: dict[str, Any] = fields
@@ -90,11 +56,14 @@ class Problem(Exception):
     @property
     def body(self) -> dict[str, Any]:
         """Return its object, as RFC 9457 defines it."""
-        plain = {"type": "about:blank", "title": self.title, "status": self.status}
-        return {**plain, "code": self.code, "detail": self.detail, **self.fields}
+        title = self.code.replace("_", " ").capitalize()
+        plain = {"type": "about:blank", "title": title, "status": self.status, "code": self.code}
+        return {**plain, "detail": self.detail, **self.fields}
 
 
-Shape = Callable[[Problem], Response]
+# Beginning of a path of earlier systems -> what errors say there beside their message, in a body
+# of its own.
+OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
 
 
 def of(error: Exception) -> Problem:
@@ -103,11 +72,17 @@ def of(error: Exception) -> Problem:
         case Problem():
             return error
         case RequestValidationError():
-            return _invalid(error.errors())
+            return _invalid(error)
+        case HTTPException(status_code=404):
+            return Problem(
+                404, "unknown_path", "nothing is served under this path; /docs lists what is"
+            )
         case HTTPException(status_code=status):
-            code = CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
-            return Problem(status, code, _advice(error), error.headers)
-        case HeedfulError():
+            code = HTTPStatus(status).phrase.lower().replace(" ", "_")
+            headers = error.headers or {}
+            takes = f"; this path takes {headers['Allow']}" if "Allow" in headers else ""
+            return Problem(status, code, f"{error.detail}{takes}", headers)
+        case errors.HeedfulError():
             return _typed(error)
         case RecursionError():
             return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
@@ -115,31 +90,20 @@ def of(error: Exception) -> Problem:
             return Problem(500, "internal_error", "look for the id of this request in the log")
 
 
-def _advice(error: HTTPException) -> str:
-    """Return what is wrong with a path or a method, and what would be right."""
-    match error.status_code:
-        case 404:
-            return "nothing is served under this path; /docs lists what is"
-        case 405:
-            return f"this path takes {(error.headers or {}).get('Allow', 'another method')}"
-        case _:
-            return str(error.detail)
-
-
-def _typed(error: HeedfulError) -> Problem:
+def _typed(error: errors.HeedfulError) -> Problem:
     status, code = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
-    headers = {"Retry-After": SOON} if status in RETRIED or code == "at_work" else {}
+    headers = SOON if status == 503 or code == "at_work" else {}
     values = {name: getattr(error, name, None) for name in ATTRIBUTES}
     fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
-        case InvalidInput() if error.field.isidentifier():  # else it is a part of a field
+        case errors.InvalidInput() if error.field.isidentifier():  # else it is a part of a field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
-        case NotFound():
+        case errors.NotFound():
             detail = f"no {error.kind} {error.id!r}"  # the location of the store is private
-        case PackageMissing():
+        case errors.PackageMissing():
             detail = f"the service was installed without {error.package}"
-        case StoreError() if status >= 500:
+        case errors.StoreError() if status >= 500:
             detail = "the store of the service failed; the log has its error"
         case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
@@ -152,45 +116,34 @@ def _typed(error: HeedfulError) -> Problem:
 _KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$")
 
 
-def _complaint(one: Any) -> str:
-    if (one["loc"], one["type"]) == (("body",), "missing"):
-        return "a JSON object is needed"
-    return redact(str(one["msg"]))
-
-
-def _invalid(complaints: Sequence[Any]) -> Problem:
+def _invalid(error: RequestValidationError) -> Problem:
     """Return each wrong field with a JSON pointer to it, without the value that was sent."""
-    errors = [
-        {
-            "in": str(one["loc"][0]),
-            "pointer": "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p))),
-            "detail": _complaint(one),
-        }
-        for one in complaints
-    ]
-    first = f"{errors[0]['in']}{errors[0]['pointer']}: {errors[0]['detail']}" if errors else ""
-    return Problem(422, "invalid_request", first, errors=errors)
+    wrong = []
+    for one in error.errors():
+        pointer = "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p)))
+        empty = (one["loc"], one["type"]) == (("body",), "missing")
+        said = "a JSON object is needed" if empty else redact(str(one["msg"]))
+        wrong.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
+    first = "{in}{pointer}: {detail}".format(**wrong[0])
+    return Problem(422, "invalid_request", first, errors=wrong)
 
 
-def answer(error: Exception, path: str = "", shapes: Mapping[str, Shape] | None = None) -> Response:
-    """Return the response to an error; routes below a path of `shapes` have bodies of their own.
-
-    Faults of the service are logged, without secrets.
-    """
+def answer(error: Exception, scope: Mapping[str, Any]) -> Response:
+    """Return the response to an error; faults of the service are logged, without secrets."""
     problem = of(error)
     if problem.status >= 500 and error is not problem:
         _log(error, problem)
-    for prefix, shape in (shapes or {}).items():
-        if path.startswith(prefix):
-            response = shape(problem)
-            response.headers.update(problem.headers)
-            return response
+    for path, names in OWN.items():
+        if scope["path"].startswith(path):
+            told = {name: scope["state"].get(name) for name in names}
+            body = {"status": "error", "message": problem.detail, **told}
+            return JSONResponse(body, problem.status, problem.headers)
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
 
 
 def _log(error: Exception, problem: Problem) -> None:
     """Log an error; an unreachable store is one line, not repeated for each request."""
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, errors.StoreUnavailable):
         line = redact(" ".join(str(error).split()))
         if REPEATS.allows(line):
             log.error("%s: %s", problem.code, line)
@@ -198,13 +151,3 @@ def _log(error: Exception, problem: Problem) -> None:
     trace = "".join(traceback.format_exception(error))
     # Not the path, which may hold anything; the line of its request comes next.
     log.error("%s\n%s", problem.code, redact(trace))
-
-
-def install(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
-    """Let the application answer every error as a problem, also errors of the routing."""
-
-    async def respond(request: Request, error: Exception) -> Response:
-        return answer(error, request.url.path, shapes)
-
-    for kind in (Problem, HeedfulError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, respond)

@@ -1,52 +1,32 @@
-"""HTTP bodies of requests and answers, derived from the library's own records.
+"""HTTP bodies of requests and answers, as far as they are no records of the library.
 
-Only what exists in HTTP alone is declared here, such as the options of a call, and what is
-flattened for callers. All else is a record of the library in a `Shape`.
+Declared here is only what exists in HTTP alone, such as the options of a call and what is flattened
+for callers. All else is a record of the library, in a `Shape` where HTTP needs bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    JsonValue,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from heedful.drive.report import ReportResult
-from heedful.lessons.lesson import Example, Match, Remembered, State, Trust
+from heedful.lessons.lesson import Match, Remembered, State, Trust
 from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop import codec
-from heedful.loop.decide import (
-    Again,
-    Decision,
-    Trigger,
-    Verdict,
-    latest_verdict,
-    reasoning,
-    state_after,
-)
+from heedful.loop import codec, decide, record
 from heedful.loop.decide import State as LoopState
 from heedful.loop.explain import Line
-from heedful.loop.record import LARGEST, Attempt, Evaluation, Finding, Override, Usage
 from heedful.loop.replay import Figures
 from heedful.loop.stop import Stop
 from heedful.memory.dream import Dream
 from heedful.memory.reflect import Reflected
 from heedful.models.contract import Message
 from heedful.redact import redact
-from heedful.service.wire import Body, Long, Name, Shape, Share, Short, any_of, has
+from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.loops import explained
 from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
@@ -78,60 +58,81 @@ def _loop_name(loop: str) -> str:
     return loop
 
 
-Tags = Annotated[list[Name], Field(max_length=20)]
-ErrorText = Annotated[str, Field(min_length=1, max_length=100_000)]
-Count = Annotated[int, Field(ge=0, le=int(LARGEST))]
-Amount = Annotated[float, Field(ge=0, le=LARGEST)]
-Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Text = Annotated[Long, AfterValidator(_without_null_character)]
-ShortText = Annotated[Short, AfterValidator(_without_null_character)]
-Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
-Notation = ShortText | dict[str, Plain]  # a goal or a policy, as in a task file
+Text = Annotated[str, AfterValidator(_without_null_character)]
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Short = Annotated[Text, Field(max_length=2_000)]
+Excerpt = Annotated[Text, Field(max_length=4_000)]
+Long = Annotated[Text, Field(max_length=100_000)]
+ErrorText = Annotated[Long, Field(min_length=1)]
 LoopName = Annotated[Name, AfterValidator(_loop_name)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
+Document = dict[str, JsonValue]
+Notation = Short | dict[str, Plain]  # a goal or a policy, as in a task file
+
+
+class Body(BaseModel):
+    """Body of a request. Unknown fields are refused; `tenant` must be the key's own."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    tenant: str | None = None
+
+
+class Answer(BaseModel):
+    """An answer, which has all of its fields."""
+
+    model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
+
+
+class Reason(Body):
+    """Why something is done; it goes on record."""
+
+    why: Short = ""
+
+
+May = Literal["read", "write", "approve", "admin"]
+Kind = Literal["check", "error", "example", "reflection", "strategy"]
 
 
 # Loops
 
 
 class NewLoop(Body):
-    """A task whose attempts are made elsewhere and reported here.
+    """A task whose attempts are made elsewhere; checks and critics see `context`.
 
-    Checks and critics see `context`. `policy` is a preset with changes, such as `default,
-    attempts.limit=6`, or an object. Without it the policy of the service applies. Without `goals`
-    those of the policy apply.
+    `policy` is text, such as `default, attempts.limit=6`, or an object; by default that of the
+    service.
     """
 
     task: Plain
     context: Plain = None
-    goals: Annotated[list[Notation], Field(max_length=100)] = Field(default_factory=list)
+    goals: Annotated[tuple[Notation, ...], Field(max_length=100)] = ()
     policy: Notation | None = None
 
 
-_COSTS: dict[str, Any] = {
-    **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), Count),
-    **dict.fromkeys(("cost", "seconds"), Amount),
-}
-GivenUsage = Annotated[Usage, Shape(**_COSTS)]
-ReportedFinding = Annotated[
-    Finding,
+_Count = Annotated[int, Field(ge=0, le=int(record.LARGEST))]
+_Amount = Annotated[float, Field(ge=0, le=record.LARGEST)]
+_Score = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
+_Usage = Annotated[
+    record.Usage,
     Shape(
-        check=Annotated[Name, AfterValidator(_without_null_character)],
-        message=Text,
-        fix=Text,
-        severity=Share,
-        key=ShortText,
-        evidence=Text,
-        span=tuple[Count, Count] | None,
+        **dict.fromkeys(("calls", "prompt_tokens", "completion_tokens"), _Count),
+        **dict.fromkeys(("cost", "seconds"), _Amount),
     ),
 ]
-ReportedEvaluation = Annotated[
-    Evaluation,
+_Finding = Annotated[
+    record.Finding, Shape(check=Name, message=Long, fix=Long, key=Short, severity=Share)
+]
+_Evaluation = Annotated[
+    record.Evaluation,
     Shape(
-        scores=dict[ShortText, Score],
-        findings=Annotated[tuple[ReportedFinding, ...], Field(max_length=1_000)],
-        preference=Score,
+        scores=dict[Short, _Score],
+        preference=_Score,
         met=Share | None,
-        usage=GivenUsage,
+        findings=Annotated[tuple[_Finding, ...], Field(max_length=1_000)],
+        usage=_Usage,
     ),
 ]
 
@@ -146,28 +147,19 @@ class NamedCheck(BaseModel):
 
 
 class NewAttempt(Body):
-    """An attempt: its `output` or a `digest` of it, and how it was judged.
+    """An attempt: its `output` or a `digest` of it, and how it was judged; at least one of these.
 
-    It is judged by an `evaluation`, by `checks` that this service runs on the output, or both. An
-    attempt with neither has no score, and its loop stops as unscored. At least one of the four
-    fields is needed.
+    It is judged by an `evaluation`, by `checks` that this service runs on the output, or both.
     """
 
-    model_config: ClassVar[ConfigDict] = any_of(
-        has("output", **{"not": {"type": "null"}}),
-        has("digest", type="string", minLength=1),
-        has("evaluation", type="object"),
-        has("checks", type="array", minItems=1),
-    )
-
     output: Plain = None
-    digest: Annotated[str, Field(max_length=200), AfterValidator(_without_null_character)] = ""
-    evaluation: ReportedEvaluation | None = None
-    checks: Annotated[list[NamedCheck], Field(max_length=50)] = Field(default_factory=list)
-    usage: GivenUsage = Usage()
+    digest: Annotated[Text, Field(max_length=200)] = ""
+    evaluation: _Evaluation | None = None
+    checks: Annotated[tuple[NamedCheck, ...], Field(max_length=50)] = ()
+    usage: _Usage = record.NOTHING
 
     @model_validator(mode="after")
-    def _is_not_empty(self) -> NewAttempt:
+    def _is_not_empty(self) -> Self:
         if (self.output, self.evaluation) == (None, None) and not (self.digest or self.checks):
             raise ValueError("give the output or its digest, and an evaluation or checks")
         return self
@@ -177,22 +169,13 @@ class NewOverride(Body):
     """Let the loop go on past one rule for a number of decisions; `until` is when it expires."""
 
     rule: Name
-    why: ShortText
-    decisions: Annotated[int, Field(ge=1, le=int(LARGEST))] = 1
-    until: Annotated[float | None, Field(description="Seconds since 1970.")] = None
-
-
-class Cancellation(Body):
-    """Why the loop should end."""
-
-    why: ShortText = ""
+    why: Short
+    decisions: Annotated[int, Field(ge=1, le=int(record.LARGEST))] = 1
+    until: float | None = None
 
 
 class ReplayRequest(Body):
-    """Policies to try on recorded loops: on the `loops` named, or on the newest ones.
-
-    At most `limit` loops are read; those without an attempt do not count.
-    """
+    """Policies to try on the `loops` named, or on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
     loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
@@ -200,74 +183,46 @@ class ReplayRequest(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class LiftedRule:
+class LiftedRule(Stop):
     """A rule that stopped the loop and was overridden: by whom, and by which override (from 0)."""
 
-    rule: str
-    detail: str
     by: str
     override: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoopVerdict:
+class LoopVerdict(Answer):
     """Whether to make another attempt: `again` with `feedback`, or `done`.
 
-    `attempt` counts the attempts so far. `best` is the number of the best attempt, null if none was
-    evaluated.
+    `attempt` counts the attempts so far, `best` is the number of the best one. `evaluated_by` names
+    the checks that judged a reported attempt, `report` for its own evaluation.
     """
 
     decision: Literal["again", "done"]
     attempt: int
     best: int | None
-    passed: bool
-    stopped_by: list[Stop]
-    reasons: list[Trigger]
-    feedback: str
-    lifted: list[LiftedRule]
+    passed: bool = False
+    stopped_by: list[Stop] = []
+    reasons: list[decide.Trigger] = []
+    feedback: str = ""
+    lifted: list[LiftedRule] = []
     state: LoopState
+    evaluated_by: list[str] = []
 
     @classmethod
-    def of(cls, verdict: Verdict, attempt: int, best: int | None, **more: Any) -> Self:
-        """Return the verdict after so many attempts."""
-        again, done = (verdict, None) if isinstance(verdict, Again) else (None, verdict)
-        return cls(
-            decision="again" if again else "done",
-            attempt=attempt,
-            best=best,
-            passed=bool(done and done.passed),
-            stopped_by=list(done.stopped_by) if done else [],
-            reasons=list(again.reasons) if again else [],
-            feedback=again.feedback if again else "",
-            lifted=[
-                LiftedRule(lifted.stop.rule, lifted.stop.detail, lifted.by, lifted.override)
-                for lifted in verdict.lifted
-            ],
-            state=state_after(verdict),
-            **more,
-        )
-
-    @classmethod
-    def after(cls, verdict: Verdict, stored: StoredLoop) -> Self:
-        """Return the verdict together with how the loop stands."""
-        return cls.of(verdict, len(stored.loop.attempts), stored.loop.best)
+    def of(
+        cls, verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
+    ) -> Self:
+        """Return the verdict on a loop."""
+        plain = codec.verdict_to(verdict)
+        plain |= {
+            "decision": plain["verdict"],
+            "state": decide.state_after(verdict),
+            "best": loop.best,
+        }
+        return cls(**plain, attempt=len(loop.attempts), evaluated_by=list(evaluated_by))
 
 
-@dataclass(frozen=True, slots=True)
-class ReportVerdict(LoopVerdict):
-    """The verdict on a report; `evaluated_by` names the checks, `report` for its own."""
-
-    evaluated_by: list[str]
-
-    @classmethod
-    def on(cls, result: ReportResult) -> Self:
-        """Return the verdict on a report."""
-        best, checks = result.loop.best, result.evaluated_by
-        return cls.of(result.verdict, result.attempt, best, evaluated_by=checks)
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSummary:
+class LoopSummary(Answer):
     """A summary of a loop; times are in seconds since 1970."""
 
     id: str
@@ -283,10 +238,10 @@ class LoopSummary:
     @classmethod
     def of(cls, stored: StoredLoop, **more: Any) -> Self:
         """Return the summary of a stored loop."""
-        verdict, loop = latest_verdict(stored.decisions), stored.loop
+        verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
         return cls(
             id=stored.id,
-            state=state_after(verdict),
+            state=decide.state_after(verdict),
             stopped_by=[stop.rule for stop in getattr(verdict, "stopped_by", ())],
             attempts=len(loop.attempts),
             best=loop.best,
@@ -298,78 +253,68 @@ class LoopSummary:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptRecord:
+class AttemptRecord(Answer):
     """An attempt as it was reported or made; `output` is null if only its digest is known."""
 
     number: int
     digest: str
     output: JsonValue
-    evaluation: dict[str, JsonValue] | None
-    usage: dict[str, JsonValue]
+    evaluation: Document | None
+    usage: Document
     repeats: int | None
-    labels: dict[str, str]
-    reported_as: str
-    judged_by: list[str]
-    vouched: bool
+    labels: dict[str, str] = {}
+    reported_as: str = ""
+    judged_by: list[str] = []
+    vouched: bool = True
 
     @classmethod
-    def of(cls, attempt: Attempt, value: Any) -> Self:
+    def of(cls, attempt: record.Attempt, output: Any) -> Self:
         """Return an attempt with what it produced."""
-        judged = codec.to_document(attempt.evaluation) if attempt.evaluation else None
-        usage = codec.to_document(attempt.usage)
-        rest = attempt.repeats, dict(attempt.labels), attempt.reported_as
-        return cls(
-            attempt.number,
-            attempt.candidate.digest,
-            value,
-            judged,
-            usage,
-            *rest,
-            list(attempt.judged_by),
-            attempt.vouched,
-        )
+        return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionRecord:
+class DecisionRecord(Answer):
     """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
 
     attempt: int
-    verdict: dict[str, JsonValue]
+    verdict: Document
     reason: str
     fatigue: float
     echoes: dict[str, int]
     at: float
 
     @classmethod
-    def of(cls, decision: Decision, reason: str) -> Self:
+    def of(cls, decision: decide.Decision, reason: str) -> Self:
         """Return a decision with the code of its reason."""
-        standing, verdict = decision.standing, codec.verdict_to(decision.verdict)
-        worn = standing.fatigue, dict(standing.echoes)
-        return cls(decision.attempt, verdict, reason, *worn, decision.at)
+        return cls(
+            attempt=decision.attempt,
+            verdict=codec.verdict_to(decision.verdict),
+            reason=reason,
+            fatigue=decision.standing.fatigue,
+            echoes=dict(decision.standing.echoes),
+            at=decision.at,
+        )
 
 
-@dataclass(frozen=True, slots=True)
 class LoopRecord(LoopSummary):
     """A loop with its attempts and decisions; `verdict` is the newest."""
 
     task: JsonValue
     context: JsonValue
-    goals: list[dict[str, JsonValue]]
-    policy: dict[str, JsonValue]
-    usage: dict[str, JsonValue]
+    goals: list[Document]
+    policy: Document
+    usage: Document
     cancelled: str
     made: list[AttemptRecord]
     decisions: list[DecisionRecord]
-    overrides: list[Override]
+    overrides: list[record.Override]
     verdict: LoopVerdict
 
     @classmethod
     def whole(cls, stored: StoredLoop) -> Self:
         """Return a stored loop with its attempts and decisions."""
         loop, head, decisions = stored.loop, stored.head, stored.decisions
-        why = reasoning(loop, decisions)
+        reasons = [one.reason for one in decide.reasoning(loop, decisions)]
         return cls.of(
             stored,
             task=head.task,
@@ -379,32 +324,20 @@ class LoopRecord(LoopSummary):
             usage=codec.to_document(loop.usage),
             cancelled=loop.cancelled,
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
-            decisions=[
-                DecisionRecord.of(decision, one.reason)
-                for decision, one in zip(decisions, why, strict=True)
-            ],
+            decisions=list(map(DecisionRecord.of, decisions, reasons)),
             overrides=list(loop.overrides),
-            verdict=LoopVerdict.after(latest_verdict(decisions), stored),
+            verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LoopExplanation:
-    """Why the loop went on and why it stopped: as a `text`, and in its parts.
-
-    `would_change` lists each change of one threshold or score that would have changed the end.
-    """
+    """Why the loop went on and why it stopped, and what `would_change` the end."""
 
     text: str
-    lines: list[Line]
+    lines: tuple[Line, ...]
     would_change: list[str]
     otherwise: str
-
-    @classmethod
-    def of(cls, stored: StoredLoop) -> Self:
-        """Return the explanation of a stored loop."""
-        why = explained(stored)
-        return cls(str(why), list(why.lines), list(map(str, why.would_change)), why.otherwise)
 
 
 ReplayFigures = Annotated[Figures, Shape(also={"lost": "lost"})]
@@ -420,54 +353,28 @@ class ReplayAnswer:
 
 # Episodes
 
-Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
-GivenEvent = Annotated[
-    Event,
-    Shape(
-        type=Name,
-        content=Long,
-        arguments=dict[str, Any] | Long | None,
-        error=Long,
-        **dict.fromkeys(("agent", "tool", "call", "id", "code"), Short),
-        at=Annotated[float, Field(ge=0, lt=253_402_300_800)] | Time | None,
-        meta=dict[str, Any],
-    ),
-]
+_Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
+_Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
+_Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict[str, Any])]
 TaskTrust = Literal["external", "operator"]
 
 
 class NewEpisode(Body):
     """A finished run of any agent: at least one event, or a fault.
 
-    Without an `outcome`, the last event shows how it ended. Without a `task`, it is the first text
-    of the user. Times of events are in seconds since 1970 or ISO 8601.
+    Times of events are in seconds since 1970 or ISO 8601.
     """
 
-    model_config: ClassVar[ConfigDict] = any_of(
-        has("events", minItems=1), has("fault", type="object")
-    )
-
-    events: Annotated[list[GivenEvent], Field(max_length=50_000)] = Field(default_factory=list)
+    events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
     outcome: Ended | None = None
     task: Long | None = None
     goal: Long = ""
-    fault: Annotated[Fault, Shape(category=Name, message=Long, context=Long)] | None = None
+    fault: Annotated[Fault, Shape(category=Name)] | None = None
     id: Short = ""
     session: Short = ""
-    tools: Annotated[list[Short], Field(max_length=1_000)] = Field(default_factory=list)
-    usage: GivenUsage = Usage()
-    omitted: Count = 0
-
-    def plain(self) -> dict[str, Any]:
-        """Return the body as a line of an episode file."""
-        plain = {name: getattr(self, name) for name in self.model_fields_set - {"tenant"}}
-        events = [{**codec.to_document(event), "meta": dict(event.meta)} for event in self.events]
-        plain |= {"events": events}
-        if self.fault is not None:
-            plain["fault"] = codec.to_document(self.fault)
-        if "usage" in plain:
-            plain["usage"] = codec.to_document(self.usage)
-        return plain
+    tools: Annotated[tuple[Short, ...], Field(max_length=1_000)] = ()
+    usage: _Usage = record.NOTHING
+    omitted: _Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -480,14 +387,14 @@ class ReflectionOutcome:
     importance: float
     quarantined: bool
     known: int
-    written: list[Remembered]
+    written: tuple[Remembered, ...]
 
     @classmethod
     def of(cls, result: Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
         words = result.text, result.by, rule, result.reflection.importance
-        return cls(*words, result.quarantined, result.known, list(result.stored))
+        return cls(*words, result.quarantined, result.known, result.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,50 +408,37 @@ class EpisodeReceipt:
 
 EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
 
-
 # Lessons
-
-Kind = Literal["check", "error", "example", "reflection", "strategy"]
-_Excerpt = Annotated[str, Field(max_length=4_000)]
 
 
 class NewExample(BaseModel):
     """A task, the output that was rejected, what was wrong with it, and the accepted output."""
 
-    model_config: ClassVar[ConfigDict] = {**Body.model_config}
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    task: Annotated[_Excerpt, Field(min_length=1)]
-    accepted: _Excerpt = ""
-    rejected: _Excerpt = ""
-    wrong: _Excerpt = ""
+    task: Annotated[Excerpt, Field(min_length=1)]
+    accepted: Excerpt = ""
+    rejected: Excerpt = ""
+    wrong: Excerpt = ""
 
 
 class NewLesson(Body):
     """An error that was seen, and what it teaches.
 
-    It has an operator's trust if the key may approve. Otherwise it has a tool's trust and waits in
-    quarantine. `source` names where the text came from, so that it can be revoked; the default is
-    the key.
+    `source` names where the text came from, so that it can be revoked; the default is the key.
     """
 
     error_type: Name
     text: ErrorText
-    lesson: _Excerpt = ""
+    lesson: Excerpt = ""
     example: NewExample | None = None
-    tags: Tags = Field(default_factory=list)
+    tags: Tags = ()
     importance: Share = 0.5
-    source: Annotated[str, Field(max_length=500)] = ""
+    source: Annotated[Text, Field(max_length=500)] = ""
     context: Long = ""
 
-    @property
-    def pair(self) -> Example | None:
-        """Return the example as a record of the library."""
-        if self.example is None:
-            return None
-        return Example(**self.example.model_dump(), context=self.context)
 
-
-class LessonSummary(BaseModel):
+class LessonSummary(Answer):
     """A summary of a lesson."""
 
     id: int
@@ -580,15 +474,11 @@ class LessonRow(LessonSummary):
 
 
 class LessonEdit(Body):
-    """Changes of a lesson, at least one; `why` goes on record.
+    """Changes of a lesson, at least one.
 
     `pinned` protects it from eviction and pruning, `apart` keeps its pattern out of groups,
     `restored` brings back a lesson that a proof retired.
     """
-
-    model_config: ClassVar[ConfigDict] = any_of(
-        *(has(name, type="boolean") for name in ("pinned", "apart", "restored"))
-    )
 
     pinned: bool | None = None
     apart: bool | None = None
@@ -596,7 +486,7 @@ class LessonEdit(Body):
     why: Short = ""
 
     @model_validator(mode="after")
-    def _is_not_empty(self) -> LessonEdit:
+    def _is_not_empty(self) -> Self:
         if (self.pinned, self.apart, self.restored) == (None, None, None):
             raise ValueError("give pinned, apart or restored")
         return self
@@ -609,11 +499,8 @@ class Question(Body):
     text: ErrorText
 
 
-class SeenAnswer(BaseModel):
-    """How often the error was seen and what it taught; `why` it counts as one with others.
-
-    `signature` is that of the error; an outcome names the error by it.
-    """
+class SeenAnswer(Answer):
+    """How often an error was seen, what it taught, and `why` it counts as one with others."""
 
     signature: str
     count: int
@@ -625,34 +512,23 @@ class SeenAnswer(BaseModel):
 
 
 class RecallRequest(Body):
-    """A task, and the loop that is about to do it.
+    """A task, and the `loop` that is about to do it: to it, the answer counts as shown.
 
-    With a `loop`, the answer counts as shown to it, a random part is withheld, and a repeated call
-    gets the same answer. `limit`, `budget`, `tags` and `match` need a call without a loop. `form`
-    is `messages` (worked examples as chat turns), `text` (one text, which also has lessons without
-    an example), or `found` (only the `items`).
+    `limit`, `budget`, `tags` and `match` need a call without a loop. `form` is `messages` (worked
+    examples as chat turns), `text` (with lessons without an example), or `found` (only `items`).
     """
-
-    model_config: ClassVar[ConfigDict] = any_of(
-        {"properties": {"loop": {"type": "null"}}},
-        {"properties": dict.fromkeys(("limit", "budget", "tags", "match"), False)},
-    )
 
     task: ErrorText
     loop: LoopName | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 5
     budget: Annotated[int, Field(ge=0, le=100_000)] = 600
-    tags: Tags = Field(default_factory=list)
+    tags: Tags = ()
     match: Literal["any", "all"] = "any"
     form: Literal["messages", "text", "found"] = "messages"
 
 
-@dataclass(frozen=True, slots=True)
-class RecallItem:
-    """A worked example, or a lesson without one; `id` is that of the example.
-
-    `relevance` is 0..1; `source` describes where it comes from; `at` is when it was stored.
-    """
+class RecallItem(Answer):
+    """A worked example, or a lesson without one; `id` is that of the example."""
 
     id: int
     reflection: int
@@ -676,10 +552,10 @@ class RecallItem:
     @classmethod
     def of(cls, match: Match) -> Self:
         """Return a match of recall."""
-        plain = {name: getattr(match, name, None) for name in cls.__slots__}
-        pair = {name: getattr(match.example, name) for name in Example.__slots__ if name in plain}
-        near = {"relevance": min(1.0, max(0.0, relevance(match))), "tags": list(match.tags)}
-        return cls(**{**plain, **pair, **near, "source": provenance(match)})
+        near = {"relevance": min(1.0, max(0.0, relevance(match))), "source": provenance(match)}
+        plain = {name: getattr(match, name, None) for name in cls.model_fields}
+        pair = {name: getattr(match.example, name) for name in NewExample.model_fields}
+        return cls(**{**plain, **pair, **near, "tags": list(match.tags)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -693,10 +569,7 @@ class ExposureCount:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """What fits the task, best first; empty if nothing fits.
-
-    `messages` and `text` can be put into a prompt as they are; each is filled if it was requested.
-    """
+    """What fits the task, best first; `messages` and `text` go into a prompt as they are."""
 
     items: list[RecallItem]
     messages: list[Message]
@@ -704,43 +577,24 @@ class RecallAnswer:
     exposure: ExposureCount | None
 
 
-class NewOutcome(Body):
-    """How a loop ended: whether it was right at once, its model calls, and its errors.
+_Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
-    Errors are named by the `signature` that `/v1/seen` answers.
-    """
+
+class NewOutcome(Body):
+    """How a loop ended; its errors are named by the `signature` that `/v1/seen` answers."""
 
     loop: LoopName
     right_at_once: bool
     calls: Annotated[int, Field(ge=0, le=2**31 - 1)]
-    signatures: Annotated[
-        list[Annotated[str, Field(pattern="^[0-9a-f]{16}$")]], Field(max_length=1_000)
-    ] = Field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeReceipt:
-    """The number of this loop among the project's ended loops; 0 if it was shown nothing."""
-
-    loop: str
-    number: int
-
-
-LessonName = Annotated[
-    str | None, BeforeValidator(lambda name: None if name is None else str(name))
-]
-LessonComparison = Annotated[Comparison, Shape(lesson=LessonName)]
+    signatures: Annotated[tuple[_Digest, ...], Field(max_length=1_000)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ProofAnswer:
-    """Whether memory helps: as a whole, and each lesson, the most exposed first.
+    """Whether memory helps: as a whole, and each lesson, the most exposed first."""
 
-    `pending` loops have not ended, `ended` loops have; `holdout` is the share that is withheld.
-    """
-
-    pooled: LessonComparison
-    lessons: list[LessonComparison]
+    pooled: Comparison
+    lessons: list[Comparison]
     pending: int
     ended: int
     holdout: float
@@ -751,7 +605,7 @@ class ProofAnswer:
 QuarantineRow = Annotated[QuarantinedLesson, Shape(omit=("provenance",))]
 
 
-class Ruling(BaseModel):
+class Ruling(Answer):
     """A ruling: what was done, by whom and why."""
 
     action: str
@@ -762,26 +616,10 @@ class Ruling(BaseModel):
     at: float
 
 
-class Rulings(BaseModel):
-    """The rulings, newest first."""
-
-    items: list[Ruling]
-
-
-@dataclass(frozen=True, slots=True)
-class RulingReceipt:
-    """What was done with which entry."""
-
-    id: int
-    state: State
-    by: str
-    why: str
-
-
 class Revocation(Body):
     """A source to remove with all that derives from it; `dry_run` only counts that."""
 
-    source: Annotated[str, Field(min_length=1, max_length=500)]
+    source: Annotated[Text, Field(min_length=1, max_length=500)]
     why: Short = ""
     dry_run: bool = False
 
@@ -802,37 +640,19 @@ class NewDream(Body):
 
 
 DreamRecord = Annotated[
-    Dream,
-    Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"}),
+    Dream, Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"})
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackAnswer:
-    """The number of lessons that are back."""
-
-    id: int
-    lessons: int
 
 
 # Keys and the audit
 
 
-May = Literal["read", "write", "approve", "admin"]
-
-
-class NewKey(BaseModel):
-    """A key to create; without `projects` it is valid for all projects of the tenant.
-
-    `expires` is in seconds since 1970.
-    """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+class NewKey(Body):
+    """A key to create; without `projects` it is valid for all projects of the tenant."""
 
     name: Name
-    tenant: Name | None = None
-    projects: Annotated[list[Name], Field(max_length=100)] = []
-    may: Annotated[list[May], Field(min_length=1, max_length=4)] = ["read", "write"]
+    projects: Annotated[tuple[Name, ...], Field(max_length=100)] = ()
+    may: list[May] = Field(["read", "write"], min_length=1, max_length=4)
     expires: float | None = None
 
 
@@ -845,16 +665,11 @@ class SecretKey(Key):
 
     secret: str | None
 
-    @classmethod
-    def of(cls, key: Key, secret: str) -> Self:
-        """Return a key with its secret, "" if that was sent before."""
-        return cls(**asdict(key), secret=secret or None)
-
 
 NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "key"})]
 
 
-class AuditEntry(BaseModel):
+class AuditEntry(Answer):
     """What was done, and by whom; `hash` covers the entry and the hash before it."""
 
     n: int
@@ -864,22 +679,3 @@ class AuditEntry(BaseModel):
     subject: str
     detail: dict[str, Any]
     hash: str
-
-
-# Health
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """The process answers."""
-
-    status: str = "ok"
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """What the service needs: `ok`, or the name of the error."""
-
-    status: Literal["ready", "unavailable"]
-    store: str
-    work: str

@@ -6,19 +6,12 @@ No label of a metric names a tenant, a project or a key.
 from __future__ import annotations
 
 from asyncio import Semaphore
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Request
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
 from heedful.compat.reflections import Reflections
@@ -28,7 +21,7 @@ from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
-from heedful.service.jobs import Depth, Work
+from heedful.service.jobs import Depth, NoWork, Work
 from heedful.store.store import Store
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
@@ -39,44 +32,20 @@ class Metrics:
 
     def __init__(self) -> None:
         # Otherwise each series gets a second one with its start time; the switch is process-wide.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._registry = registry = CollectorRegistry()
-        of = ("method", "route")
-        self._requests = Counter(
-            "heedful_requests", "Requests answered", (*of, "status"), registry=registry
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        to: Any = {"registry": self._registry}
+        of, jobs = ("method", "route"), ("queue", "state")
+        self.requests = Counter("heedful_requests", "Requests answered", (*of, "status"), **to)
+        self.seconds = Histogram(
+            "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self._seconds = Histogram(
-            "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, registry=registry
-        )
-        self._decisions = Counter(
-            "heedful_decisions", "Attempts decided on", ("outcome",), registry=registry
-        )
-        self._recalled = Counter(
-            "heedful_lessons_recalled", "Lessons brought back", registry=registry
-        )
-        self._traces = Counter(
-            "heedful_traces",
-            "Traces that ended, spans refused",
-            ("outcome",),
-            registry=registry,
-        )
-        self._jobs = Gauge(
-            "heedful_jobs", "Work that is not done yet", ("queue", "state"), registry=registry
-        )
-        self._oldest = Gauge(
-            "heedful_jobs_oldest_seconds",
-            "Since when the oldest of it is so",
-            ("queue", "state"),
-            registry=registry,
-        )
-        self._reached = Gauge(
-            "heedful_work_reached", "Whether what there is to do is known", registry=registry
-        )
-
-    def requested(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request; `route` is its template."""
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        self.recalled = Counter("heedful_lessons_recalled", "Lessons brought back", **to)
+        outcome = ("outcome",)
+        self.traces = Counter("heedful_traces", "Traces that ended, spans refused", outcome, **to)
+        self._decisions = Counter("heedful_decisions", "Attempts decided on", outcome, **to)
+        self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
+        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
         """Count a decision: again, passed, or the first rule that stopped the loop."""
@@ -87,39 +56,18 @@ class Metrics:
             outcome = "all"
         self._decisions.labels(outcome).inc()
 
-    def recalled(self, lessons: int) -> None:
-        """Count the lessons that a recall returned."""
-        self._recalled.inc(lessons)
-
-    def gathered(self, outcome: str, number: int) -> None:
-        """Count traces by outcome (made an episode, empty, given up), and refused spans."""
-        self._traces.labels(outcome).inc(number)
-
-    def text(self, waiting: Iterable[Depth] | None) -> bytes:
-        """Return all metrics in Prometheus' text format; `waiting` None: queue unknown."""
-        self._reached.set(waiting is not None)
+    def text(self, waiting: Iterable[Depth]) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         self._jobs.clear()
         self._oldest.clear()
-        for one in waiting or ():
+        for one in waiting:
             self._jobs.labels(one.queue, one.state).set(one.number)
             self._oldest.labels(one.queue, one.state).set(one.oldest)
-        return generate_latest(self._registry)
+        return prometheus_client.generate_latest(self._registry)
 
 
 MIB = 1024 * 1024
 APART = 2
-Check = Callable[..., Any]
-
-
-class NoWork:
-    """A queue that does nothing: a worker finds the work in the store."""
-
-    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Do nothing."""
-
-    async def depth(self) -> Sequence[Depth]:
-        """Return nothing, because other workers are unknown."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +105,7 @@ class Setup:
     embedder: Embedder | None = None
     model: Model | None = None
     policy: Policy = policies.default
-    checks: Mapping[str, Check] = field(default_factory=dict)
+    checks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     holdout: float = SHARE
     max_entries: int | None = None
     limits: Limits = Limits()
@@ -171,13 +119,3 @@ class Setup:
     def memory(self, scope: Scope) -> Memory:
         """Return the memory of a scope, with the embedder and the limits of the service."""
         return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
-
-
-async def setup_of(request: Request) -> Setup:
-    """Return the setup of the application; async, because FastAPI gives others a thread."""
-    found: Setup = request.app.state.setup
-    return found
-
-
-RouteSetup = Annotated[Setup, Depends(setup_of)]
-"""The setup as a parameter of a route: `setup: RouteSetup`."""

@@ -1,8 +1,8 @@
-"""What all HTTP bodies share: records with limits on their fields, pages, and bounded types.
+"""What all HTTP bodies share, for the service and its clients: codes, shapes, bounds and pages.
 
-A record is declared once, as a dataclass, in the package that owns it. The service takes and
-answers that dataclass. `Shape` adds what applies to HTTP only: limits, omitted fields, and
-properties to send. Lists are sent in pages: `limit`, and a `cursor` for where the next page begins.
+A record is declared once, as a dataclass, in the room that owns it. The service takes and answers
+that dataclass. `Shape` adds what applies to HTTP only. Lists are sent in pages: `limit`, and a
+`cursor` for where the next page begins.
 """
 
 from __future__ import annotations
@@ -11,21 +11,51 @@ import base64
 import binascii
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_type_hints
+from typing import Any, Generic, Self, TypeVar, get_type_hints
 
-from fastapi import Query
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-)
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import core_schema
 
-from heedful.errors import InvalidInput
+from heedful import errors
+from heedful.errors import HeedfulError, InvalidInput
 
-Row = TypeVar("Row")
-LARGEST_ID = 2**63 - 1  # the largest id that a store holds
+# Error class -> its HTTP status and its code, which clients recognise. A class that is not here is
+# reported as the nearest class above it.
+TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
+    errors.HeedfulError: (500, "internal_error"),
+    errors.UsageError: (422, "invalid_request"),
+    errors.InvalidInput: (422, "invalid_input"),
+    errors.UnknownName: (422, "unknown_name"),
+    errors.PackageMissing: (501, "package_missing"),
+    errors.TraceFileError: (422, "invalid_traces"),
+    errors.OverrideRefused: (409, "override_refused"),
+    errors.NotQuarantined: (409, "not_quarantined"),
+    errors.RollbackRefused: (409, "rollback_refused"),
+    errors.Changed: (412, "changed"),
+    errors.QuotaExceeded: (409, "quota_exceeded"),
+    errors.Conflict: (409, "conflict"),
+    errors.AttemptTaken: (409, "attempt_conflict"),
+    errors.LoopEnded: (409, "loop_ended"),
+    errors.OutOfOrder: (409, "attempt_out_of_order"),
+    errors.AccessDenied: (403, "access_denied"),
+    errors.KeyRefused: (401, "key_refused"),
+    errors.Forbidden: (403, "forbidden"),
+    errors.TenantMismatch: (403, "tenant_mismatch"),
+    errors.NotFound: (404, "not_found"),
+    errors.UserCodeError: (500, "user_code_failed"),
+    errors.CheckFailed: (500, "check_failed"),
+    errors.NotJournalable: (422, "not_journalable"),
+    errors.StoreError: (500, "store_error"),
+    errors.StoreUnavailable: (503, "store_unavailable"),
+    errors.StoreOlder: (503, "store_older"),
+    errors.StoreInDoubt: (503, "store_in_doubt"),
+    errors.LeaseLost: (409, "at_work"),
+    errors.ModelError: (502, "model_error"),
+    errors.ModelUnavailable: (503, "model_unavailable"),
+    errors.ModelTimeout: (504, "model_timeout"),
+    errors.MalformedAnswer: (502, "malformed_answer"),
+    errors.PromptTooLong: (422, "prompt_too_long"),
+}
 
 
 class Shape:
@@ -65,27 +95,9 @@ class Shape:
         return {**field, "schema": {**old, "schema": kind} if old["type"] == "default" else kind}
 
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Short = Annotated[str, Field(max_length=2_000)]
-Long = Annotated[str, Field(max_length=100_000)]
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Body(BaseModel):
-    """Body of a request. Unknown fields are refused; `tenant` must be the key's own."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-    tenant: Annotated[str | None, Field(description="The key's own tenant, else 403.")] = None
-
-
-def any_of(*schemas: Mapping[str, Any]) -> ConfigDict:
-    """Return a configuration that adds to a model's schema how its fields depend on each other."""
-    return ConfigDict(json_schema_extra={"anyOf": list(map(dict, schemas))})
-
-
-def has(name: str, **schema: Any) -> dict[str, Any]:
-    return {"required": [name], "properties": {name: schema}}
+Row = TypeVar("Row")
+LARGEST_ID = 2**63 - 1  # the largest id that a store holds
+LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exactly
 
 
 class Page(BaseModel, Generic[Row]):
@@ -97,27 +109,11 @@ class Page(BaseModel, Generic[Row]):
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, *place: str) -> Self:
         """Return the first `limit` of the rows; `place` names the fields that the cursor holds."""
-        last = rows[limit - 1] if len(rows) > limit else None
-        if last is None:
+        if len(rows) <= limit:
             return cls(items=list(rows), next=None)
+        last = rows[limit - 1]
         at = [last[name] if isinstance(last, Mapping) else getattr(last, name) for name in place]
         return cls(items=list(rows[:limit]), next=cursor_to(*at))
-
-
-class Reason(Body):
-    """Why something is done; it goes on record."""
-
-    why: Short = ""
-
-
-LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exactly
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
-"""As a parameter of a route: `limit: Limit = 50`."""
-Cursor = Annotated[
-    str | None,
-    Query(max_length=1000, description="`next` of the previous page."),
-]
-"""As a parameter of a route: `cursor: Cursor = None`."""
 
 
 def cursor_to(*place: str | float) -> str:
@@ -140,8 +136,7 @@ def cursor_from(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
         raise wrong from error
     if not isinstance(place, list) or [type(one) for one in place] != list(kinds):
         raise wrong
-    if any(
-        isinstance(one, int | float) and not -LARGEST_EXACT < one < LARGEST_EXACT for one in place
-    ):
+    numbers = [one for one in place if not isinstance(one, str)]
+    if not all(-LARGEST_EXACT < one < LARGEST_EXACT for one in numbers):
         raise wrong
     return tuple(place)

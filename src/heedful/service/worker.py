@@ -1,22 +1,12 @@
-"""Two job queues: one in this process, one in PostgreSQL for any number of workers.
-
-The queue in this process ends with the process; unfinished work is found in the store. The queue in
-PostgreSQL is procrastinate's.
-"""
+"""The queue in PostgreSQL, which is procrastinate's, for any number of services and workers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import Context
-from dataclasses import dataclass, field
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
 from types import TracebackType
 from typing import Any
 
@@ -28,191 +18,11 @@ from procrastinate.jobs import Status
 from psycopg_pool import AsyncConnectionPool
 
 from heedful import telemetry
-from heedful.errors import HeedfulError, StoreError, StoreUnavailable
+from heedful.errors import HeedfulError, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.service.jobs import (
-    NIGHT,
-    QUEUES,
-    SWEEP,
-    TASKS,
-    TRIES,
-    Depth,
-    Job,
-    JobListener,
-    State,
-    Tools,
-    again_in,
-    do,
-    night,
-    no_listener,
-    sweep,
-)
-from heedful.store.postgres import mishap, parse_url
-
-_log = logging.getLogger("heedful")
-# Jobs at a time; more help only if jobs wait for a model on the network.
-CONCURRENCY = 2
-# Seconds in which running jobs may finish when the process has to stop.
-GRACE = 30.0
-
-
-@dataclass(order=True)
-class _Waiting:
-    """A job and its place: higher priority first, then the order of arrival."""
-
-    place: tuple[int, int]
-    job: Job = field(compare=False)
-    carried: dict[str, str] = field(compare=False)
-    since: float = field(compare=False)
-    tries: int = field(default=0, compare=False)
-
-
-class LocalQueue:
-    """A queue in this process, for a store that one process serves; use it with `async with`.
-
-    On entering it queues the unfinished work in the store, and then once a day the maintenance of
-    memories. A failed job is tried again. On leaving, running jobs may finish within `GRACE`
-    seconds; after that they are given back. `queues` limits it to these queues; None means all.
-    """
-
-    def __init__(
-        self,
-        tools: Tools,
-        *,
-        concurrency: int = CONCURRENCY,
-        queues: Collection[str] | None = None,
-        listener: JobListener = no_listener,
-    ) -> None:
-        self._tools, self._concurrency = tools, concurrency
-        self._queues, self._listener = queues, listener
-        self._ready: list[_Waiting] = []
-        self._waiting: dict[str, _Waiting] = {}  # by the name of its job, also what waits to retry
-        self._running: dict[asyncio.Task[None], _Waiting] = {}
-        self._timers: set[asyncio.TimerHandle] = set()
-        self._failed: Counter[str] = Counter()
-        self._places = count()
-        self._rounds: list[asyncio.Task[None]] = []
-        self._open = True
-
-    @property
-    def failed(self) -> int:
-        """Return the number of jobs that were given up."""
-        return self._failed.total()
-
-    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
-        job = Job(task, scope, arguments)
-        wanted = self._queues is None or job.kind.queue in self._queues
-        if wanted and job.name not in self._waiting:
-            place = (-job.kind.priority, next(self._places))
-            self._put(_Waiting(place, job, telemetry.trace_headers(), time.time()))
-
-    async def depth(self) -> Sequence[Depth]:
-        """Count the jobs, by queue and state; `failed` counts from the start of this process."""
-        now, since = time.time(), dict[tuple[str, State], list[float]]()
-        for entry in self._waiting.values():
-            since.setdefault((entry.job.kind.queue, "waiting"), []).append(entry.since)
-        for entry in self._running.values():
-            since.setdefault((entry.job.kind.queue, "running"), []).append(entry.since)
-        depths = [
-            Depth(queue, state, len(all_), max(0.0, now - min(all_)))
-            for (queue, state), all_ in since.items()
-        ]
-        return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
-
-    async def drain(self) -> None:
-        """Wait until nothing runs, and only retries wait."""
-        while self._running:
-            await asyncio.wait(self._running)
-            await asyncio.sleep(0)  # callbacks deal with the results
-
-    async def __aenter__(self) -> LocalQueue:
-        """Start with the unfinished work."""
-        self._rounds = [
-            asyncio.create_task(self._repeat(SWEEP, sweep)),
-            asyncio.create_task(self._repeat(NIGHT, night)),
-        ]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Start no more jobs; let running jobs finish, or give them back."""
-        self._open = False
-        for round in self._rounds:
-            round.cancel()
-        for timer in self._timers:
-            timer.cancel()
-        if self._running:
-            _, late = await asyncio.wait(self._running, timeout=GRACE)
-            for task in late:
-                task.cancel()
-        await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
-
-    async def _repeat(self, seconds: float, round: Callable[..., Any]) -> None:
-        """Run a periodic task now and at every interval; after a store error, wait for the next."""
-        while True:
-            try:
-                await round(self, self._tools)
-            except StoreError as error:
-                _log.warning("round_failed", extra={"round": round.__name__, "error": str(error)})
-            await asyncio.sleep(seconds)
-
-    def _put(self, entry: _Waiting) -> None:
-        self._waiting[entry.job.name] = entry
-        heappush(self._ready, entry)
-        self._go()
-
-    def _go(self) -> None:
-        """Start as many jobs as may run."""
-        for entry in self._next():
-            del self._waiting[entry.job.name]
-            entry.since, entry.tries = time.time(), entry.tries + 1
-            arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
-            # A job does not inherit the context of the code that queued it.
-            task = asyncio.create_task(do(*arguments), context=Context())
-            self._running[task] = entry
-            task.add_done_callback(self._ended)
-
-    def _next(self) -> Iterator[_Waiting]:
-        """Yield the jobs that may run now, in order; jobs with a held lock stay in the queue."""
-        blocked: list[_Waiting] = []
-        while self._open and self._ready and len(self._running) < self._concurrency:
-            entry = heappop(self._ready)
-            holds = entry.job.holds
-            if holds is not None and any(one.job.holds == holds for one in self._running.values()):
-                blocked.append(entry)
-            else:
-                yield entry
-        for entry in blocked:
-            heappush(self._ready, entry)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        entry = self._running.pop(task)
-        error = None if task.cancelled() else task.exception()
-        wait = again_in(error, entry.tries)
-        if error is not None and wait is not None and entry.job.name not in self._waiting:
-            entry.since = time.time()
-            self._waiting[entry.job.name] = entry
-            self._later(wait, entry)
-        elif error is not None and wait is None:
-            self._failed[entry.job.kind.queue] += 1
-            extra = {"job": entry.job.name, "error": type(error).__name__}
-            defect = None if isinstance(error, HeedfulError) else error
-            _log.error("job_failed", extra=extra, exc_info=defect)
-        self._go()
-
-    def _later(self, wait: float, entry: _Waiting) -> None:
-        def now() -> None:
-            self._timers.discard(timer)
-            self._put(entry)
-
-        timer = asyncio.get_running_loop().call_later(wait, now)
-        self._timers.add(timer)
-
+from heedful.service import jobs
+from heedful.service.jobs import QUEUES, TASKS, TRIES, Depth, Job, JobListener, Tools, no_listener
+from heedful.store.postgres import addressed, mishap
 
 # The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"
@@ -249,7 +59,7 @@ class Backoff(BaseRetryStrategy):
 
     def get_retry_decision(self, *, exception: BaseException, job: Row) -> RetryDecision | None:
         """Retry after `again_in` seconds, or never."""
-        wait = again_in(exception, job.attempts + 1)
+        wait = jobs.again_in(exception, job.attempts + 1)
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
@@ -291,14 +101,18 @@ class PostgresQueue:
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
         job = Job(task, scope, arguments)
-        options: Any = {"queue": job.kind.queue, "priority": job.kind.priority, "lock": job.holds}
-        deferred = self._app.configure_task(_task_name(task), queueing_lock=job.name, **options)
-        what: Any = {"tenant": scope.tenant, "project": scope.project, "arguments": arguments}
+        deferred = self._app.configure_task(
+            _named(task),
+            queue=job.kind.queue,
+            priority=job.kind.priority,
+            lock=job.holds,
+            queueing_lock=job.name,
+        )
+        what: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
+        what |= {"arguments": arguments, "carried": telemetry.trace_headers()}
         with _translate_errors():
             try:
-                await deferred.defer_async(
-                    **what, carried=dict[str, Any](telemetry.trace_headers())
-                )
+                await deferred.defer_async(**what)
             except failures.AlreadyEnqueued:
                 return
 
@@ -313,7 +127,7 @@ class PostgresQueue:
         tools: Tools,
         *,
         queues: Collection[str] | None = None,
-        concurrency: int = CONCURRENCY,
+        concurrency: int = jobs.CONCURRENCY,
         once: bool = False,
         listener: JobListener = no_listener,
     ) -> None:
@@ -324,8 +138,10 @@ class PostgresQueue:
         `once`.
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
-        self._register(tools, listener)
-        await sweep(self, tools)  # this also checks the database
+        for name, task in TASKS.items():
+            options: Any = {"name": _named(name), "queue": task.queue, "retry": Backoff()}
+            self._app.task(**options, pass_context=True)(self._runner(name, tools, listener))
+        await jobs.sweep(self, tools)  # this also checks the database
         if once:
             await self._revive()
         else:
@@ -339,7 +155,7 @@ class PostgresQueue:
                         concurrency=concurrency,
                         wait=not once,
                         fetch_job_polling_interval=POLL,
-                        shutdown_graceful_timeout=GRACE,
+                        shutdown_graceful_timeout=jobs.GRACE,
                         update_heartbeat_interval=BEAT,
                         stalled_worker_timeout=SILENT,
                         delete_jobs="successful",
@@ -352,75 +168,63 @@ class PostgresQueue:
                 return
             await asyncio.sleep(BEAT)  # it ended because the server was unavailable
 
-    def _register(self, tools: Tools, listener: JobListener) -> None:
-        """Register a function with procrastinate for each task."""
-        for name, task in TASKS.items():
-            declare = partial(
-                self._app.task, name=_task_name(name), queue=task.queue, retry=Backoff()
-            )
-            declare(pass_context=True)(self._runner(name, tools, listener))
-
     def _go_round(self, tools: Tools) -> None:
         """Register the periodic tasks with procrastinate."""
-        app = self._app
 
         async def nightly() -> None:
-            await night(self, tools)
+            await jobs.night(self, tools)
             with _translate_errors():
-                await app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
+                await self._app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
 
-        rounds: tuple[tuple[str, str, Callable[[], Awaitable[None]]], ...] = (
-            ("revive", REVIVAL, self._revive),
-            ("sweep", SWEEPS, partial(sweep, self, tools)),
-            ("night", NIGHTS, nightly),
-        )
-        for name, cron, work in rounds:
-            job = _task_name(name)
-            declare = partial(app.task, name=job, queue=UPKEEP, priority=100, queueing_lock=job)
-            app.periodic(cron=cron)(declare()(_round(name, work)))
+        def register(name: str, cron: str, work: Callable[[], Awaitable[None]]) -> None:
+            async def round(timestamp: int) -> None:
+                await jobs.go_round(name, work)
+
+            options: Any = {"queue": UPKEEP, "priority": 100, "queueing_lock": _named(name)}
+            declare: Any = self._app.task(name=_named(name), **options)
+            self._app.periodic(cron=cron)(declare(round))
+
+        register("revive", REVIVAL, self._revive)
+        register("sweep", SWEEPS, partial(jobs.sweep, self, tools))
+        register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
-        async def doing(
+        """Return the function that procrastinate calls for a task."""
+
+        async def run(
             context: JobContext,
             tenant: str,
             project: str,
             arguments: dict[str, Any],
             carried: dict[str, str],
         ) -> None:
-            job = Job(name, Scope(tenant, project), arguments)
+            job, manager = Job(name, Scope(tenant, project), arguments), self._app.job_manager
             try:
-                await do(job, tools, context.job.attempts + 1, carried, listener)
+                await jobs.do(job, tools, context.job.attempts + 1, carried, listener)
             except HeedfulError:
-                if not await self._twin(job):
+                # If the same job was queued again, this one cannot be retried
+                # (github.com/procrastinate-org/procrastinate/issues/1446).
+                todo = Status.TODO.value
+                if not [*await manager.list_jobs_async(queueing_lock=job.name, status=todo)]:
                     raise
 
-        return doing
-
-    async def _twin(self, job: Job) -> bool:
-        """Return True if the same job was queued again, because then this one cannot be retried.
-
-        procrastinate requeues a job only if no waiting job has its name
-        (github.com/procrastinate-org/procrastinate/issues/1446).
-        """
-        jobs = self._app.job_manager
-        waiting = await jobs.list_jobs_async(queueing_lock=job.name, status=Status.TODO.value)
-        return bool(list(waiting))
+        return run
 
     async def _revive(self) -> None:
         """Requeue the jobs of workers without heartbeat, except those that have used all tries.
 
         If the same job already waits, the job of the dead worker is dropped.
         """
-        jobs = self._app.job_manager
+        manager = self._app.job_manager
         with _translate_errors():
-            for one in await jobs.get_stalled_jobs(seconds_since_heartbeat=SILENT):
+            for one in await manager.get_stalled_jobs(seconds_since_heartbeat=SILENT):
                 if one.attempts + 1 >= TRIES:  # it may have killed the workers
-                    await jobs.finish_job(one, Status.FAILED, delete_job=False)
+                    await manager.finish_job(one, Status.FAILED, delete_job=False)
                     continue
                 try:
-                    await jobs.retry_job(one)
+                    await manager.retry_job(one)
                 except failures.UniqueViolation:
-                    await jobs.finish_job(one, Status.ABORTED, delete_job=True)
+                    await manager.finish_job(one, Status.ABORTED, delete_job=True)
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:
@@ -429,19 +233,7 @@ def _is_new_failure(record: logging.LogRecord) -> bool:
     return not isinstance(error, HeedfulError | failures.ConnectorException)
 
 
-def _round(name: str, work: Callable[[], Awaitable[None]]) -> Callable[[int], Any]:
-    """Return a periodic task; if the database fails, it runs again at the next interval."""
-
-    async def gone(timestamp: int) -> None:
-        try:
-            await work()
-        except StoreError as error:
-            _log.warning("round_failed", extra={"round": name, "error": str(error)})
-
-    return gone
-
-
-def _task_name(task: str) -> str:
+def _named(task: str) -> str:
     return f"heedful.{task}"
 
 

@@ -6,53 +6,41 @@ in bodies of these routes are ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import APIRouter, Path, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
+from fastapi import APIRouter, Depends, Path, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from starlette.exceptions import HTTPException
 
-from heedful.compat.guardrails import (
-    DONE,
-    NOT_DONE,
-    GuardedLoops,
-    get_guardrails_status,
-    override_guardrails,
-    process_loop_completion,
-)
-from heedful.compat.reflections import (
-    ReflectionAnswer,
-    ReflectionRow,
-    generate_reflection,
-    query_reflections,
-    store_reflection,
-)
-from heedful.compat.shapes import (
-    LONGEST_NAME,
-    GuardrailsOverride,
-    GuardrailsStatus,
-    LoopDecision,
-)
-from heedful.errors import HeedfulError
-from heedful.lessons.lesson import Scope
-from heedful.service.auth import Approving, Caller, Project, Reading, Writing
-from heedful.service.problems import Problem, answer
-from heedful.service.setup import RouteSetup, Setup
-from heedful.service.wire import Name, Share
+from heedful.compat import guardrails, shapes
+from heedful.compat import reflections as engine
+from heedful.service.auth import Approving, Caller, Reading, Writing
+from heedful.service.problems import Problem
+from heedful.service.schemas import Name, Share
 from heedful.traces.episode import Ended
 
-PREFIX = "/orchestrator"
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-LoopId = Annotated[str, Path(min_length=1, max_length=LONGEST_NAME)]
-Identifier = Annotated[
-    str | int, AfterValidator(str)
-]  # ids are strings; a number counts as its digits
+_Loop = Annotated[str, Field(min_length=1, max_length=shapes.LONGEST_NAME)]
+LoopId = Annotated[str, Path(min_length=1, max_length=shapes.LONGEST_NAME)]
+Identifier = Annotated[str | int, AfterValidator(str)]  # a number counts as its digits
 LongText = Annotated[str, Field(max_length=1_000_000)]
+# Fields of a body that say for whom and by whom a call is made.
+WHO = {"tenant_id", "project_id", "override_by"}
+
+
+class Named(BaseModel):
+    """A body that may name the tenant of the key and one of its projects."""
+
+    tenant_id: Name | None = None
+    project_id: Name | None = None
+
+
+class Flags(Named):
+    """Limits that a loop may go on past, and who lifts them (default: the name of the key)."""
+
+    override_fatigue: bool = False
+    override_max_reruns: bool = False
+    override_bias_echo: bool = False
+    override_by: Name | None = None
 
 
 class BiasTag(BaseModel):
@@ -64,24 +52,13 @@ class BiasTag(BaseModel):
     severity: Share = 0.5
 
 
-class Flags(BaseModel):
-    """Limits that a loop may go on past, and who lifts them (default: the name of the key)."""
-
-    tenant_id: Name | None = None
-    project_id: Name | None = None
-    override_fatigue: bool = False
-    override_max_reruns: bool = False
-    override_bias_echo: bool = False
-    override_by: Name | None = None
-
-
 class LoopCompletion(Flags):
     """A loop that was run: its id, and as much of its result as the caller knows.
 
     A flag takes effect if its limit has been reached. Missing scores are judged.
     """
 
-    loop_id: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    loop_id: _Loop
     reflection_status: str
     orchestrator_persona: Name | None = None
     task: LongText | None = None
@@ -99,15 +76,6 @@ class OverrideRequest(Flags):
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
 
-class EventError(BaseModel):
-    """The error of a step."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
-
-    message: str = ""
-    code: Identifier | None = None
-
-
 class RunEvent(BaseModel):
     """One event of a run, of any type. Missing ids and times are filled in."""
 
@@ -119,7 +87,7 @@ class RunEvent(BaseModel):
     timestamp: str | float | None = None
     metadata: dict[str, Any] | None = None
     tool_name: str | None = None
-    error: EventError | str | None = None
+    error: dict[str, Any] | str | None = None
 
 
 class RunError(BaseModel):
@@ -130,11 +98,9 @@ class RunError(BaseModel):
     context: Any = None
 
 
-class FinishedRun(BaseModel):
+class FinishedRun(Named):
     """A finished run to reflect on. With `store: false` nothing is stored."""
 
-    tenant_id: Name | None = None
-    project_id: Name | None = None
     events: list[RunEvent]
     outcome: Ended
     error: RunError | None = None
@@ -146,11 +112,9 @@ class FinishedRun(BaseModel):
     on_model_error: Literal["keep", "raise"] = "keep"
 
 
-class ReflectionQuery(BaseModel):
+class ReflectionQuery(Named):
     """A search for reflections; without a text, it returns the most important ones."""
 
-    tenant_id: Name | None = None
-    project_id: Name | None = None
     query_text: str | None = None
     k: Annotated[int, Field(ge=1, le=200)] = 5
     min_importance: Share = 0.5
@@ -158,179 +122,105 @@ class ReflectionQuery(BaseModel):
     match: Literal["any", "all"] = "any"
 
 
-class LoopRefusal(BaseModel):
-    """What went wrong, and with which loop if that is known."""
-
-    status: Literal["error"] = "error"
-    message: str
-    loop_id: str | None = None
-
-
-class ReflectionRefusal(BaseModel):
-    """What went wrong."""
-
-    status: Literal["error"] = "error"
-    message: str
-
-
 class QueriedReflections(BaseModel):
     """The reflections found, best first."""
 
-    reflections: list[ReflectionRow]
+    reflections: list[engine.ReflectionRow]
 
 
-def _refusals(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": model, "description": "What went wrong"} for status in statuses}
-
-
-def guardrails_problem(problem: Problem, loop: str | None = None) -> JSONResponse:
-    """Return the answer to an error below these paths."""
-    refusal = LoopRefusal(message=problem.detail, loop_id=loop)
-    return JSONResponse(refusal.model_dump(), problem.status)
-
-
-class LoopRoute(APIRoute):
-    """A route whose errors name their loop."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the usual handler, with other answers to errors."""
-        handle = super().get_route_handler()
-
-        async def handled(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except (Problem, HeedfulError, RequestValidationError, HTTPException) as error:
-                shape = partial(guardrails_problem, loop=await _loop(request))
-                return answer(error, request.url.path, {"": shape})
-
-        return handled
+async def _remember_loop(request: Request) -> None:
+    """Keep the id of the loop that a request names, for the answer to an error."""
+    named = request.path_params.get("loop_id")
+    if named is None and await request.body():
+        body = await request.json()
+        named = body.get("loop_id") if isinstance(body, dict) else None
+    request.state.loop_id = named if isinstance(named, str) else None
 
 
 router: APIRouter = APIRouter(
-    prefix=PREFIX,
-    tags=["compatible"],
-    route_class=LoopRoute,
-    responses=_refusals(LoopRefusal, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 504),
+    prefix="/orchestrator", tags=["compatible"], dependencies=[Depends(_remember_loop)]
 )
 
 
-@router.post("/loop-complete", response_model=LoopDecision)
-async def loop_complete(
-    completion: LoopCompletion, caller: Writing, setup: RouteSetup, project: Project = None
-) -> Any:
+@router.post("/loop-complete", response_model=shapes.LoopDecision)
+async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop that was run is run again, as which loop, and why.
 
     For a new loop, everything in the body is stored; a new loop without content is 404. The same
     completion again changes nothing, a different one for the same loop is 409.
     """
-    if completion.reflection_status != DONE:
-        raise Problem(422, "invalid_reflection_status", NOT_DONE)
+    if completion.reflection_status != guardrails.DONE:
+        raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
     if any(getattr(completion, flag) for flag in FLAGS):
         caller.needs("approve")
-    arguments = completion.model_dump(exclude={"tenant_id", "project_id", "override_by"})
-    loops = _loops(setup, caller, _scope(caller, completion, project))
+    arguments = completion.model_dump(exclude=WHO)
     by = completion.override_by or caller.name
-    return await process_loop_completion(**arguments, override_by=by, store=loops)
+    return await guardrails.process_loop_completion(
+        **arguments, override_by=by, store=_loops(caller)
+    )
 
 
-@router.get("/guardrails-status/{loop_id:path}", response_model=GuardrailsStatus)
-async def guardrails_status(
-    loop_id: LoopId, caller: Reading, setup: RouteSetup, project: Project = None
-) -> Any:
+@router.get("/guardrails-status/{loop_id:path}", response_model=shapes.GuardrailsStatus)
+async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     """Show the state of a loop: reruns, echo, fatigue, and why it was run again or ended."""
-    loops = _loops(setup, caller, caller.scope(project))
-    return await get_guardrails_status(loop_id, store=loops)
+    return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
-@router.post("/override-guardrails/{loop_id:path}", response_model=GuardrailsOverride)
-async def override(
-    loop_id: LoopId,
-    change: OverrideRequest,
-    caller: Approving,
-    setup: RouteSetup,
-    project: Project = None,
-) -> Any:
+@router.post("/override-guardrails/{loop_id:path}", response_model=shapes.GuardrailsOverride)
+async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
     """Let a loop go on past limits; a loop that has ended is decided again at once."""
-    arguments = change.model_dump(exclude={"tenant_id", "project_id", "override_by"})
-    loops = _loops(setup, caller, _scope(caller, change, project))
+    arguments = change.model_dump(exclude=WHO)
     by = change.override_by or caller.name
-    return await override_guardrails(loop_id, **arguments, override_by=by, store=loops)
+    return await guardrails.override_guardrails(
+        loop_id, **arguments, override_by=by, store=_loops(caller)
+    )
 
 
-def _scope(caller: Caller, body: Flags, project: str | None) -> Scope:
-    return caller.scope(body.project_id or project, body.tenant_id)
-
-
-def _loops(setup: Setup, caller: Caller, scope: Scope) -> GuardedLoops:
-    return GuardedLoops(
+def _loops(caller: Caller) -> guardrails.GuardedLoops:
+    setup = caller.setup
+    return guardrails.GuardedLoops(
         setup.store,
-        scope,
+        caller.scope,
         setup.guardrails,
         setup.model,
         setup.checks,
-        setup.memory(scope),
+        caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule),
         vouched="approve" in caller.may,
     )
 
 
-async def _loop(request: Request) -> str | None:
-    """Return the loop that a request names, if it can be read."""
-    try:
-        named = request.path_params.get("loop_id") or (await request.json())["loop_id"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return named if isinstance(named, str) else None
+reflections: APIRouter = APIRouter(prefix="/api/v1/reflections", tags=["compatible"])
 
 
-REFLECTIONS_PREFIX = "/api/v1/reflections"
-reflections_router: APIRouter = APIRouter(
-    prefix=REFLECTIONS_PREFIX,
-    tags=["compatible"],
-    responses=_refusals(ReflectionRefusal, 401, 403, 409, 413, 422, 429, 500, 502, 503, 504),
-)
-
-
-def reflections_problem(problem: Problem) -> JSONResponse:
-    """Return the answer to an error below these paths."""
-    return JSONResponse(ReflectionRefusal(message=problem.detail).model_dump(), problem.status)
-
-
-@reflections_router.post("/generate", response_model=ReflectionAnswer)
-async def generate(run: FinishedRun, caller: Writing, setup: RouteSetup) -> Any:
+@reflections.post("/generate", response_model=engine.ReflectionAnswer)
+async def generate(run: FinishedRun, caller: Writing) -> Any:
     """Reflect on a finished run, and store what it teaches, once however often it is sent.
 
     If the key may not approve, the lessons wait in quarantine until they are released.
     """
-    if not setup.reflections.enabled:
+    if not caller.setup.reflections.enabled:
         off = "reflections are switched off: HEEDFUL_REFLECTION_ENABLED is false"
         raise Problem(503, "reflections_off", off)
-    scope = caller.scope(run.project_id, run.tenant_id)
+    scope, memory = caller.scope, caller.memory
     context = run.model_dump(exclude={"store", "on_model_error"}, exclude_none=True)
-    reflection = await generate_reflection(
+    reflection = await engine.generate_reflection(
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
-        store=setup.memory(scope),
-        model=setup.model,
-        trust=_trust(caller),
+        store=memory,
+        model=caller.setup.model,
+        trust="operator" if "approve" in caller.may else "tool",
         on_model_error=run.on_model_error,
     )
     if run.store:
-        await store_reflection(reflection, scope.tenant, scope.project, store=setup.memory(scope))
+        await engine.store_reflection(reflection, scope.tenant, scope.project, store=memory)
     return reflection
 
 
-@reflections_router.post("/query")
-async def query(
-    question: ReflectionQuery, caller: Reading, setup: RouteSetup
-) -> QueriedReflections:
+@reflections.post("/query")
+async def query(question: ReflectionQuery, caller: Reading) -> QueriedReflections:
     """Find reflections and strategies that fit a text; without a text, the most important."""
-    scope = caller.scope(question.project_id, question.tenant_id)
-    options = question.model_dump(exclude={"tenant_id", "project_id"})
-    rows: list[dict[str, Any]] = await query_reflections(
-        scope.tenant, scope.project, **options, store=setup.memory(scope)
+    scope, options = caller.scope, question.model_dump(exclude=WHO)
+    rows: list[Any] = await engine.query_reflections(
+        scope.tenant, scope.project, **options, store=caller.memory
     )
-    return QueriedReflections.model_validate({"reflections": rows})
-
-
-def _trust(caller: Caller) -> Any:
-    return "operator" if "approve" in caller.may else "tool"
+    return QueriedReflections(reflections=[engine.ReflectionRow(**row) for row in rows])

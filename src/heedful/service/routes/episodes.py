@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any, Literal
+import logging
+from contextvars import Context
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
-from heedful.memory.ingest import receive
+from heedful.memory.ingest import gather, receive
 from heedful.memory.reflect import file, reflect
-from heedful.service.auth import Caller, Project, Reading, Writing
+from heedful.service.auth import Caller, Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
-from heedful.service.openapi import SCHEMAS
 from heedful.service.problems import Problem
 from heedful.service.schemas import (
     EpisodeReceipt,
@@ -23,36 +24,31 @@ from heedful.service.schemas import (
     ReflectionOutcome,
     TaskTrust,
 )
-from heedful.service.setup import RouteSetup, Setup
-from heedful.service.wire import Cursor, Limit, Page, cursor_from
+from heedful.service.setup import Setup
+from heedful.service.wire import Page
 from heedful.store import episodes
+from heedful.store.records import EpisodeState
 from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import EpisodeReader
 
+log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
-Wait = Annotated[bool, Query(description="Wait until the episode was reflected on.")]
 Trust = Annotated[
-    TaskTrust,
-    Query(description="Who wrote the task; `operator` needs a key that may approve."),
+    TaskTrust, Query(description="Who wrote the task; `operator` needs a key that may approve.")
 ]
-State = Annotated[Literal["waiting", "reflected", "failed"] | None, Query()]
 
 
-def vouched(caller: Caller, trust: TaskTrust) -> TaskTrust:
-    """Return who the task came from, if the key may say so. Raises Forbidden."""
+def _check_trust(caller: Caller, trust: TaskTrust) -> None:
     if trust == "operator":
         caller.needs("approve")
-    return trust
 
 
 @router.post("/episodes", status_code=202, responses={200: {"model": EpisodeReceipt}})
 async def create(
     new: NewEpisode,
     caller: Writing,
-    setup: RouteSetup,
     response: Response,
-    project: Project = None,
-    wait: Wait = False,
+    wait: Annotated[bool, Query(description="Wait until it was reflected on.")] = False,
     trust: Trust = "external",
 ) -> EpisodeReceipt:
     """Store a finished run, once however often it is sent; a worker reflects on it.
@@ -60,107 +56,73 @@ async def create(
     200 if reflecting is done. Text from tools, documents and users waits in quarantine, with all
     that derives from it.
     """
-    scope = caller.scope(project, new.tenant)
     episode = await asyncio.to_thread(_episode, new)
-    given = vouched(caller, trust)
-    taken = await (_now if wait else _later)(setup, scope, episode, given)
-    response.status_code = 200 if taken.state == "reflected" else 202
-    return taken
-
-
-@router.get("/episodes")
-async def listed(
-    caller: Reading,
-    setup: RouteSetup,
-    project: Project = None,
-    state: State = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Page[EpisodeRow]:
-    """List the episodes and their states, newest first."""
-    place: Any = cursor_from(cursor, float, str) or ()
-    scope = caller.scope(project)
-    rows = await setup.store.read(scope, episodes.page, limit + 1, state or "", *place)
-    return Page[EpisodeRow].of(rows, limit, "at", "digest")
+    _check_trust(caller, trust)
+    receipt = await (_now if wait else _later)(caller, episode, trust)
+    response.status_code = 200 if receipt.state == "reflected" else 202
+    return receipt
 
 
 def _episode(new: NewEpisode) -> Episode:
     """Return the episode, of limited size and without secrets. Raises InvalidInput."""
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, where there is no fault")
-    [episode] = EpisodeReader(Limits()).add(new.plain())
+    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    [episode] = EpisodeReader(Limits()).add({"events": [], **plain})
     return episode
 
 
-async def _later(setup: Setup, scope: Scope, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
+async def _later(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
     filed = await asyncio.to_thread(file, episode, episode.digest, trust)
-    state = await episodes.put(setup.store, scope, filed)
+    state = await episodes.put(caller.setup.store, caller.scope, filed)
     if state != "reflected":
-        await setup.work.defer("reflect", scope, digest=filed.digest)
-    return EpisodeReceipt(digest=filed.digest, state=state)
+        await caller.setup.work.defer("reflect", caller.scope, digest=filed.digest)
+    return EpisodeReceipt(filed.digest, state)
 
 
-async def _now(setup: Setup, scope: Scope, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
-    made = await reflect(episode, memory=setup.memory(scope), model=setup.model, trust=trust)
+async def _now(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
+    model = caller.setup.model
+    made = await reflect(episode, memory=caller.memory, model=model, trust=trust)
     assert made is not None
-    state: Literal["waiting", "reflected"] = "waiting" if made.busy else "reflected"
-    return EpisodeReceipt(digest=episode.digest, state=state, taught=ReflectionOutcome.of(made))
+    state: EpisodeState = "waiting" if made.busy else "reflected"
+    return EpisodeReceipt(episode.digest, state, ReflectionOutcome.of(made))
+
+
+@router.get("/episodes")
+async def listed(
+    caller: Reading, page: Paged, state: EpisodeState | None = None
+) -> Page[EpisodeRow]:
+    """List the episodes and their states, newest first."""
+    place: Any = page.after(float, str) or ()
+    rows = await caller.read(episodes.page, page.limit + 1, state or "", *place)
+    return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
+
+
+_JSON = "application/json"
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
-_JSON = "application/json"
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
-_BODY = {
-    "required": True,
-    "content": {PROTOBUF: _BINARY, _JSON: {"schema": SCHEMAS["OtlpRequest"]}},
-}
-_ANSWER: dict[str, Any] = {
-    "content": {PROTOBUF: _BINARY, _JSON: {"schema": SCHEMAS["OtlpResponse"]}},
-    "description": "An ExportTraceServiceResponse in the encoding of the request.",
-}
 
 
-@traces_router.post(
-    "/traces",
-    response_class=Response,
-    responses={200: _ANSWER},
-    openapi_extra={"requestBody": _BODY},
-)
-async def traces(
-    request: Request,
-    caller: Writing,
-    setup: RouteSetup,
-    project: Project = None,
-    trust: Annotated[
-        TaskTrust,
-        Query(description="Who wrote the tasks; `operator` needs a key that may approve."),
-    ] = "external",
-) -> Response:
+@traces_router.post("/traces", response_class=Response)
+async def traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
     """Take spans of agents over OTLP/HTTP, in any order and from any number of services.
 
     Spans wait until the root of their trace has ended. Then the trace becomes one episode. Spans
     that cannot be stored are reported as `partial_success`.
     """
-    scope = caller.scope(project)
-    given = vouched(caller, trust)
+    _check_trust(caller, trust)
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
     body = await request.body()
     try:
-        sent: Any = body if kind == PROTOBUF else _parsed(body)
-        refused = await receive(setup.store, scope, sent, given)
-    except InvalidInput as error:
-        raise Problem(400, "invalid_traces", str(error)) from error
-    setup.metrics.gathered("refused", refused.total())
-    request.app.state.collector.soon(scope)
+        sent: Any = body if kind == PROTOBUF else json.loads(body)
+        refused = await receive(caller.setup.store, caller.scope, sent, trust)
+    except (InvalidInput, ValueError, RecursionError) as error:
+        raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
+    caller.setup.metrics.traces.labels("refused").inc(refused.total())
+    request.app.state.collector.soon(caller.scope)
     why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
     return _answer(kind, refused.total(), why)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("body", "no JSON", f"OTLP as JSON ({error})") from error
 
 
 def _answer(kind: str, refused: int, why: str) -> Response:
@@ -168,11 +130,67 @@ def _answer(kind: str, refused: int, why: str) -> Response:
     if kind == PROTOBUF:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
 
-        told = wire.ExportTraceServiceResponse()
+        answer = wire.ExportTraceServiceResponse()
         if refused:
-            told.partial_success.rejected_spans = refused
-            told.partial_success.error_message = why
-        return Response(told.SerializeToString(), media_type=PROTOBUF)
+            answer.partial_success.rejected_spans = refused
+            answer.partial_success.error_message = why
+        return Response(answer.SerializeToString(), media_type=PROTOBUF)
     # A whole number of 64 bits is text in the JSON of protobuf.
     part = {"partialSuccess": {"rejectedSpans": str(refused), "errorMessage": why}}
     return Response(json.dumps(part if refused else {}), media_type=_JSON)
+
+
+# Seconds after a trace has settled, so that no look comes a moment too early.
+MARGIN = 0.05
+
+
+class TraceCollector:
+    """Turns the traces of a scope into episodes, from its first span until no trace waits.
+
+    If a process is killed, the next process that gets spans of the scope continues its work. Two
+    processes may work on the same scope.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._tasks: dict[Scope, asyncio.Task[None]] = {}
+        self._wanted: set[Scope] = set()
+
+    def soon(self, scope: Scope) -> None:
+        """Look for ended traces of the scope after a pause, because spans have arrived."""
+        self._wanted.add(scope)
+        if scope not in self._tasks:
+            # In its own context, because it is not part of the call that brought the spans.
+            self._tasks[scope] = asyncio.create_task(self._look(scope), context=Context())
+
+    async def close(self) -> None:
+        """Stop looking; waiting spans stay in the store."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look(self, scope: Scope) -> None:
+        try:
+            while scope in self._wanted:
+                self._wanted.discard(scope)
+                await asyncio.sleep(self._setup.patience.settled + MARGIN)
+                if await self._collect(scope):
+                    self._wanted.add(scope)
+        finally:
+            del self._tasks[scope]
+
+    async def _collect(self, scope: Scope) -> bool:
+        """Make episodes of the traces that have ended; return True if others wait."""
+        setup = self._setup
+        try:
+            result = await gather(setup.store, scope, setup.patience)
+            for digest in result.episodes:
+                await setup.work.defer("reflect", scope, digest=digest)
+        except StoreError as error:
+            log.warning("traces were not gathered; the next round will try again: %s", error)
+            return True
+        counts = {"episode": len(result.episodes), "empty": result.empty}
+        for outcome, n in {**counts, "given_up": result.given_up}.items():
+            setup.metrics.traces.labels(outcome).inc(n)
+        return result.again is not None

@@ -1,136 +1,127 @@
-"""Recall, outcomes and proof; and to remember, list, read and edit lessons."""
+"""The memory of a project: recall and proof; lessons, quarantine and dreams."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import Change, LessonFilter, Outcome, Remembered, State
+from heedful.lessons import lesson
 from heedful.lessons.proof import is_due
 from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
-from heedful.memory.memory import Memory
+from heedful.lessons.trust import QuarantinedLesson
+from heedful.memory.dream import Dreams, consolidate
 from heedful.redact import redact
-from heedful.service.auth import Approving, Project, Reading, Writing
+from heedful.service import schemas
+from heedful.service.auth import Approving, Caller, Limit, Paged, Reading, Writing
 from heedful.service.problems import Problem
-from heedful.service.schemas import (
-    ExposureCount,
-    Kind,
-    LessonEdit,
-    LessonRow,
-    LessonSummary,
-    NewLesson,
-    NewOutcome,
-    OutcomeReceipt,
-    ProofAnswer,
-    Question,
-    RecallAnswer,
-    RecallItem,
-    RecallRequest,
-    SeenAnswer,
-)
-from heedful.service.setup import RouteSetup
-from heedful.service.wire import LARGEST_ID, Cursor, Limit, Page, cursor_from
+from heedful.service.schemas import Document
+from heedful.service.wire import LARGEST_ID, Page
 from heedful.store import exposures, patterns
+
+Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
+Word = Annotated[str, Query(max_length=200)]
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["recall"])
 ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 
 @router.post("/recall")
-async def recall(
-    body: RecallRequest, caller: Reading, setup: RouteSetup, project: Project = None
-) -> RecallAnswer:
+async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
     """Recall what fits a task; with a `loop` an exposure is recorded, which needs `write`."""
     if body.loop is not None:
         caller.needs("write")
-    memory = setup.memory(caller.scope(project, body.tenant))
-    recall = _recall if body.loop is None else _recall_for_loop
-    answer = await recall(memory, body)
-    setup.metrics.recalled(len(answer.items))
+    answer = await (_recall if body.loop is None else _recall_for_loop)(caller, body)
+    caller.setup.metrics.recalled.inc(len(answer.items))
     return answer
 
 
-@router.post("/outcomes")
-async def outcomes(
-    body: NewOutcome, caller: Writing, setup: RouteSetup, project: Project = None
-) -> OutcomeReceipt:
-    """Report how a loop ended that was shown lessons; only the first report of a loop counts."""
-    scope = caller.scope(project, body.tenant)
-    end = Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
-    await setup.store.write(scope, exposures.remember, (), outcome=end)
-    past = await setup.store.read(scope, exposures.past, body.loop)
-    if is_due(past.number):
-        await setup.work.defer("prove", scope)
-    return OutcomeReceipt(body.loop, past.number)
+async def _recall(caller: Caller, body: schemas.RecallRequest) -> schemas.RecallAnswer:
+    memory = caller.memory
+    found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
+    messages = memory.render(found, body.budget) if body.form == "messages" else ()
+    text = memory.render_text(found, body.budget) if body.form == "text" else ""
+    return schemas.RecallAnswer(list(map(schemas.RecallItem.of, found)), list(messages), text, None)
 
 
-@router.get("/proof")
-async def proof(
-    caller: Reading, setup: RouteSetup, project: Project = None, limit: Limit = 50
-) -> ProofAnswer:
-    """Prove whether memory helps: as a whole, and each lesson, shown against withheld."""
-    memory = setup.memory(caller.scope(project))
-    proven = await memory.prove()
-    ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
-    past = await memory.store.read(memory.scope, exposures.past, "")
-    return ProofAnswer(proven.pooled, ranked[:limit], proven.pending, past.ended, memory.holdout)
-
-
-async def _recall(memory: Memory, body: RecallRequest) -> RecallAnswer:
-    matches = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
-    messages = memory.render(matches, body.budget) if body.form == "messages" else ()
-    text = memory.render_text(matches, body.budget) if body.form == "text" else ""
-    return RecallAnswer(list(map(RecallItem.of, matches)), list(messages), text, None)
-
-
-async def _recall_for_loop(memory: Memory, body: RecallRequest) -> RecallAnswer:
+async def _recall_for_loop(caller: Caller, body: schemas.RecallRequest) -> schemas.RecallAnswer:
     """Recall for a loop; record the exposure first, because the prompt may cause an outcome."""
     if unusable := sorted(ALONE & body.model_fields_set):
-        name = unusable[0]
-        raise InvalidInput(name, getattr(body, name), "left out if a loop is given")
+        raise InvalidInput(unusable[0], getattr(body, unusable[0]), "left out if a loop is given")
     loop, turns = body.loop or "", body.form == "messages"
-    briefing = await memory.brief(body.task, loop, examples=True if turns else None)
+    briefing = await caller.memory.brief(body.task, loop, examples=True if turns else None)
     briefing = briefing.worked if turns else briefing
     if briefing.exposures:
-        await memory.store.write(memory.scope, exposures.remember, (), exposures=briefing.exposures)
+        await caller.write(exposures.remember, (), exposures=briefing.exposures)
     shown = sum(exposure.shown for exposure in briefing.exposures)
-    exposure = ExposureCount(loop, shown, len(briefing.exposures) - shown)
+    exposure = schemas.ExposureCount(loop, shown, len(briefing.exposures) - shown)
     text = ""
     if body.form == "text":
         text = as_text(briefing.examples, secrets.randbits(64), briefing.advice)
     messages = list(briefing.examples) if turns else []
-    return RecallAnswer(list(map(RecallItem.of, briefing.found)), messages, text, exposure)
+    found: tuple[lesson.Match, ...] = tuple(briefing.found)
+    return schemas.RecallAnswer(list(map(schemas.RecallItem.of, found)), messages, text, exposure)
 
 
-reflections_router: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
-Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
-Word = Annotated[str, Query(max_length=200)]
-IfMatch = Annotated[str | None, Header(description="The ETag of the lesson.", max_length=200)]
+@router.post("/outcomes")
+async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
+    """Report how a loop ended that was shown lessons; only the first report of a loop counts.
+
+    `number` is its place among the ended loops of the project, 0 if it was shown nothing.
+    """
+    end = lesson.Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
+    await caller.write(exposures.remember, (), outcome=end)
+    past = await caller.read(exposures.past, body.loop)
+    if is_due(past.number):
+        await caller.setup.work.defer("prove", caller.scope)
+    return {"loop": body.loop, "number": past.number}
 
 
-@reflections_router.post("/reflections", status_code=201, responses={200: {"model": Remembered}})
-async def create(
-    body: NewLesson,
-    caller: Writing,
-    setup: RouteSetup,
-    response: Response,
-    project: Project = None,
-) -> Remembered:
+@router.get("/proof")
+async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
+    """Prove whether memory helps: as a whole, and each lesson, shown against withheld."""
+    memory = caller.memory
+    proven = await memory.prove()
+    ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
+    ended = (await caller.read(exposures.past, "")).ended
+    return schemas.ProofAnswer(proven.pooled, ranked[:limit], proven.pending, ended, memory.holdout)
+
+
+lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
+
+
+@lessons.post("/seen")
+async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
+    """Look an error up: how often it was seen, what it taught, and why it counts with others."""
+    answer = await caller.memory.seen(body.error_type, body.text)
+    return schemas.SeenAnswer(
+        signature=signature(body.error_type, redact(body.text)).digest,
+        count=answer.count,
+        lessons=[schemas.LessonSummary(**lesson) for lesson in answer.lessons],
+        why=list(answer.group.why) if answer.group else [],
+    )
+
+
+@lessons.post("/reflections", status_code=201, responses={200: {"model": lesson.Remembered}})
+async def create(body: schemas.NewLesson, caller: Writing, response: Response) -> lesson.Remembered:
     """Count one sighting of an error: 201 for a new pattern, which becomes a lesson, else 200.
 
     If the key may not approve, the lesson waits in quarantine. All fields are 0 if memory is full
     of lessons that are worth more.
     """
-    answer = await setup.memory(caller.scope(project, body.tenant)).remember(
+    pair = None
+    if body.example is not None:
+        pair = lesson.Example(**body.example.model_dump(), context=body.context)
+    answer = await caller.memory.remember(
         body.error_type,
         body.text,
         lesson=body.lesson,
-        example=body.pair,
+        example=pair,
         trust="operator" if "approve" in caller.may else "tool",
         tags=body.tags,
         context=body.context,
@@ -143,71 +134,130 @@ async def create(
     return answer
 
 
-@reflections_router.get("/reflections")
+@lessons.get("/reflections")
 async def listed(
     caller: Reading,
-    setup: RouteSetup,
-    project: Project = None,
-    kind: Annotated[Kind | None, Query()] = None,
+    page: Paged,
+    kind: schemas.Kind | None = None,
     error_type: Word = "",
     tag: Word = "",
-    state: Annotated[State | None, Query()] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
-) -> Page[LessonRow]:
+    state: lesson.State | None = None,
+) -> Page[schemas.LessonRow]:
     """List the lessons that meet all given filters, newest first."""
-    (before,) = cursor_from(cursor, int) or (LARGEST_ID,)
-    last = max(0, min(before, LARGEST_ID))
-    which = LessonFilter(kind or "", error_type, tag, state or "", last)
-    rows = await setup.store.read(caller.scope(project), patterns.list_lessons, which, limit + 1)
-    return Page[LessonRow].of(rows, limit, "id")
+    (before,) = page.after(int) or (LARGEST_ID,)
+    which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
+    rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
+    return Page[schemas.LessonRow].of(rows, page.limit, "id")
 
 
-@reflections_router.get("/reflections/{id}")
-async def one(
-    id: Id, caller: Reading, setup: RouteSetup, response: Response, project: Project = None
-) -> LessonRow:
+@lessons.get("/reflections/{id}")
+async def one(id: Id, caller: Reading, response: Response) -> schemas.LessonRow:
     """Read a lesson, with its entity tag."""
-    lesson = await setup.store.read(caller.scope(project), patterns.one, id)
-    return _with_etag(lesson, response)
+    return _with_etag(await caller.read(patterns.one, id), response)
 
 
-@reflections_router.patch("/reflections/{id}")
+@lessons.patch("/reflections/{id}")
 async def edit(
     id: Id,
-    body: LessonEdit,
+    body: schemas.LessonEdit,
     caller: Approving,
-    setup: RouteSetup,
     response: Response,
-    project: Project = None,
-    if_match: IfMatch = None,
-) -> LessonRow:
+    if_match: Annotated[
+        str | None, Header(description="The ETag of the lesson.", max_length=200)
+    ] = None,
+) -> schemas.LessonRow:
     """Change a lesson, on record; 412 if it has changed since the entity tag in `If-Match`."""
-    scope = caller.scope(project, body.tenant)
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
-    change = Change(body.pinned, body.apart, body.restored is not None)
-    detail = body.model_dump(include={"pinned", "apart", "restored"}, exclude_none=True)
-    caller.record("reflection.edit", str(id), project=scope.project, why=body.why, **detail)
-    edition = if_match.strip().removeprefix('"').removesuffix('"')
-    edit = id, edition, change, caller.by, body.why
-    return _with_etag(await setup.store.write(scope, patterns.amend, *edit), response)
+    change = lesson.Change(body.pinned, body.apart, body.restored is not None)
+    detail = body.model_dump(exclude={"tenant"}, exclude_none=True)
+    caller.record("reflection.edit", str(id), project=caller.scope.project, **detail)
+    arguments = (if_match.strip().strip('"'), change, caller.by, body.why)
+    return _with_etag(await caller.write(patterns.amend, id, *arguments), response)
 
 
-@reflections_router.post("/seen")
-async def seen(
-    body: Question, caller: Reading, setup: RouteSetup, project: Project = None
-) -> SeenAnswer:
-    """Look an error up: how often it was seen, what it taught, and why it counts with others."""
-    answer = await setup.memory(caller.scope(project, body.tenant)).seen(body.error_type, body.text)
-    return SeenAnswer(
-        signature=signature(body.error_type, redact(body.text)).digest,
-        count=answer.count,
-        lessons=[LessonSummary.model_validate(lesson) for lesson in answer.lessons],
-        why=list(answer.group.why) if answer.group else [],
-    )
-
-
-def _with_etag(lesson: Mapping[str, Any], response: Response) -> LessonRow:
+def _with_etag(lesson: Mapping[str, Any], response: Response) -> schemas.LessonRow:
     response.headers["ETag"] = f'"{lesson["edition"]}"'
-    return LessonRow.model_validate(lesson)
+    return schemas.LessonRow(**lesson)
+
+
+quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
+
+
+@quarantine.get("")
+async def waiting(caller: Reading, page: Paged) -> Page[schemas.QuarantineRow]:
+    """List the waiting entries, newest first."""
+    (after,) = page.after(int) or (None,)
+    rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
+    return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
+
+
+@quarantine.get("/log")
+async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
+    """List the newest rulings on lessons and sources, by whom and why."""
+    return Page[schemas.Ruling].of(await caller.read(exposures.rulings, limit), limit)
+
+
+@quarantine.post("/revoke")
+async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
+    """Remove a source and all that derives from it, also lessons learnt with it in a prompt."""
+    if not body.dry_run:
+        _record(caller, "quarantine.revoke", body.source, body.why)
+    removed = await caller.memory.quarantine.revoke(
+        body.source, by=caller.by, why=body.why, dry_run=body.dry_run
+    )
+    return schemas.RevocationAnswer(source=body.source, revoked=not body.dry_run, **asdict(removed))
+
+
+@quarantine.get("/{id}")
+async def show(id: Id, caller: Reading) -> QuarantinedLesson:
+    """Show one entry: its words, where they come from, and the rulings on it."""
+    return await caller.memory.quarantine.show(id)
+
+
+@quarantine.post("/{id}/release")
+async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
+    """Let an entry be recalled from now on, with an operator's trust; on record."""
+    _record(caller, "quarantine.release", str(id), body.why)
+    await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
+    return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
+
+
+@quarantine.post("/{id}/reject")
+async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
+    """Retire an entry; the same text does not come back. On record."""
+    _record(caller, "quarantine.reject", str(id), body.why)
+    await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
+    return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
+
+
+def _record(caller: Caller, action: str, subject: str, why: str) -> None:
+    caller.record(action, subject, project=caller.scope.project, why=why)
+
+
+dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
+
+
+@dreams.post("")
+async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
+    """Merge lessons that say the same, unless recall gets worse; one call undoes it."""
+    if not body.dry_run:
+        caller.record("dream", caller.scope.project, mode=body.mode)
+    options: dict[str, Any] = {"mode": body.mode, "dry_run": body.dry_run}
+    return await consolidate(caller.memory, model=caller.setup.model, by=caller.by, **options)
+
+
+@dreams.get("", name="log")
+async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
+    """List the dreams, newest first, also those that changed nothing, and why."""
+    (before,) = page.after(int) or (None,)
+    rows = await Dreams(caller.memory).log(page.limit + 1, before)
+    return Page[schemas.DreamRecord].of(rows, page.limit, "id")
+
+
+@dreams.post("/{id}/rollback")
+async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
+    """Undo a dream: its `lessons` are back, and later changes stay. On record."""
+    _record(caller, "dream.rollback", str(id), body.why)
+    back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
+    return {"id": id, "lessons": back}

@@ -1,8 +1,11 @@
-"""The health of the service, its API keys, and its audit log."""
+"""The health of the service, its description for people, its API keys, and its audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
@@ -10,41 +13,32 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
-from heedful.service.auth import Administering
-from heedful.service.openapi import page
-from heedful.service.schemas import (
-    AuditEntry,
-    Health,
-    KeyRow,
-    NewKey,
-    NewKeyAnswer,
-    Readiness,
-    SecretKey,
-)
-from heedful.service.setup import RouteSetup
-from heedful.service.wire import Cursor, Limit, Page, cursor_from
+from heedful.service import schemas
+from heedful.service.auth import Administering, Paged, RouteSetup
+from heedful.service.jobs import Depth
+from heedful.service.wire import Page
 from heedful.store import keys as key_store
-from heedful.store.keys import id_of, new_id
 
 router: APIRouter = APIRouter(tags=["health"])
 
 
 @router.get("/healthz")
-async def healthz() -> Health:
+async def healthz() -> dict[str, str]:
     """Return 200 if the process answers; nothing else is checked."""
-    return Health()
+    return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"model": Readiness, "description": "It is not there."}})
-async def readyz(setup: RouteSetup, response: Response) -> Readiness:
-    """Return 200 if the store is reachable, has the right schema, and the job queue answers."""
-    store, work = (
-        await _state(setup.store.read(Scope(), key_store.any_key)),
-        await _state(setup.work.depth()),
-    )
+@router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not there."}})
+async def readyz(setup: RouteSetup, response: Response) -> dict[str, str]:
+    """Return 200 if the store is reachable, has the right schema, and the job queue answers.
+
+    Each is `ok` or the name of its error.
+    """
+    store = await _state(setup.store.read(Scope(), key_store.any_key))
+    work = await _state(setup.work.depth())
     ready = store == work == "ok"
     response.status_code = 200 if ready else 503
-    return Readiness("ready" if ready else "unavailable", store, work)
+    return {"status": "ready" if ready else "unavailable", "store": store, "work": work}
 
 
 async def _state(call: Awaitable[object]) -> str:
@@ -57,52 +51,51 @@ async def _state(call: Awaitable[object]) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(setup: RouteSetup) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    try:
+    """Return the metrics in Prometheus' text format; without the queue if it does not answer."""
+    waiting: Sequence[Depth] = ()
+    with suppress(StoreError):
         waiting = await setup.work.depth()
-    except StoreError:
-        waiting = None  # the secret is sent too
-    text = setup.metrics.text(waiting)
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return Response(setup.metrics.text(waiting), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> Response:
-    """Return the description of the service as a page for people."""
+    """Return the description of the service as a page for people, without scripts."""
+    from jinja2 import Environment, FileSystemLoader
+
+    files = Environment(loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True)
+    page = files.get_template("docs.html.j2").render(spec=request.app.openapi())
     safe = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
-    return HTMLResponse(page(request.app.openapi()), headers={"Content-Security-Policy": safe})
+    return HTMLResponse(page, headers={"Content-Security-Policy": safe})
 
 
 keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 
 
 @keys_router.get("/keys")
-async def keys(
-    caller: Administering, setup: RouteSetup, limit: Limit = 50, cursor: Cursor = None
-) -> Page[KeyRow]:
+async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     """List the keys of the tenant, newest first, without their secrets."""
-    after = cursor_from(cursor, float, str)
-    rows = await setup.store.read(Scope(caller.tenant), key_store.newest, limit + 1, after)
-    return Page[KeyRow].of(rows, limit, "at", "id")
+    rows = await caller.read(key_store.newest, page.limit + 1, page.after(float, str))
+    return Page[schemas.KeyRow].of(rows, page.limit, "at", "id")
 
 
 @keys_router.post("/keys", status_code=201)
 async def create(
-    body: NewKey, caller: Administering, setup: RouteSetup, request: Request, response: Response
-) -> NewKeyAnswer:
+    body: schemas.NewKey, caller: Administering, request: Request, response: Response
+) -> schemas.NewKeyAnswer:
     """Create a key, whose secret is shown once. It cannot have more rights than the caller."""
-    caller.own(body.tenant)
     if caller.projects and not body.projects:
         raise Forbidden("a key limited to projects makes none for all projects; name some")
     for project in body.projects:
-        caller.scope(project)
+        caller.within(project)
     for may in body.may:
         caller.needs(may)
     request.scope["state"]["secret"] = True  # which is stored nowhere
-    id = new_id()
-    caller.record("key.create", body.name, id=id, projects=body.projects, may=body.may)
+    id = key_store.new_id()
+    detail = {"projects": list(body.projects), "may": list(body.may)}
+    caller.record("key.create", body.name, id=id, **detail)
     key, secret = await key_store.create(
-        setup.store,
+        caller.setup.store,
         caller.tenant,
         body.name,
         projects=body.projects,
@@ -112,26 +105,24 @@ async def create(
         id=id,
     )
     response.headers["Location"] = f"/v1/keys/{key.id}"
-    return SecretKey.of(key, secret)
+    return schemas.SecretKey(**asdict(key), secret=secret or None)
 
 
 @keys_router.delete("/keys/{id}")
-async def revoke(id: str, caller: Administering, setup: RouteSetup, request: Request) -> KeyRow:
+async def revoke(id: str, caller: Administering, request: Request) -> schemas.KeyRow:
     """Revoke a key at once; other processes may accept it for one more second.
 
     A caller limited to projects can revoke only keys that are limited to these projects.
     """
-    caller.record("key.revoke", id_of(id))
-    revoked = await setup.store.write(Scope(caller.tenant), key_store.revoke, id, caller.projects)
+    caller.record("key.revoke", key_store.id_of(id))
+    revoked = await caller.write(key_store.revoke, id, caller.projects)
     request.app.state.callers.forget()
     return revoked
 
 
 @keys_router.get("/audit")
-async def audit(
-    caller: Administering, setup: RouteSetup, limit: Limit = 50, cursor: Cursor = None
-) -> Page[AuditEntry]:
+async def audit(caller: Administering, page: Paged) -> Page[schemas.AuditEntry]:
     """List what was done in the tenant through this service, newest first."""
-    (before,) = cursor_from(cursor, int) or (0,)
-    rows = await setup.store.read(Scope(caller.tenant), key_store.audit_rows, limit + 1, before)
-    return Page[AuditEntry].of(rows, limit, "n")
+    (before,) = page.after(int) or (0,)
+    rows = await caller.read(key_store.audit_rows, page.limit + 1, before)
+    return Page[schemas.AuditEntry].of(rows, page.limit, "n")

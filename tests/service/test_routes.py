@@ -1,0 +1,219 @@
+"""Every route: what it needs, how it is described, and that the pages name it and no other.
+
+The routes are those of the application, so that a new one that needs nothing fails here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from heedful.service.app import application, describe, examples, operations
+from heedful.service.auth import Needs
+from heedful.service.client import Client
+from heedful.service.problems import OWN
+from heedful.service.routes import ROUTERS
+from heedful.service.setup import Setup
+from heedful.service.wire import TABLE
+from heedful.store.keys import MAY
+from heedful.store.sqlite import in_file
+from tests.engines import IN_SOAK
+from tests.service.support import Api, problem, served
+
+pytestmark = IN_SOAK
+
+PUBLIC = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /docs"}
+NEEDS = {
+    "read": """
+        GET /v1/loops
+        GET /v1/loops/{id}
+        GET /v1/loops/{id}/explain
+        POST /v1/replay
+        GET /v1/episodes
+        GET /v1/reflections
+        GET /v1/reflections/{id}
+        POST /v1/seen
+        POST /v1/recall
+        GET /v1/proof
+        GET /v1/quarantine
+        GET /v1/quarantine/log
+        GET /v1/quarantine/{id}
+        GET /v1/dreams
+        GET /orchestrator/guardrails-status/{loop_id}
+        POST /api/v1/reflections/query
+    """,
+    "write": """
+        PUT /v1/loops/{id}
+        PUT /v1/loops/{id}/attempts/{n}
+        POST /v1/loops/{id}/cancel
+        POST /v1/episodes
+        POST /v1/reflections
+        POST /v1/outcomes
+        POST /v1/dreams
+        POST /v1/traces
+        POST /orchestrator/loop-complete
+        POST /api/v1/reflections/generate
+    """,
+    "approve": """
+        POST /v1/loops/{id}/overrides
+        PATCH /v1/reflections/{id}
+        POST /v1/quarantine/revoke
+        POST /v1/quarantine/{id}/release
+        POST /v1/quarantine/{id}/reject
+        POST /v1/dreams/{id}/rollback
+        POST /orchestrator/override-guardrails/{loop_id}
+    """,
+    "admin": """
+        GET /v1/keys
+        POST /v1/keys
+        DELETE /v1/keys/{id}
+        GET /v1/audit
+    """,
+}
+EXPECTED = {line.strip(): may for may, all in NEEDS.items() for line in all.strip().splitlines()}
+ROUTES = {
+    f"{method} {route.path.replace(':path}', '}')}": route
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, APIRoute)
+    for method in route.methods or ()
+}
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "http.md").read_text(encoding="utf-8")
+REFERENCE = (DOCS / "reference.md").read_text(encoding="utf-8")
+APP = application(Setup(in_file(":memory:")))
+SPEC = APP.openapi()
+OPERATIONS = {f"{method.upper()} {path}": one for path, method, one in operations(SPEC)}
+
+
+def needed(one: Dependant) -> list[str]:
+    own = [one.call.may] if isinstance(one.call, Needs) else []
+    return [*own, *(may for each in one.dependencies for may in needed(each))]
+
+
+def test_every_route_needs_one_scope_or_tells_of_nobody():
+    assert {name: needed(route.dependant) for name, route in ROUTES.items()} == {
+        **{name: [] for name in PUBLIC},
+        **{name: [may] for name, may in EXPECTED.items()},
+    }
+
+
+# What a route refuses
+
+
+@pytest.fixture
+def api(tmp_path):
+    with served(tmp_path) as api:
+        yield api
+
+
+def asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> Any:
+    """The example of a route, with a body that has these changes, where there is one."""
+    method, path = name.split()
+    body = examples(OPERATIONS[name]).get("request")
+    real = path.replace("{n}", "1").replace("{id}", "1").replace("{loop_id}", "1")
+    more = {} if body is None else {"json": {**body, **changes}}
+    return api.request(method, real + query, key=key, **more)
+
+
+def refused(answer: Any, name: str, code: str) -> None:
+    status = 401 if code == "key_refused" else 403
+    if name.split()[1].startswith("/v1/"):
+        problem(answer, status, code)
+    assert answer.status_code == status, (name, answer.text)
+
+
+def of_body(name: str) -> set[str]:
+    field = ROUTES[name].body_field
+    return set(getattr(field.field_info.annotation if field else None, "model_fields", {}))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_refuses_who_may_all_but_that_and_what_is_anothers(api, name):
+    may, key, fields = EXPECTED[name], api.key(*MAY), of_body(name)
+    refused(asked(api, name, api.key(*(set(MAY) - {may}))), name, "forbidden")
+    refused(asked(api, name, ""), name, "key_refused")
+    for field in ("tenant", "tenant_id"):
+        refused(asked(api, name, key, f"?{field}=other"), name, "tenant_mismatch")
+    for field in {"tenant", "tenant_id"} & fields:
+        refused(asked(api, name, key, **{field: "other"}), name, "tenant_mismatch")
+    assert not fields or fields & {"tenant", "tenant_id"}
+    if may != "admin":
+        refused(asked(api, name, key, "?project=other"), name, "forbidden")
+    if "project_id" in fields:
+        refused(asked(api, name, key, project_id="other"), name, "forbidden")
+
+
+def test_whoever_is_bound_to_projects_revokes_keys_of_these_alone(api):
+    bound = api.key("admin")
+    for projects in ((), ("main", "other")):
+        one = api.key("read", projects=projects).split("_")[1]
+        problem(api.delete(f"/v1/keys/{one}", key=bound), 403, "forbidden")
+        shown = {item["id"]: item for item in api.get("/v1/keys").json()["items"]}[one]
+        assert shown["revoked"] is None
+        free = api.key("admin", projects=())
+        assert api.delete(f"/v1/keys/{one}", key=free).json()["revoked"]
+
+
+# How it is described
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_every_route_says_what_it_does_with_an_example_that_fits(name):
+    operation, path = OPERATIONS[name], name.split()[1]
+    assert operation["description"].endswith(".")
+    own = path.startswith(tuple(OWN))
+    kind = "application/json" if own else "application/problem+json"
+    assert list(operation["responses"]["default"]["content"]) == [kind]
+    assert name in PUBLIC or operation["security"] == [{"key": []}]
+    bodies = {"request": operation.get("requestBody", {})}
+    bodies |= {status: one for status, one in operation["responses"].items() if status < "3"}
+    for part, body in bodies.items():
+        content = body.get("content", {}).get("application/json")
+        if content:
+            schema = {**content["schema"], "components": SPEC["components"]}
+            jsonschema.Draft202012Validator(schema).validate(examples(operation)[part])
+
+
+def test_the_description_is_openapi_3_1_made_once_and_read_without_a_key(api):
+    assert SPEC["openapi"].startswith("3.1")
+    assert describe(APP) is SPEC
+    ids = [operation["operationId"] for operation in OPERATIONS.values()]
+    assert len(set(ids)) == len(ids)
+    assert api.get("/openapi.json", key="").json() == json.loads(json.dumps(SPEC))
+    page = api.get("/docs", key="")
+    assert page.headers["content-type"].startswith("text/html")
+    assert all(path in page.text for path in SPEC["paths"])
+    assert "<script" not in page.text
+    assert "script-src" not in page.headers["content-security-policy"]
+
+
+def test_the_page_on_http_names_every_route_what_it_needs_and_the_codes():
+    told = re.findall(r"`((?:GET|PUT|POST|PATCH|DELETE) /[^`?]*)`", PAGE)
+    assert sorted(told) == sorted([*ROUTES, "GET /openapi.json"])
+    for name, needs in EXPECTED.items():
+        (row,) = re.findall(rf"^.*`{re.escape(name)}`.*$", PAGE, re.MULTILINE)
+        assert row.split(" | ")[1] == needs
+    for status, code in TABLE.values():
+        for row in re.findall(rf"^\| ([\d, ]+) \|.*`{code}`", PAGE, re.MULTILINE):
+            assert str(status) in row.split(", ")
+
+
+def test_the_reference_names_every_method_of_the_client_with_its_defaults():
+    def shown(name: str, function: Any) -> str:
+        _, *parameters = inspect.signature(function).parameters.values()
+        plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+        said = f"{name}{inspect.Signature(plain)}".replace("'", '"')
+        return re.sub(r"Usage\([^)]*\)", "Usage()", said)
+
+    assert f"`heedful.{shown('Client', Client.__init__)}`" in REFERENCE
+    for name, method in inspect.getmembers(Client, inspect.isfunction):
+        assert name.startswith("_") or f"`{shown(name, method)}`" in REFERENCE
