@@ -16,10 +16,9 @@ from pathlib import Path
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.cli.demo import announce, examples_folder, program
-from heedful.cli.output import NoPictures, print_json, say, show
+from heedful.cli.output import print_json, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.run import Row, ended
+from heedful.cli.run import Row, announce, ended, examples_folder, program
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
@@ -36,7 +35,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
 from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_summary
-from .report import draw, page
+from .report import NoPictures, draw, page
 from .stories import HEADS, LEGEND, Screen, Story, kinds, story
 
 RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"

@@ -10,26 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from heedful.cli.app import group
-from heedful.cli.loops import seconds
 from heedful.cli.output import (
-    MOST,
-    By,
     Columns,
-    Db,
-    Json,
-    Most,
-    Why,
     answer,
     counted,
     emit,
     following,
-    print_json,
     print_table,
     say,
     show,
     when,
 )
-from heedful.cli.settings import ask
+from heedful.cli.settings import MOST, By, Db, DryRun, Json, Limit, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
@@ -62,21 +54,16 @@ REMOVED: Columns = {
 }
 
 
-def lessons(
-    limit: Most = 50,
-    db: Db = None,
-    json: Json = False,
-) -> int:
+def lessons(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
     """List what was learnt, most often seen first.
 
     The text of a lesson in quarantine is not shown.
     """
     found = ask(db, lambda memory: memory.top(limit))
+    held = any(not one["text"] for one in found)
+    then = following("quarantine", "list", db=db) if held else ""
     empty = "nothing was learnt in this scope yet"
-    printed = emit(found, LESSONS, json=json, key="lessons", text=4, empty=empty)
-    if printed and any(not one["text"] for one in found):
-        show(following("quarantine", "list", db=db))
-    return 0
+    return emit(found, LESSONS, json=json, key="lessons", text=4, empty=empty, then=then)
 
 
 def seen(
@@ -92,29 +79,26 @@ def seen(
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(db, lambda memory: memory.seen(error_type, error))
-    if json:
-        known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        merged = found.group and asdict(found.group)
-        print_json({**known, "group": merged, "lessons": found.lessons})
-        return 0 if found else 1
-    show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
-    if found.group is not None:
-        members = counted(len(found.group.members), "pattern")
-        show(f"  {members} merged as: {clean(found.group.template, WORDS)}")
-        for why in found.group.why:
-            show(f"    {clean(why, WORDS)}")
+    group = found.group
+    lines = [f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}"]
+    if group is not None:
+        template = clean(group.template, WORDS)
+        lines.append(f"  {counted(len(group.members), 'pattern')} merged as: {template}")
+        lines += [f"    {clean(why, WORDS)}" for why in group.why]
     for one in found.lessons:
         shown = f"helped {one['helped']}, hurt {one['hurt']}"
         worth = f"seen {one['seen']}, {shown if one['last_shown'] else 'never shown'}"
-        show(f"  {_state(one)}, {one['trust']}, {worth}: {clean(one['text'], WORDS)}")
-    if found.group is not None:
-        show(following("patterns", "list", error_type, db=db))
+        lines.append(f"  {_state(one)}, {one['trust']}, {worth}: {clean(one['text'], WORDS)}")
+    known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
+    record = {**known, "group": group and asdict(group), "lessons": found.lessons}
+    then = following("patterns", "list", error_type, db=db) if group else ""
+    answer(record, *lines, then, json=json)
     return 0 if found else 1
 
 
 def recall(
     task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
-    limit: Most = 5,
+    limit: Limit = 5,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -126,24 +110,17 @@ def recall(
 
     found, spaces = ask(db, recalled)
     warn_of(spaces, db)
-    if json:
-        print_json({"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)})
-        return 0
+    lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"
         near = f"cosine {one.cosine:.2f}" if one.cosine is not None else "by its words"
-        show(f"{one.kind}, {how}, {near}, seen {one.seen}")
-        lines = {"task": one.example.task, "rejected": one.example.rejected}
-        if one.example.accepted:
-            lines["accepted"] = one.example.accepted
-        elif one.lesson != one.example.task:
-            lines["lesson"] = one.lesson
-        for name, text in lines.items():
-            if text:
-                show(f"  {name + ':':<9} {clean(text, WORDS)}")
-    if not found:
-        show("nothing related")
-    return 0
+        lines.append(f"{one.kind}, {how}, {near}, seen {one.seen}")
+        texts = {name: getattr(one.example, name) for name in ("task", "rejected", "accepted")}
+        if not one.example.accepted and one.lesson != one.example.task:
+            texts["lesson"] = one.lesson
+        lines += [f"  {f'{name}:':<9} {clean(text, WORDS)}" for name, text in texts.items() if text]
+    record = {"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)}
+    return answer(record, *(lines or ["nothing related"]), json=json)
 
 
 def _text_of(given: str) -> str:
@@ -172,76 +149,65 @@ Digests = Annotated[list[str], typer.Argument(help="The digests of patterns, as 
 @patterns.command("list")
 def list_patterns(
     error_type: Annotated[str, typer.Argument(help="Only those of this type.")] = "",
-    limit: Most = 50,
+    limit: Limit = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
     """List merged patterns and why they were merged, then those that are kept apart."""
     found = ask(db, lambda memory: memory.patterns(error_type))[:limit]
-    if json:
-        print_json({"patterns": found})
-        return 0
+    lines = []
     for one in found:
         kept = ", kept apart" if one["apart"] else ""
-        show(f"{clean(one['error_type'], WORDS)}: {clean(one['template'], WORDS)}{kept}")
-        for why in one["why"]:
-            show(f"  {clean(why, WORDS)}")
+        lines.append(f"{clean(one['error_type'], WORDS)}: {clean(one['template'], WORDS)}{kept}")
+        lines += [f"  {clean(why, WORDS)}" for why in one["why"]]
         for member in one["patterns"][:SHOWN_PATTERNS]:
-            seen = f"seen {member['seen']}"
-            show(f"  {member['signature']}  {seen}  {clean(member['pattern'], WORDS)}")
+            pattern = clean(member["pattern"], WORDS)
+            lines.append(f"  {member['signature']}  seen {member['seen']}  {pattern}")
         if (more := len(one["patterns"]) - SHOWN_PATTERNS) > 0:
-            show(f"  and {counted(more, 'other')}; --json shows them")
+            lines.append(f"  and {counted(more, 'other')}; --json shows them")
     if found:
         do = "remerge" if found[0]["apart"] else "unmerge"
         digest = found[0]["patterns"][0]["signature"]
-        show(following("patterns", do, digest, "--by", "NAME", db=db))
-    else:
-        show("no patterns are merged, and none are kept apart")
-    return 0
+        lines.append(following("patterns", do, digest, "--by", "NAME", db=db))
+    none = "no patterns are merged, and none are kept apart"
+    return answer({"patterns": found}, *(lines or [none]), json=json)
 
 
 @patterns.command()
 def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Keep patterns apart from all others from now on."""
     ask(db, lambda memory: memory.unmerge(*digests, by=by, why=why))
-    return _rule(digests, True, by, why, db, json)
+    return _ruled(digests, True, by, why, db, json)
 
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Let evidence merge patterns again that `unmerge` kept apart."""
     ask(db, lambda memory: memory.remerge(*digests, by=by, why=why))
-    return _rule(digests, False, by, why, db, json)
+    return _ruled(digests, False, by, why, db, json)
 
 
-def _rule(digests: list[str], apart: bool, by: str, why: str, db: str | None, json: bool) -> int:
+def _ruled(digests: list[str], apart: bool, by: str, why: str, db: str | None, json: bool) -> int:
     how = "kept apart" if apart else "merged with others where evidence says so"
-    answer(
-        {"patterns": digests, "apart": apart, "by": by, "why": why},
-        f"{counted(len(digests), 'pattern')} from now on {how}",
-        following("patterns", "list", db=db),
-        json=json,
-    )
-    return 0
+    words = f"{counted(len(digests), 'pattern')} from now on {how}"
+    record = {"patterns": digests, "apart": apart, "by": by, "why": why}
+    return answer(record, words, following("patterns", "list", db=db), json=json)
 
 
 @patterns.command()
-def suggest(
-    limit: Most = 20,
-    db: Db = None,
-    json: Json = False,
-) -> int:
+def suggest(limit: Limit = 20, db: Db = None, json: Json = False) -> int:
     """List pairs of lessons with nearly the same meaning; merges nothing. Needs an embedder."""
     found = ask(db, lambda memory: memory.suggest(limit))
-    if json:
-        print_json({"pairs": found})
-        return 0
+    lines = []
     for pair in found:
-        show(f"cosine {pair['cosine']:.2f}, {clean(pair['lessons'][0]['error_type'], WORDS)}")
-        for one in pair["lessons"]:
-            show(f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}")
-    show(following("lessons", db=db) if found else "no two lessons are similar enough")
-    return 0
+        error_type = clean(pair["lessons"][0]["error_type"], WORDS)
+        lines.append(f"cosine {pair['cosine']:.2f}, {error_type}")
+        lines += [
+            f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}"
+            for one in pair["lessons"]
+        ]
+    then = following("lessons", db=db) if found else "no two lessons are similar enough"
+    return answer({"pairs": found}, *lines, then, json=json)
 
 
 # What memory keeps
@@ -257,13 +223,9 @@ def pin(
 ) -> int:
     """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows ids."""
     ask(db, lambda memory: (memory.unpin if undo else memory.pin)(lesson, by=by, why=why))
-    answer(
-        {"lesson": lesson, "pinned": not undo, "by": by, "why": why},
-        f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}",
-        following("lessons", db=db),
-        json=json,
-    )
-    return 0
+    words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
+    record = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
+    return answer(record, words, following("lessons", db=db), json=json)
 
 
 def prune(
@@ -274,9 +236,7 @@ def prune(
     keep: Annotated[
         int | None, typer.Option(min=0, max=MOST, help="Remove all but so many, the most useful.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be removed, and why.")
-    ] = False,
+    dry_run: DryRun = False,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -291,18 +251,17 @@ def prune(
         options["unused_for"] = seconds("--unused-for", unused_for)
     found = ask(db, lambda memory: memory.prune(**options))
     if json:
-        print_json({"dry_run": dry_run, "removed": found})
-        return 0
+        return answer({"dry_run": dry_run, "removed": found}, json=json)
     if found:
         print_table(found[:SHOWN_REMOVED], REMOVED, text=3)
     if len(found) > SHOWN_REMOVED:
         show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
-    many = counted(len(found), "lesson")
-    show(f"{many} would be removed" if dry_run else f"{many} removed")
+    many, then = counted(len(found), "lesson"), following("lessons", db=db)
     if dry_run and found:
-        asked = (("--unused-for", unused_for), ("--keep", keep))
-        again = [word for name, value in asked if value is not None for word in (name, str(value))]
-        show(following("prune", *again, "--by", by, db=db))
-    else:
-        show(following("lessons", db=db))
+        asked = {"--unused-for": unused_for, "--keep": keep}
+        again = [
+            word for name, value in asked.items() if value is not None for word in (name, value)
+        ]
+        then = following("prune", *again, "--by", by, db=db)
+    show(f"{many} would be removed\n{then}" if dry_run else f"{many} removed\n{then}")
     return 0
