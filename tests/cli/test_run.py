@@ -1,12 +1,31 @@
-"""`heedful run` as a user runs it."""
+"""`heedful run` as a user runs it: runs, batches, Ctrl-C, and progress on a terminal."""
 
+from __future__ import annotations
+
+import asyncio
 import json
+import os
+import pty
 import re
+import shlex
+import signal
 import subprocess
+import threading
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from tests.cli.support import COMMAND, SECONDS, ended, rows, task
+from heedful import open_store
+from heedful.checks import contains
+from heedful.cli.run import Row, batch
+from heedful.cli.tasks import Task
+from heedful.drive.generate import Writer
+from heedful.errors import MalformedAnswer, ModelUnavailable, StoreUnavailable
+from heedful.loop.policies import default
+from heedful.store.store import Store
+from heedful.testing import ScriptedModel
+from tests.cli.support import COMMAND, SECONDS, Desk, ended, rows, task
 
 TASKS = (task("red", context={"family": "colours"}), task("green"), task("never"))
 RUN = ("run", "tasks.jsonl", "--model", "toy:answer")
@@ -61,18 +80,11 @@ def test_names_of_runs(desk):
         assert desk.heedful(*RUN, "--run", bad).code == 2
 
 
-def test_what_has_ended_is_not_run_again(desk):
-    desk.tasks(*TASKS)
-    first = desk.heedful(*RUN, "--json")
-    made = desk.calls()
-    again = desk.heedful(*RUN, "--resume", "--json")
-    assert rows(again) == rows(first)
-    assert desk.calls() == made
-
-
 def test_a_resumed_run_goes_on_with_new_tasks_and_refuses_changed_ones(desk):
     desk.tasks(TASKS[0])
-    desk.heedful(*RUN)
+    first = rows(desk.heedful(*RUN, "--json"))
+    assert rows(desk.heedful(*RUN, "--resume", "--json")) == first
+    assert len(desk.calls()) == first[0]["calls"]  # what has ended is not run again
     desk.tasks(*TASKS[:2])
     assert [r["id"] for r in rows(desk.heedful(*RUN, "--resume", "--json"))] == ["red", "green"]
     desk.tasks({**TASKS[0], "task": "Say blue"})
@@ -168,13 +180,9 @@ def test_a_model_that_ends_the_process_is_told(desk):
 
 def test_a_traceback_only_on_request(desk):
     desk.tasks(TASKS[0])
-    for done in (
-        desk.heedful("run", "tasks.jsonl", "--model", "toy:raises", "--debug"),
-        desk.heedful("--debug", "run", "tasks.jsonl", "--model", "toy:raises"),
-        desk.heedful("run", "tasks.jsonl", "--model", "toy:raises", HEEDFUL_DEBUG="1"),
-    ):
-        assert done.code == 5
-        assert "Traceback" in done.err
+    raises = ("run", "tasks.jsonl", "--model", "toy:raises")
+    for done in (desk.heedful(*raises, "--debug"), desk.heedful("--debug", *raises)):
+        assert (done.code, "Traceback" in done.err) == (5, True)
 
 
 def test_a_full_disk_loses_nothing(desk):
@@ -224,16 +232,297 @@ def test_two_processes_on_one_run(desk):
 
 
 def test_text_of_any_kind(desk):
-    odd = "naïve\u202e\x1b[31m\ud800😀"
+    odd = "naïve\u202e\x1b[31m😀"
     desk.write("tasks.jsonl", json.dumps(task("red", context=odd) | {"task": f"{odd} red"}))
     done = desk.heedful(*RUN, "--json")
     assert done.code == 0
     assert "\x1b" not in desk.heedful("why", "tasks-1/red", PYTHONIOENCODING="ascii").out
 
 
-def test_many_tasks_that_did_not_pass_are_counted(desk):
-    desk.tasks(*({**task("red"), "id": f"n{n}", "task": "never"} for n in range(25)))
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:nothing", "--db", "a b.db")
-    assert done.out.count("✗") == 20
-    assert "and 5 more" in done.out
-    assert "Next: heedful why tasks-1/n0 --db 'a b.db'" in done.out
+# Ctrl-C: at once, with code 130 and the command that goes on
+
+COLOURS = tuple(task(word) for word in ("red", "green", "blue"))
+SLOW = """
+import time
+from toy import note
+
+def check(candidate, context):
+    note("check")
+    time.sleep(60)
+"""
+
+
+def resumed(err: str) -> list[str]:
+    """The command that the message shows, without the name of the program."""
+    shown = err.split("continue with:\n", 1)[1].splitlines()[0]
+    program, *arguments = shlex.split(shown)
+    assert program == "heedful"
+    return arguments
+
+
+def interrupted(desk: Desk, *arguments: str, calls: int, **more: str):
+    """The command, interrupted once it has made so many calls."""
+    process = desk.start(*arguments, **more)
+    desk.wait_for(lambda: len(desk.calls()) >= calls, process)
+    process.send_signal(signal.SIGINT)
+    return ended(process)
+
+
+def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
+    desk.tasks(*COLOURS)
+    run = ("run", "tasks.jsonl", "--model", "toy:answer", "--timeout", "50", "--run", "a name")
+    stopped = interrupted(desk, *run, calls=4, SLEEP="0.3")
+    assert stopped.code == 130
+    assert "heedful: interrupted; stored results stay" in stopped.err
+    assert "Traceback" not in stopped.err
+    arguments = resumed(stopped.err)
+    assert arguments == [*run[:-2], "--run", "a name", "--resume"]
+    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
+    done = desk.heedful(*arguments, "--json")
+    assert (done.code, done.json["calls"]) == (0, 6)
+    assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
+    assert len(desk.calls()) == 7  # the one in flight is asked again, no other
+
+
+def test_ctrl_c_as_json(desk):
+    desk.tasks(*COLOURS)
+    run = ("run", "tasks.jsonl", "--model", "toy:slow", "--json")
+    stopped = interrupted(desk, *run, calls=1)
+    assert stopped.code == 130
+    error = json.loads(stopped.out)["error"]
+    assert error["type"] == "Interrupted"
+    again = ["run", "tasks.jsonl", "--model", "toy:slow", "--run", "tasks-1", "--resume"]
+    assert resumed(error["message"]) == again
+    (loop,) = desk.heedful("loops", "--json").json["loops"]
+    assert (loop["id"], loop["state"]) == ("tasks-1/red", "open")
+
+
+def test_ctrl_c_does_not_wait_for_a_check_that_blocks(desk):
+    desk.write("blocking.py", SLOW)
+    desk.tasks({**COLOURS[0], "checks": [{"name": "blocking:check"}]})
+    run = ("run", "tasks.jsonl", "--model", "toy:at_once")
+    stopped = interrupted(desk, *run, calls=2)
+    assert stopped.code == 130
+    assert resumed(stopped.err)[-3:] == ["--run", "tasks-1", "--resume"]
+
+
+@pytest.mark.parametrize("model", ["toy:slow", "toy:at_once"])
+def test_ctrl_c_twice_exits_at_once(desk, model):
+    desk.write("blocking.py", SLOW)
+    desk.tasks({**COLOURS[0], "checks": [{"name": "blocking:check"}]})
+    process = desk.start("run", "tasks.jsonl", "--model", model)
+    desk.wait_for(lambda: len(desk.calls()) >= 1 + (model == "toy:at_once"), process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    assert ended(process).code == 130
+    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
+
+
+# Progress on a terminal: live on stderr, the result on stdout as it is
+
+
+def on_terminal(desk: Desk, *arguments: str) -> tuple[int, str, str]:
+    """The exit code, standard output, and what a terminal as standard error was sent."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=desk.folder,
+        env=desk.environment({"TERM": "xterm", "COLUMNS": "100", "SLEEP": "0.05"}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        encoding="utf-8",
+    )
+    os.close(theirs)
+    sent: list[bytes] = []
+    reader = threading.Thread(target=_read, args=(ours, sent))
+    reader.start()
+    out, _ = process.communicate(timeout=SECONDS)
+    reader.join()
+    os.close(ours)
+    return process.returncode, out, b"".join(sent).decode("utf-8", "replace")
+
+
+def _read(terminal: int, sent: list[bytes]) -> None:
+    while True:
+        try:
+            data = os.read(terminal, 65_536)
+        except OSError:  # Linux's word for the end
+            return
+        if not data:
+            return
+        sent.append(data)
+
+
+def test_tasks_are_told_live_on_a_terminal(desk):
+    desk.tasks(task("red"), task("[bold]"), task("never"))
+    code, out, sent = on_terminal(
+        desk, "run", "tasks.jsonl", "--model", "toy:answer", "--no-memory"
+    )
+    assert code == 1
+    for part in ("run tasks-1: 3 tasks", "✓ red", "✓ [bold]", "✗ never", "running", "\x1b["):
+        assert part in sent
+    assert "\x1b" not in out
+    assert "Next: heedful why tasks-1/never" in out
+
+
+def test_json_stays_one_document_on_a_terminal(desk):
+    desk.tasks(task("red"))
+    code, out, sent = on_terminal(desk, "run", "tasks.jsonl", "--model", "toy:answer", "--json")
+    assert (code, out.lstrip()[0], "✓ red" in sent) == (0, "{", True)
+
+
+# Batches: order, several at once, and what a failure leaves
+
+
+def made(*words: str, **more: Any) -> list[Task]:
+    listed = [Task(word, f"Say {word}", None, (), (contains(word),), None, 0) for word in words]
+    return [Task(**{**vars(one), **more}) for one in listed]
+
+
+def echo(messages):
+    """The last word of the task, which is right."""
+    return messages[-1].content.split()[-1]
+
+
+class Echo(ScriptedModel):
+    """Raises for the tasks in `failing`; counts how many calls run at once."""
+
+    def __init__(
+        self, failing: Mapping[str, Exception] | None = None, seconds: float = 0.0
+    ) -> None:
+        super().__init__(echo, forever=True, seconds=seconds)
+        self.failing, self.asked = failing or {}, list[str]()
+        self.now = self.most = 0
+        self.second = asyncio.Event()
+
+    async def complete(self, messages, **settings):
+        word = echo(messages)
+        self.asked.append(word)
+        if len(self.asked) == 2:
+            self.second.set()
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            answer = await self.answer(messages, **settings)
+            if word in self.failing:
+                raise self.failing[word]
+            return answer
+        finally:
+            self.now -= 1
+
+    async def answer(self, messages, **settings):
+        return await super().complete(messages, **settings)
+
+
+async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> list[Row]:
+    given: dict[str, Any] = {"run": "r", "memory": None, "policy": default, **options}
+    return await batch(todo, generate=Writer(model), store=store, **given)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = open_store(str(tmp_path / "heedful.db"))
+    yield store
+    asyncio.run(store.close())
+
+
+def test_rows_in_task_order_however_they_end(store):
+    ended: list[Row] = []
+    last = asyncio.Event()
+
+    class Uneven(Echo):
+        async def complete(self, messages, **settings):
+            if "one" in messages[-1].content:
+                await last.wait()
+            return await super().complete(messages, **settings)
+
+    def watch(row: Row) -> None:
+        ended.append(row)
+        if row.id == "three":
+            last.set()
+
+    todo = made("one", "two", "three", context={"family": "numbers"})
+    rows = asyncio.run(go(store, Uneven(), todo, jobs=2, watch=watch))
+    assert [row.id for row in rows] == ["one", "two", "three"]
+    assert [row.id for row in ended] == ["two", "three", "one"]
+    assert {(row.group, row.passed, row.at_once, row.calls) for row in rows} == {
+        ("numbers", True, True, 1)
+    }
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9])
+def test_as_many_at_once_as_asked(store, jobs):
+    begun = asyncio.Event()
+
+    class Together(Echo):
+        async def answer(self, messages, **settings):
+            if self.now == min(jobs, 4):
+                begun.set()
+            await asyncio.wait_for(begun.wait(), 60)
+            return await super().answer(messages, **settings)
+
+    model = Together()
+    asyncio.run(go(store, model, made("a", "b", "c", "d"), jobs=jobs))
+    assert model.most == min(jobs, 4)
+    assert model.asked == ["a", "b", "c", "d"]
+
+
+def test_a_failure_of_one_task_leaves_the_others_alone(store):
+    failing = {"b": MalformedAnswer("no answer"), "d": MalformedAnswer("no answer")}
+    model, ended = Echo(failing), list[str]()
+    todo = made(*"abcde")
+    with pytest.raises(MalformedAnswer) as caught:
+        asyncio.run(go(store, model, todo, watch=lambda row: ended.append(row.id)))
+    assert caught.value is failing["b"]
+    assert caught.value.__notes__ == [
+        "task 'b' did not end (nor did 1 more: d); all others are stored"
+    ]
+    assert ended == ["a", "c", "e"]
+
+
+def test_a_model_that_is_gone_ends_the_batch_after_what_runs(store):
+    class Gone(Echo):
+        async def complete(self, messages, **settings):
+            if "b" in messages[-1].content.split():
+                self.asked.append("b")
+                self.second.set()
+                raise ModelUnavailable("no connection")
+            await self.second.wait()
+            return await super().complete(messages, **settings)
+
+    model, ended = Gone(seconds=0.05), list[str]()
+    todo = made(*"abcd")
+    with pytest.raises(ModelUnavailable):
+        asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
+    assert (sorted(model.asked), ended) == (["a", "b"], ["a"])
+
+
+def test_a_store_error_stops_at_once(store):
+    class Broken(Echo):
+        async def complete(self, messages, **settings):
+            if "a" in messages[-1].content.split():
+                raise StoreUnavailable("the disk is full")
+            return await super().complete(messages, **settings)
+
+    ended: list[str] = []
+    todo, model = made("a", "b", "c"), Broken(seconds=30)
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
+    assert ended == []
+
+
+def test_cancelled_it_can_be_resumed(store):
+    model = Echo(seconds=0.1)
+
+    async def cancelled() -> None:
+        work = asyncio.create_task(go(store, model, made("a", "b", "c")))
+        await model.second.wait()
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+
+    asyncio.run(cancelled())
+    rows = asyncio.run(go(store, model, made("a", "b", "c")))
+    assert [row.calls for row in rows] == [1, 1, 1]
+    assert model.asked == ["a", "b", "b", "c"]

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from heedful.cli.output import INTERRUPTED, Interrupted, report_error, report_usage
@@ -26,7 +27,7 @@ COMMANDS = {
     "replay": ("replay:replay", "Say what policies would have cost on recorded loops."),
     "tune": ("replay:tune", "Choose the cheapest policy that still solves enough loops."),
     "policy": ("replay:policies", "Show policies, and prove that each of their rules can fire."),
-    "reflect": ("reflect:reflect", "Learn from runs of agents."),
+    "reflect": ("reflect:reflect", "List what failed in runs of agents, and learn from it."),
     "lessons": ("lessons:lessons", "List what was learnt, most often seen first."),
     "seen": ("lessons:seen", "Say whether an error was seen before."),
     "recall": ("lessons:recall", "Show which accepted answers memory recalls for a task."),
@@ -137,11 +138,9 @@ app: typer.Typer = typer.Typer(
 @app.callback()
 def heedful(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")
+        bool, Option("--version", is_eager=True, callback=_version, help="Show the version.")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks; works after any command, too.")
-    ] = False,
+    debug: Annotated[bool, Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Self-correction for LLM agents: when to think again, when to stop, never the same mistake.
 

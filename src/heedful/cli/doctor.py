@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
@@ -223,29 +224,25 @@ def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
         found = Spaces.of(spaces(db, scope), space)
         signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
     if episodes := counts(db, scope):
-        why = clean(last_error(db, scope), 200)
-        words = ", ".join(f"{episodes.get(name, 0)} {noun}" for name, noun in STATES.items())
+        why, failed = clean(last_error(db, scope), 200), episodes.get("failed", 0)
+        done, waiting = episodes.get("reflected", 0), episodes.get("waiting", 0)
+        words = f"{done} reflected on, {waiting} waiting, {failed} failed"
         words += f" (the last: {why})" if why else ""
-        well = not episodes.get("failed", 0)
-        signs.append(Sign("episodes", well, words, "heedful reflect --waiting"))
+        signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
     return signs
 
-
-STATES = {"reflected": "reflected on", "waiting": "waiting", "failed": "failed"}
 
 # Weights
 
 models: typer.Typer = group("Fetch, list and check the weights of embedded models.")
-Name = Annotated[str | None, typer.Argument(help="As in heedful model list. [the set model]")]
-Cache = Annotated[Path | None, typer.Option("--cache", help="The folder for weights.")]
+Name = Annotated[str | None, Argument(help="As in heedful model list. [the set model]")]
+Cache = Annotated[Path | None, Option("--cache", help="The folder for weights.")]
 
 
 @models.command()
 def fetch(
     name: Name = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="A file that holds the bytes already.")
-    ] = None,
+    source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
     cache: Cache = None,
     json: Json = False,
 ) -> int:
@@ -276,13 +273,7 @@ def list_models(cache: Cache = None, json: Json = False) -> int:
     ]
     if json:
         return answer({"cache": folder, "weights": found, "models": FORMS}, json=json)
-    columns: Any = {
-        "weights": "name",
-        "is": "is",
-        "licence": "licence",
-        "MB": lambda one: f"{one['bytes'] / 1e6:.0f}",
-        "state": lambda one: "fetched" if one["fetched"] else "-",
-    }
+    columns: Any = {name: name for name in ("name", "is", "licence", "bytes", "fetched")}
     print_table(found, columns, text=3)
     show(f"cache: {folder}\nmodels are named: {', '.join(FORMS)}")
     return 0

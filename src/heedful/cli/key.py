@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from heedful.cli.app import group
 from heedful.cli.output import Columns, answer, counted, emit, when
@@ -24,7 +25,7 @@ app: typer.Typer = group("Make, list and revoke the keys of the service.")
 audit: typer.Typer = group("Read what was done through the service; check the record.")
 BY = "the command line"
 PAGE = 1_000
-Tenant = Annotated[str | None, typer.Option(help="Whose. [setting tenant]")]
+Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 
 
 def _ends(key: Mapping[str, Any]) -> str:
@@ -81,15 +82,13 @@ def _document(key: Key) -> dict[str, Any]:
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="Who uses it.")],
+    name: Annotated[str, Option(help="Who uses it.")],
     may: Annotated[
-        list[str] | None, typer.Option(help="Any of read, write, approve, admin. [read,write]")
+        list[str] | None, Option(help="read, write, approve, admin. [read,write]")
     ] = None,
-    project: Annotated[
-        list[str] | None, typer.Option(help="A project it is bound to; repeatable. [all]")
-    ] = None,
+    project: Annotated[list[str] | None, Option(help="A project; repeatable. [all]")] = None,
     tenant: Tenant = None,
-    expires: Annotated[str | None, typer.Option(help="After how long: 12h, 90d. [never]")] = None,
+    expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -139,7 +138,7 @@ def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
 
 @app.command()
 def revoke(
-    id: Annotated[str, typer.Argument(help="A key of the list, or its id.")],
+    id: Annotated[str, Argument(help="A key of the list, or its id.")],
     tenant: Tenant = None,
     db: Db = None,
     json: Json = False,
@@ -166,9 +165,7 @@ def list_audit(limit: Limit = 50, tenant: Tenant = None, db: Db = None, json: Js
 
 @audit.command()
 def verify(
-    kept: Annotated[
-        str, typer.Option(metavar="HASH", help="A last hash from before: it must still be there.")
-    ] = "",
+    kept: Annotated[str, Option(metavar="HASH", help="A last hash from before.")] = "",
     tenant: Tenant = None,
     db: Db = None,
     json: Json = False,

@@ -8,7 +8,9 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import (
     Columns,
@@ -21,7 +23,7 @@ from heedful.cli.output import (
     show,
     when,
 )
-from heedful.cli.settings import MOST, By, Db, DryRun, Json, Limit, Why, ask, seconds
+from heedful.cli.settings import MOST, By, Db, DryRun, Json, Keep, Limit, UnusedFor, Why, ask
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
@@ -67,8 +69,8 @@ def lessons(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
 
 
 def seen(
-    error_type: Annotated[str, typer.Argument(help="The type of the error, such as KeyError.")],
-    text: Annotated[str, typer.Argument(help="Its text; - reads it from standard input.")],
+    error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
+    text: Annotated[str, Argument(help="Its text; - reads it from standard input.")],
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -79,25 +81,23 @@ def seen(
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(db, lambda memory: memory.seen(error_type, error))
-    group = found.group
-    lines = [f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}"]
-    if group is not None:
-        template = clean(group.template, WORDS)
-        lines.append(f"  {counted(len(group.members), 'pattern')} merged as: {template}")
-        lines += [f"    {clean(why, WORDS)}" for why in group.why]
-    for one in found.lessons:
-        shown = f"helped {one['helped']}, hurt {one['hurt']}"
-        worth = f"seen {one['seen']}, {shown if one['last_shown'] else 'never shown'}"
-        lines.append(f"  {_state(one)}, {one['trust']}, {worth}: {clean(one['text'], WORDS)}")
-    known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-    record = {**known, "group": group and asdict(group), "lessons": found.lessons}
-    then = following("patterns", "list", error_type, db=db) if group else ""
-    answer(record, *lines, then, json=json)
+    if json:
+        known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
+        group = found.group and asdict(found.group)
+        answer({**known, "group": group, "lessons": found.lessons}, json=json)
+        return 0 if found else 1
+    show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
+    if found.group is not None:
+        many = counted(len(found.group.members), "pattern")
+        show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
+        show(following("patterns", "list", error_type, db=db))
+    if found.lessons:
+        print_table(found.lessons, LESSONS, text=4)
     return 0 if found else 1
 
 
 def recall(
-    task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
+    task: Annotated[str, Argument(help="The task; - reads it from standard input.")],
     limit: Limit = 5,
     db: Db = None,
     json: Json = False,
@@ -143,12 +143,12 @@ def warn_of(spaces: Spaces | None, db: str | None) -> None:
 # Merged patterns
 
 patterns: typer.Typer = group("Show merged error patterns, and undo a merge.")
-Digests = Annotated[list[str], typer.Argument(help="The digests of patterns, as listed.")]
+Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed.")]
 
 
 @patterns.command("list")
 def list_patterns(
-    error_type: Annotated[str, typer.Argument(help="Only those of this type.")] = "",
+    error_type: Annotated[str, Argument(help="Only those of this type.")] = "",
     limit: Limit = 50,
     db: Db = None,
     json: Json = False,
@@ -214,10 +214,10 @@ def suggest(limit: Limit = 20, db: Db = None, json: Json = False) -> int:
 
 
 def pin(
-    lesson: Annotated[int, typer.Argument(min=1, max=MOST, help="The id of a lesson.")],
+    lesson: Annotated[int, Argument(min=1, max=MOST, help="The id of a lesson.")],
     by: By,
     why: Why = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Remove the pin.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Remove the pin.")] = False,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -230,12 +230,8 @@ def pin(
 
 def prune(
     by: By,
-    unused_for: Annotated[
-        str | None, typer.Option(help="Remove lessons neither seen nor shown for this long: 180d.")
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option(min=0, max=MOST, help="Remove all but so many, the most useful.")
-    ] = None,
+    unused_for: UnusedFor = None,
+    keep: Keep = None,
     dry_run: DryRun = False,
     db: Db = None,
     json: Json = False,
@@ -248,7 +244,7 @@ def prune(
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
     if unused_for is not None:
-        options["unused_for"] = seconds("--unused-for", unused_for)
+        options["unused_for"] = config.seconds("--unused-for", unused_for)
     found = ask(db, lambda memory: memory.prune(**options))
     if json:
         return answer({"dry_run": dry_run, "removed": found}, json=json)

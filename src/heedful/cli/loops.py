@@ -6,10 +6,9 @@ import json as jsonlib
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from heedful.cli import settings
 from heedful.cli.output import (
@@ -51,12 +50,8 @@ CHANGE = ("what", "outcome", "was", "to")
 
 
 def why(
-    loop: Annotated[
-        str, typer.Argument(help="The id of a loop or of a pipeline's run, its beginning, or last.")
-    ],
-    stage: Annotated[
-        str | None, typer.Argument(help="Only this stage of the run: its name or number.")
-    ] = None,
+    loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
+    stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -203,9 +198,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
             raise NotFound("loop", name, where) from None
         found = await memory.store.read(memory.scope, loop_store.newest, LOOKED_AT, name)
         if not found:
-            newest = await memory.store.read(memory.scope, loop_store.newest, LOOKED_AT)
-            near = ", ".join(get_close_matches(name, [one.id for one in newest], n=3))
-            hint = f"there is {near}" if near else "heedful loops and heedful runs list them"
+            hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
     ends = tuple(f"{one.id}/" for one in found if is_run(one))
     found = [one for one in found if not one.id.startswith(ends)] if ends else found
@@ -232,8 +225,8 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
 
 
 def ask(
-    run: Annotated[str, typer.Argument(help="A run's id, its beginning, or `last`.")],
-    question: Annotated[str, typer.Argument(help="What to know. [a summary]")] = "",
+    run: Annotated[str, Argument(help="A run's id, its beginning, or `last`.")],
+    question: Annotated[str, Argument(help="What to know. [a summary]")] = "",
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -290,11 +283,8 @@ STAGES: Columns = {
 
 
 def runs(
-    pipeline: Annotated[str, typer.Argument(help="Only the runs of this pipeline.")] = "",
-    stats: Annotated[
-        bool,
-        typer.Option("--stats", help="Which checks fail, how often retries help, and their cost."),
-    ] = False,
+    pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
+    stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
     limit: Limit = 20,
     db: Db = None,
     json: Json = False,
@@ -352,7 +342,7 @@ LOOPS: Columns = {
 
 
 def loops(
-    run: Annotated[str, typer.Option("--run", help="Only the loops of this run.")] = "",
+    run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
     limit: Limit = 50,
     db: Db = None,
     json: Json = False,
@@ -413,7 +403,7 @@ DECISIONS: Columns = {
 
 
 def log(
-    loop: Annotated[str, typer.Argument(help="The beginning of the loops' ids.")] = "",
+    loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
     limit: Limit = 20,
     db: Db = None,
     json: Json = False,
@@ -436,14 +426,12 @@ def log(
 
 
 def override(
-    loop: Annotated[str, typer.Argument(help="The id of a loop.")],
-    rule: Annotated[str, typer.Argument(help="The rule to lift, such as attempts.")],
+    loop: Annotated[str, Argument(help="The id of a loop.")],
+    rule: Annotated[str, Argument(help="The rule to lift, such as attempts.")],
     by: By,
     why: Why = "",
-    decisions: Annotated[
-        int, typer.Option(min=1, max=MOST, help="For how many decisions the rule is lifted.")
-    ] = 1,
-    expires: Annotated[str | None, typer.Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
+    decisions: Annotated[int, Option(min=1, max=MOST, help="For how many decisions.")] = 1,
+    expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:

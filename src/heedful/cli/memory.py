@@ -8,6 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, group
@@ -28,8 +29,8 @@ from heedful.store import exposures
 WORDS = 300  # characters of a text that are shown
 BRIEF = 80
 SHOWN = 30
-Id = Annotated[int, typer.Argument(min=1, max=MOST, help="An id of the list.")]
-Ids = Annotated[list[int], typer.Argument(min=1, max=MOST, help="Ids of the list.")]
+Id = Annotated[int, Argument(min=1, max=MOST, help="An id of the list.")]
+Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 
 
 # Quarantine
@@ -127,10 +128,10 @@ def _ruled(what: str, ids: Sequence[int], by: str, why: str, db: str | None, jso
 
 @quarantine.command()
 def revoke(
-    source: Annotated[str, typer.Argument(help="The name of a source, as the list shows it.")],
+    source: Annotated[str, Argument(help="The name of a source, as the list shows it.")],
     by: By = "",
     why: Why = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; otherwise only count.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do it; otherwise only count.")] = False,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -168,12 +169,8 @@ dreams: typer.Typer = typer.Typer(add_completion=False, **PLAIN)
 def dream(
     context: typer.Context,
     dry_run: DryRun = False,
-    mode: Annotated[
-        str, typer.Option(help="lite: all lessons; full: those of the last 24 hours.")
-    ] = "lite",
-    model: Annotated[
-        str | None, typer.Option("--model", help="A model that may say what a group has in common.")
-    ] = None,
+    mode: Annotated[str, Option(help="lite: all lessons; full: the last 24 hours.")] = "lite",
+    model: Annotated[str | None, Option("--model", help="Says what a group shares.")] = None,
     by: By = "heedful",
     db: Db = None,
     json: Json = False,
@@ -307,7 +304,7 @@ KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 def proof(
     limit: Limit = 10,
     restore: Annotated[
-        int | None, typer.Option(min=1, max=MOST, help="Restore a lesson by its id; on record.")
+        int | None, Option(min=1, max=MOST, help="The id of a lesson to restore.")
     ] = None,
     by: By = "",
     why: Why = "",
@@ -362,12 +359,8 @@ def _print_proof(
         state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
         text = clean(known["text"] if known else str(one.lesson), BRIEF)
         _print_one(f"{state}: {text}", one, "its error again")
-        if known and one.conclusion == "hurts" and not then:
-            # A person may restore it, let it be retired, or keep it.
-            undo = ["--undo"] if known["pinned"] else []
-            then = ["pin", known["id"], *undo, "--by", "NAME"]
-            if known["state"] == "retired":
-                then = ["proof", "--restore", known["id"], "--by", "NAME"]
+        if known and known["state"] == "retired" and not then:
+            then = ["proof", "--restore", known["id"], "--by", "NAME"]
     more = len(found.lessons) - len(pairs)
     notes = (f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
     show("\n".join(line for line in (GAIN, *notes, unproven) if line))

@@ -129,18 +129,22 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) ->
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-    longest = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-    needed = sum(2 + (min(size, LEAST) if n < text else size) for n, size in enumerate(longest))
-    if console.width < needed:
+    columns = list(zip(heads, *lines, strict=True))
+    longest = [max(map(len, column)) for column in columns]
+    room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
+    tight = int(console.width < sum(longest) + 3 * len(heads))
+    if room < sum(longest[text:]):  # then numbers fold at blanks
+        longest[text:] = [max(map(len, " ".join(cells).split())) for cells in columns[text:]]
+    if room < sum(longest[text:]):
         for cells in lines:
             pairs = zip(heads, cells, strict=True)
             show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
         return
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, head in enumerate(heads):
-        number = place >= text
-        side = "right" if number else "left"
-        drawn.add_column(head, justify=side, no_wrap=number, overflow="fold")  # type: ignore[arg-type]
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
+    for head in heads[:text]:
+        drawn.add_column(head, overflow="fold")
+    for head, width in zip(heads[text:], longest[text:], strict=True):
+        drawn.add_column(head, justify="right", width=width, overflow="fold")
     for cells in lines:
         drawn.add_row(*map(Text, cells))
     console.print(drawn)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from heedful.cli.output import answer, counted, following, report_error, say, show
 from heedful.cli.progress import Progress, drive
@@ -58,19 +59,11 @@ class Summary:
 
 def reflect(
     context: typer.Context,
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Traces of any format.", show_default=False)
-    ] = None,
-    waiting: Annotated[
-        bool, typer.Option("--waiting", help="Try failed and unfinished episodes again.")
-    ] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", help="A model that words the lessons. [rules do]")
-    ] = None,
-    trust: Annotated[
-        str, typer.Option(help="Who wrote the tasks: external or operator (you).")
-    ] = "external",
-    keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what is learnt.")] = True,
+    files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
+    waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
+    model: Annotated[str | None, Option("--model", help="Words the lessons. [rules]")] = None,
+    trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
+    keep: Annotated[bool, Option("--store/--no-store", help="Keep what is learnt.")] = True,
     db: Db = None,
     json: Json = False,
 ) -> int:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import Field, JsonValue
+from typer import Argument, Option
 
 from heedful.cli.app import group
 from heedful.cli.output import Columns, answer, counted, following, print_table, show, table
@@ -35,16 +36,13 @@ from heedful.store.loops import WHOLE, aimed, document, recorded, unscored
 
 LAST = 100_000  # loops of a database, the newest
 
-Source = Annotated[
-    str | None, typer.Argument(metavar="DB|FILE.jsonl", help="Where the loops are. [the database]")
-]
+Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
 
 
 def replay(
     source: Source = None,
     policy: Annotated[
-        list[str] | None,
-        typer.Option("--policy", help="A preset, or one with changes; repeatable. [presets]"),
+        list[str] | None, Option("--policy", help="Repeatable. [all presets]")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -115,12 +113,8 @@ def _print_figures(head: str, rows: Sequence[tuple[str, Figures]]) -> None:
 
 def tune(
     source: Source = None,
-    keep: Annotated[
-        float, typer.Option(help="The share of the solvable loops to solve, 0..1.")
-    ] = 0.99,
-    policy: Annotated[
-        str | None, typer.Option("--policy", help="The policy in use now. [the setting]")
-    ] = None,
+    keep: Annotated[float, Option(help="Share of the solvable loops, 0..1.")] = 0.99,
+    policy: Annotated[str | None, Option("--policy", help="The policy now. [the setting]")] = None,
     json: Json = False,
 ) -> int:
     """Choose the cheapest policy that still solves enough loops.
@@ -206,10 +200,7 @@ def list_policies(json: Json = False) -> int:
 
 @policies.command()
 def check(
-    policy: Annotated[
-        str | None,
-        typer.Argument(metavar="POLICY", help="A preset, or one with changes. [the setting]"),
-    ] = None,
+    policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
     json: Json = False,
 ) -> int:
     """Find for each rule the shortest history in which it decides, or prove that there is none.

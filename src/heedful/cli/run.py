@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 import heedful
 from heedful import errors
@@ -95,26 +96,18 @@ class Job:
 
 def run(
     ctx: typer.Context,
-    tasks: Annotated[Path, typer.Argument(help="A .jsonl or .yaml file of tasks.")],
+    tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
     model: ModelName = None,
     db: Db = None,
-    name: Annotated[
-        str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run; without --run, the newest.")
-    ] = False,
-    memory: Annotated[
-        bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
-    ] = None,
-    holdout: Annotated[
-        float | None, typer.Option(help="Share of lessons withheld, to see if they help. [0.1]")
-    ] = None,
-    policy: Annotated[str | None, typer.Option(help="A preset: when to stop. [default]")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Tasks at once. [1]")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt. [120]")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Tokens for an answer. [256]")] = None,
-    system: Annotated[str, typer.Option(help="The system prompt.")] = "",
+    name: Annotated[str | None, Option("--run", help="Its name. [the file's and a number]")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue a run, or the newest.")] = False,
+    memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
+    holdout: Annotated[float | None, Option(help="Share of lessons to withhold. [0.1]")] = None,
+    policy: Annotated[str | None, Option(help="When to stop. [default]")] = None,
+    jobs: Annotated[int | None, Option(help="Tasks at once. [1]")] = None,
+    timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
+    max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
+    system: Annotated[str, Option(help="The system prompt.")] = "",
     json: Json = False,
 ) -> int:
     """Drive every task of a file until it passes or is stopped.
@@ -360,22 +353,12 @@ def _stem(path: Path) -> str:
 
 def demo(
     ctx: typer.Context,
-    full: Annotated[
-        bool, typer.Option("--full", help="All tasks, and how well right examples are followed.")
-    ] = False,
-    pipeline: Annotated[
-        bool, typer.Option("--pipeline", help="Five stages that correct themselves; the report.")
-    ] = False,
+    full: Annotated[bool, Option("--full", help="All tasks, and more figures.")] = False,
+    pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
     model: ModelName = None,
-    tasks: Annotated[
-        Path | None, typer.Option(help="Another task file. [the house rules that come along]")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder for its files. [out/demo, out/pipeline]")
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start again: delete what the folder holds of it.")
-    ] = False,
+    tasks: Annotated[Path | None, Option(help="Another task file. [house rules]")] = None,
+    out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
     json: Json = False,
 ) -> None:
     """Run tasks with and without memory, and report the difference.

@@ -17,13 +17,13 @@ from importlib.util import find_spec
 from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
-import typer
+from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli import settings as config
 from heedful.cli.output import counted, following, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.settings import MOST, Db, ModelName, Settings, settings
+from heedful.cli.settings import Db, Keep, ModelName, Settings, UnusedFor, settings
 from heedful.compat.reflections import Reflections
 from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError
@@ -44,21 +44,17 @@ T = TypeVar("T")
 DEFAULT_JOBS = 2
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 DRIVERS = ("psycopg.pool", "procrastinate.utils")
-Telemetry = Annotated[
-    bool, typer.Option("--telemetry", help="Send spans and metrics as the OTEL_* variables say.")
-]
-Content = Annotated[
-    bool, typer.Option("--telemetry-content", help="With prompts and answers, without secrets.")
-]
+Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
+Content = Annotated[bool, Option("--telemetry-content", help="With prompts and answers.")]
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="The address. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="The port, 0 for any. [8765]")] = None,
+    host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
+    port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
     db: Db = None,
     model: ModelName = None,
     key_required: Annotated[
-        bool | None, typer.Option("--key-required", help="Require a key, also from this machine.")
+        bool | None, Option("--key-required", help="Require a key, also here.")
     ] = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
@@ -273,24 +269,15 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
 
 def worker(
     db: Db = None,
-    queues: Annotated[
-        str, typer.Option(help="Only these, as loops,reflection,memory. [all]", show_default=False)
-    ] = "",
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="Jobs at a time.")] = 2,
-    once: Annotated[bool, typer.Option("--once", help="Do what waits, then end.")] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", help="A model that words lessons. [setting model]")
-    ] = None,
+    queues: Annotated[str, Option(help="Such as loops,memory. [all]")] = "",
+    concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
+    once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
+    model: Annotated[str | None, Option("--model", help="Words the lessons. [the setting]")] = None,
     drives: Annotated[
-        list[str] | None,
-        typer.Option(help="A loop it may drive: name=module:function.", show_default=False),
+        list[str] | None, Option(help="Loops to drive: name=module:function.")
     ] = None,
-    unused_for: Annotated[
-        str | None, typer.Option(help="Prune, nightly, what was not used for so long: 180d.")
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option(min=0, max=MOST, help="Prune, nightly, all but so many lessons.")
-    ] = None,
+    unused_for: UnusedFor = None,
+    keep: Keep = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:

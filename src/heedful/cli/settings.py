@@ -7,7 +7,6 @@ that commands share are declared here once.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -18,8 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-import typer
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typer import Option
 
 from heedful.cli.progress import drive
 from heedful.errors import InvalidInput, NotFound, UsageError
@@ -42,13 +42,15 @@ EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 
 # Options that commands share.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
-Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
-Db = Annotated[str | None, typer.Option("--db", "--store", help="The database. [heedful.db]")]
-ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
-Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
-By = Annotated[str, typer.Option(help="Who is responsible.")]
-Why = Annotated[str, typer.Option(help="The reason.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done, and why.")]
+Json = Annotated[bool, Option("--json", help="Print exactly one JSON document.")]
+Db = Annotated[str | None, Option("--db", "--store", help="The database. [heedful.db]")]
+ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]")]
+Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
+By = Annotated[str, Option(help="Who is responsible.")]
+Why = Annotated[str, Option(help="The reason.")]
+Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
+UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Written = Annotated[str, Field(min_length=1, max_length=LONGEST)]
@@ -84,10 +86,7 @@ class Settings(BaseModel):
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
     # A table is JSON in a variable of the environment.
-    checks: Annotated[
-        dict[Name, dict[str, Any]],
-        BeforeValidator(lambda given: json.loads(given) if isinstance(given, str) else given),
-    ] = {}
+    checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False
@@ -161,7 +160,7 @@ def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) ->
 
 def must(message: str) -> str:
     """Return pydantic's message as the second half of a sentence."""
-    message = re.sub(r"^(Input|String|List|Value) should (be|have)", r"it must \2", message)
+    message = re.sub(r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message)
     return message[:1].lower() + message[1:]
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
@@ -31,23 +30,12 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("it must be printable")
-    return text
-
-
-def _worded(text: str) -> str:
-    if not text.strip():
-        raise ValueError("it must say what to do")
-    return text
-
-
 class TaskShape(Shape):
     """An entry of a task file."""
 
-    id: Annotated[str, Field(min_length=1, max_length=LONGEST_ID), AfterValidator(_printable)]
-    task: Annotated[str, AfterValidator(_worded)]
+    # Printable; Unicode's category C is control characters and the like.
+    id: str = Field(max_length=LONGEST_ID, pattern=r"^\P{C}+$")
+    task: str = Field(pattern=r"\S")
     context: JsonValue = None
     goals: list[Any] | None = None
     # Without a check, all would pass.
@@ -88,11 +76,14 @@ def read_tasks(path: Path) -> list[Task]:
     Checks are loaded; the modules that they name are looked for beside the file first. Raises
     TaskFileError with the line.
     """
-    readers = {".jsonl": partial(json_lines, kind=TaskFileError), ".yaml": _yaml, ".yml": _yaml}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(readers)}")
-    entries = reader(path, text_of(path, TaskFileError))
+    text = text_of(path, TaskFileError)
+    match path.suffix.lower():
+        case ".jsonl":
+            entries = json_lines(path, text, TaskFileError)
+        case ".yaml" | ".yml":
+            entries = _yaml(path, text)
+        case _:
+            raise TaskFileError(str(path), 0, "its name must end in .jsonl, .yaml or .yml")
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
