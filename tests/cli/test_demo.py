@@ -1,18 +1,27 @@
-"""`heedful demo` as a user runs it, with models that follow a script."""
+"""`heedful demo` as a user runs it, with models that follow a script; its report and statistics."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
 import signal
 import sys
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from examples.demo.lab import families, gold, plan, right_answer
+from examples.demo.figures import SECOND, Measured, Ran, comparisons, gain, in_words, ratio
+from examples.demo.lab import families, fetch, gold, machine, plan, right_answer
+from examples.demo.report import page
+from examples.demo.stories import Shown, Story, Try, kinds
+from heedful.cli.run import Row
+from heedful.cli.settings import settings
 from heedful.errors import WeightsError
+from heedful.lessons.proof import Estimate, wilson_interval
+from heedful.models import weights
 from tests.cli.support import Desk, ended
 from tests.store.support import rows
 
@@ -152,32 +161,13 @@ def test_the_story_is_told_on_the_way(finished):
     assert "<b>no mark</b>. Add an exclamation mark" in err
 
 
-def test_fresh_it_asks_again(shop):
-    shop.tasks(*house(2), name="house.jsonl")
-    assert shop.heedful(*DEMO).code == 0
-    made = calls_of(shop)
-    fresh = shop.heedful(*DEMO, "--json", "--fresh")
-    assert calls_of(shop) == 2 * made
-    assert "--fresh" not in fresh.json["settings"]["command"]
-
-
-def test_another_plan_is_kept_apart(shop):
-    shop.tasks(*house(8)[::3], name="house.jsonl")
-    whole = shop.heedful(*DEMO, "--json", "--full").json
-    made = calls_of(shop)
-    smaller = shop.heedful(*DEMO, "--json").json
-    assert figure(smaller, "shop")["memory"]["tasks"] == 7
-    assert calls_of(shop) > made
-    assert len(list((shop.folder / "out").glob("demo*.db"))) == 2
-    made = calls_of(shop)
-    assert shop.heedful(*DEMO, "--json", "--full").json["figures"] == whole["figures"]
-    assert shop.heedful(*DEMO, "--json").json["figures"] == smaller["figures"]
-    assert calls_of(shop) == made
-
-
-def test_nothing_is_withheld(shop):
+def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
     shop.tasks(*house(22)[::3], name="house.jsonl")
     assert shop.heedful(*DEMO, "--full").code == 0
+    made = calls_of(shop)
+    fresh = shop.heedful(*DEMO, "--full", "--json", "--fresh")
+    assert calls_of(shop) == 2 * made
+    assert "--fresh" not in fresh.json["settings"]["command"]
     (db,) = (shop.folder / "out").glob("demo*.db")
     assert rows(db, "select distinct share, shown from exposure") == [(0.0, 1)]
     assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
@@ -218,11 +208,6 @@ def test_without_matplotlib_the_rest_is_there(shop):
     assert "picture" not in done.out
 
 
-def test_a_bad_task_file_and_a_bad_model(shop):
-    assert shop.heedful("demo", "--tasks", "none.jsonl", "--out", "out").code == 2
-    assert shop.heedful(*DEMO, "--model", "toys:nobody").code == 2
-
-
 def test_the_examples_that_come_along():
     tasks = plan(None, "toys:follower", full=True).tasks
     by_family = families(tasks)
@@ -240,25 +225,20 @@ def test_the_examples_that_come_along():
 
 @pytest.fixture
 def fetched(monkeypatch, tmp_path, capsys):
-    """Runs `_fetched` with a fetch that never leaves this machine; answers names and words."""
-    import asyncio
-
-    from examples.demo.lab import fetch as _fetched
-    from heedful.cli.settings import settings
-    from heedful.models import weights
+    """Runs `fetch` with a fetch that never leaves this machine; answers names and words."""
 
     def run(model, failing=(), **more):
         asked: list[str] = []
 
-        async def fetch(one, *, cache, progress):
+        async def double(one, *, cache, progress):
             asked.append(one.name)
             if one.name in failing:
                 raise WeightsError(one.name, "no source")
             (cache / f"{one.name}.{one.extension}").write_bytes(b"")
 
-        monkeypatch.setattr(weights, "fetch", fetch)
+        monkeypatch.setattr(weights, "fetch", double)
         monkeypatch.chdir(tmp_path)
-        embedder = asyncio.run(_fetched(settings(model=model, cache=tmp_path, **more)))
+        embedder = asyncio.run(fetch(settings(model=model, cache=tmp_path, **more)))
         return embedder, asked, capsys.readouterr().err
 
     return run
@@ -279,6 +259,240 @@ def test_without_the_embedder_it_compares_words(fetched):
     assert "recall compares words: weights 'minilm-tokenizer': no source" in said
 
 
-def test_without_the_model_it_does_not_begin(fetched):
-    with pytest.raises(WeightsError):
-        fetched("embedded:smollm2", failing=["smollm2-135m-instruct-q4_1"])
+# With --pipeline
+
+MODELS = """
+import time
+
+def told(messages):
+    task = messages[-1].content
+    right = "write 1.75 for" in task
+    return f"December has the largest MAE. The overall MAE is {1.75 if right else 1.23}."
+
+def slow(messages):
+    time.sleep(60)
+"""
+PIPELINE = ("demo", "--pipeline", "--model", "scribes:told")
+STAGES = ["load", "features", "split", "train", "insights"]
+
+
+@pytest.fixture
+def room(desk):
+    desk.write("scribes.py", MODELS)
+    return desk
+
+
+def test_it_tells_runs_reports_and_what_to_type_next(room):
+    done = room.heedful(*PIPELINE)
+    assert done.code == 0, done.err
+    assert "stand in for an agent" in done.err
+    assert "✗ hallucination_detection: predictions appear hallucinated: the mean of" in done.err
+    assert "retrying with feedback" in done.err
+    rows = [line.split()[0] for line in done.out.splitlines() if "passed at attempt" in line]
+    assert rows[:5] == STAGES
+    assert re.search(r"train +passed at attempt 2 +hallucination_detection", done.out)
+    assert "lessons learnt; the next run is told at once" in done.out
+    assert "insights by the model: passed at attempt 2" in done.out
+    assert "✗ grounding: number '1.23' is contradicted" in done.out
+    assert "report   out/pipeline/forecast-1.html" in done.out
+    shown = [shlex.split(line) for line in done.out.splitlines() if "--db out/pipeline" in line]
+    for _, *command in (line[line.index("why") - 1 :] for line in shown if "why" in line):
+        why = room.heedful(*command)
+        assert why.code == 0, why.err
+        assert "36.84 standard deviations" in why.out
+
+
+def test_the_second_time_it_is_right_at_once(room):
+    document = room.heedful(*PIPELINE, "--json").json
+    assert [one["status"] for one in document["runs"]] == ["passed", "passed"]
+    assert document["attempts"] == {"now": 7, "first_run": 7}
+    assert document["told_at_once"] == []
+    assert len(document["files"]) == 6 + 7 + 6
+    for name in document["files"]:
+        assert (room.folder / name).stat().st_size > 100, name
+    again = room.heedful(*PIPELINE)
+    assert "told at once to train, insights" in again.out
+    assert "attempts now 5, in forecast-1 7" in again.out
+    assert "retrying" not in again.err.partition("a model writes")[0]
+    fresh = room.heedful(*PIPELINE, "--fresh", "--json").json
+    assert [one["run"] for one in fresh["runs"]] == ["forecast-1", "forecast-1-model"]
+
+
+def test_an_interrupted_pipeline_goes_on(room):
+    process = room.start("demo", "--pipeline", "--model", "scribes:slow")
+    room.wait_for(lambda: (room.folder / "out/pipeline/forecast-1.html").exists(), process)
+    process.send_signal(signal.SIGINT)
+    stopped = ended(process)
+    assert stopped.code == 130
+    assert re.search(r"The same command continues:\n  .*demo --pipeline", stopped.err)
+    done = room.heedful(*PIPELINE)
+    assert done.code == 0
+    assert "[4/5] train: done before, attempt 2" in done.err
+    assert "report   out/pipeline/forecast-1.html" in done.out
+    assert "forecast-2" not in done.out
+
+
+# The report
+
+EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
+VOID = {"meta", "img", "br", "source"}
+
+
+class Page(HTMLParser):
+    """Collects what a page has, and whether every tag that opens is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loads += [v or "" for k, v in attrs if k in ("src", "srcset", "href", "action")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def row(n: int, group: str, *, at_once: bool, passed: bool = True, calls: int = 1) -> Row:
+    stopped = "" if passed else "repeat"
+    return Row(
+        f"{group}-{n}", f"r/{n}", group, passed, at_once, calls, calls, 40, 1.5, stopped, "x"
+    )
+
+
+def arms(each: int = 40) -> tuple[list[Row], list[Row]]:
+    """Family "a" is learnt, family "b" is not."""
+    without, memory = [], []
+    for n in range(each):
+        without += [row(n, "a", at_once=False, calls=3)]
+        memory += [row(n, "a", at_once=n > 9, calls=1 if n > 9 else 3)]
+        hopeless = row(n, "b", at_once=False, passed=False, calls=3)
+        without.append(hopeless)
+        memory.append(hopeless)
+    return without, memory
+
+
+def stories(text: str) -> dict[str, tuple[Story, Story]]:
+    """One of each kind, with this text wherever a text may come from outside."""
+    wrong, right = Try(text, (text,)), Try(text, ())
+    failed = Story("without-1/x", text, (wrong,), (), False, f"repeat: {text}", text)
+    corrected = Story("with-1/x", text, (wrong, right), (), True, "", text)
+    knew = Story("with-1/y", text, (right,), (Shown(text, text),), True, "", text)
+    pairs = ((failed, knew), (failed, corrected))
+    return {kind: (one, other) for pair in pairs for kind, one, other in kinds(*pair)}
+
+
+def found(text: str = "plain", **follows: Estimate) -> Measured:
+    without, memory = arms()
+    ran = Ran(tuple(without), tuple(memory), stories(text), dict(follows), 12.0)
+    lesson = {"text": text, "error_type": text, "state": "verified", "seen": 3, "examples": 2}
+    return Measured(
+        ran,
+        tuple(comparisons(without, memory, follows)),
+        (lesson,),
+        {"model": text, "command": f"heedful demo {text}"},
+        machine(),
+        (("see", f"heedful why {text}"),),
+    )
+
+
+def test_text_from_outside_stays_text():
+    parsed = Page(page(found(EVIL), (b"light", b"dark")))
+    assert "script" not in parsed.tags
+    assert parsed.tags.count("img") == 1
+    assert parsed.text.count("<script>alert('x')</script>") > 10
+    assert "\x1b" not in parsed.text
+    assert not parsed.open
+
+
+def test_it_says_all_there_is_and_loads_nothing():
+    text = page(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)), (b"light", b"dark"))
+    parsed = Page(text)
+    for words in (
+        "With memory 50 points more tasks right at once", "Every family, also where memory does not",
+        "Corrected", "What it has learnt", "heedful demo plain --fresh", "three right examples",
+    ):  # fmt: skip
+        assert words in parsed.text
+    assert parsed.loads
+    assert all(one.startswith("data:image/png;base64,") for one in parsed.loads)
+    assert not re.search(r"(https?:)?//", re.sub(r"base64,[A-Za-z0-9+/=]+", "", text))
+    assert {"script", "link", "iframe", "object"}.isdisjoint(parsed.tags)
+    assert "Content-Security-Policy" in text
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_words_say_what_the_interval_says():
+    without, memory = arms()
+    pooled = {(one.group, one.part): one for one in comparisons(without, memory, {})}
+    learnt, hopeless = pooled["a", SECOND], pooled["b", SECOND]
+    assert in_words(learnt)[0].endswith("more are right at once with memory")
+    assert in_words(learnt)[1].endswith("fewer calls with memory")
+    assert "insufficient data: the interval covers 0" in in_words(hopeless)[0]
+    assert in_words(hopeless)[1].endswith("the same in every task")
+    worse = {(one.group, one.part): one for one in comparisons(memory, without, {})}["a", SECOND]
+    assert "FEWER" in in_words(worse)[0]
+    assert "MORE" in in_words(worse)[1]
+
+
+# Intervals, against the values that their authors published
+
+
+@pytest.mark.parametrize(
+    ("hits", "of", "low", "high"),
+    [  # Newcombe, Stat. Med. 17 (1998) 857-872, table I, method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_as_published(hits, of, low, high):
+    found = wilson_interval(hits, of)
+    assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+    mirrored = wilson_interval(of - hits, of)
+    assert mirrored.low == pytest.approx(1 - found.high)
+    assert mirrored.high == pytest.approx(1 - found.low)
+
+
+def pairs(both: int, first: int, second: int, neither: int) -> list[tuple[bool, bool]]:
+    kinds = ((True, True), (True, False), (False, True), (False, False))
+    counts = (both, first, second, neither)
+    return [kind for kind, n in zip(kinds, counts, strict=True) for _ in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("table", "value", "low", "high"),
+    [
+        ((0, 63, 0, 0), 1.0, 0.84, 1.0),
+        ((0, 25, 0, 6), 0.81, 0.48, 0.96),
+        ((10, 160, 1, 9), 0.88, 0.78, 0.95),
+        ((59, 6, 16, 80), -0.06, -0.17, 0.04),
+        ((3, 0, 0, 1), 0.0, -0.79, 0.79),
+    ],
+)
+def test_the_uplift_of_pairs(table, value, low, high):
+    found = gain(pairs(*table))
+    assert [round(end, 2) for end in (found.value, found.low, found.high)] == [value, low, high]
+    both, first, second, neither = table
+    other = gain(pairs(both, second, first, neither))
+    assert [other.low, other.high] == pytest.approx([-found.high, -found.low])
+    assert gain(pairs(neither, first, second, both)) == found  # what both can do says nothing
+
+
+def test_ratio_is_of_sums_and_repeats():
+    strata = [[(1.0, 4.0), (2.0, 2.0), (1.0, 3.0)], [(n / 7, 1.0) for n in range(20)]]
+    found = ratio(strata)
+    assert found.value == pytest.approx((4 + 190 / 7) / 29)
+    assert found.low < found.value < found.high
+    assert ratio(strata) == found
+    assert ratio(strata, seed=1) != found

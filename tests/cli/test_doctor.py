@@ -2,8 +2,6 @@
 
 import re
 import sqlite3
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -83,7 +81,7 @@ def newer(path):
 
 ILL = {
     "damaged": (damaged, ""),
-    "newer": (newer, "upgrade heedful"),
+    "newer": (newer, "this heedful knows"),
     "foreign": (lambda path: path.write_bytes(b""), "another program's"),
     "no database": (lambda path: path.write_bytes(b"x" * 5000), "not a database"),
 }
@@ -142,29 +140,3 @@ def test_a_fetched_file_is_found_again(desk, invoke, monkeypatch):
     assert done.code == 0, done
     assert done.json == {"name": tokenizer.name, "path": str(source)}
     assert invoke("model", "check", tokenizer.name, "--cache", str(source.parent)).code == 0
-
-
-def test_the_command_itself(desk, invoke):
-    assert desk.heedful("--version").out.startswith("heedful ")
-    done = desk.heedful("--help")
-    assert done.code == 0
-    for command in ("run", "why", "loops", "lessons", "seen", "recall", "model", "doctor"):
-        assert f"\n  {command} " in done.out
-        shown = invoke(command, "--help")
-        assert (shown.code, "Usage:" in shown.out) == (0, True)
-    assert (invoke("nope").code, invoke().code) == (2, 2)
-
-
-def test_starting_imports_nothing_heavy(desk):
-    heavy = "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive"
-    script = (
-        "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
-        "from heedful.cli.app import app\n"
-        "try: app(['--version'])\nexcept SystemExit: pass\n"
-        f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - before])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=desk.folder, env=desk.environment(),
-        capture_output=True, encoding="utf-8", check=True,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-1] == "[]"

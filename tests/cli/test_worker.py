@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful.cli.serve import report_lost_database as away
+from heedful.cli.serve import report_lost_database
 from heedful.memory.memory import Memory
 from heedful.store import episodes
 from tests.engines import opened
@@ -60,14 +60,12 @@ def test_on_sqlite_what_waits_is_done_once(desk, invoke):
         assert asyncio.run(Memory(store, OTHER).count()) > 0
 
 
-@pytest.mark.parametrize("place", ["environment", "heedful.toml", "option"])
-def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
+@pytest.mark.parametrize("place", ["heedful.toml", "option"])
+def test_the_model_that_was_set_words_lessons(desk, invoke, place):
     filled(desk)
     desk.write("wordy.py", WORDY)
     name = "wordy:words"
-    if place == "environment":
-        monkeypatch.setenv("HEEDFUL_MODEL", name)
-    elif place == "heedful.toml":
+    if place == "heedful.toml":
         desk.write("heedful.toml", f'model = "{name}"')
     done = invoke("--once", *(("--model", name) if place == "option" else ()))
     assert f"model: {name}" in done.err.splitlines()
@@ -118,8 +116,8 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
 
 def test_a_database_that_is_away_is_told_in_a_line(capsys):
     lost = logging.getLogger("psycopg.pool")
-    away()
-    away()
+    report_lost_database()
+    report_lost_database()
     for _ in range(3):
         lost.warning("error connecting in 'pool-1'")
     assert capsys.readouterr().err.count("the database does not answer") == 1
