@@ -56,6 +56,9 @@ def serve(
     key_required: Annotated[
         bool | None, Option("--key-required", help="Require a key, also here.")
     ] = None,
+    workers: Annotated[int | None, Option(help="Jobs at a time here, on SQLite. [2]")] = None,
+    rate: Annotated[float | None, Option(help="Requests a second and key. [unlimited]")] = None,
+    drain: Annotated[float | None, Option(help="Seconds that requests may take. [30]")] = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
@@ -65,10 +68,10 @@ def serve(
     create makes a key; from then on callers need one.
     """
     options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
-    values = settings(**options)
+    values = settings(**options, workers=workers, rate=rate, drain=drain)
     if values.workers and values.db.startswith(POSTGRES):
         raise UsageError(
-            f"the setting workers is {values.workers}, but on PostgreSQL no work is done in this "
+            f"workers is {values.workers}, but on PostgreSQL no work is done in the service's "
             f"process; start heedful worker --concurrency {values.workers}"
         )
     for package in ("fastapi", "uvicorn", "prometheus_client"):
