@@ -305,8 +305,7 @@ def runs(
     if json:
         return answer({"runs": rows, "stats": asdict(counts)}, json=json)
     retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
-    spent = f"{format_score(counts.cost.seconds)} s, {counts.cost.tokens} tokens"
-    show(f"runs: {counts.runs}; {retries} took {spent}")
+    show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
     if failed := [one for one in counts.checks if one.failed]:
         print_table(failed, CHECKS, 1)
     print_table(counts.stages, STAGES, 1)
