@@ -8,19 +8,15 @@ import re
 import shlex
 import signal
 import sys
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from examples.demo.figures import SECOND, Measured, Ran, comparisons, gain, in_words, ratio
-from examples.demo.lab import families, fetch, gold, machine, plan, right_answer
-from examples.demo.report import page
-from examples.demo.stories import Shown, Story, Try, kinds
-from heedful.cli.run import Row
+from examples.demo.figures import gain, ratio
+from examples.demo.lab import families, fetch, gold, plan, right_answer
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
-from heedful.lessons.proof import Estimate, wilson_interval
+from heedful.lessons.proof import wilson_interval
 from heedful.models import weights
 from tests.cli.support import Desk, ended
 from tests.store.support import rows
@@ -45,6 +41,8 @@ def follower(messages):
 RULES = """
 from heedful import Finding
 
+MESSAGE = "<b>no mark</b> <script>alert(1)</script> <img src=https://example.com/x.png>"
+
 class Bang:
     pure = True
 
@@ -54,7 +52,7 @@ class Bang:
     def __call__(self, candidate, context):
         if candidate == self.expected:
             return []
-        return [Finding("bang", "<b>no mark</b>", "Add an exclamation mark")]
+        return [Finding("bang", MESSAGE, "Add an exclamation mark")]
 
 def bang(word):
     return Bang(word)
@@ -136,7 +134,12 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text("utf-8")
     assert "&lt;b&gt;no mark&lt;/b&gt;" in page
-    assert "<b>no mark" not in page
+    assert page.count("&lt;script&gt;alert(1)") > 3
+    for text in ("<b>no mark", "<script", "<img src=http", "<link", "<iframe"):
+        assert text not in page
+    assert set(re.findall(r' (?:src|href)="([^"]{0,22})', page)) <= {"data:image/png;base64,"}
+    assert "Content-Security-Policy" in page
+    assert "What it has learnt" in page
     assert len(json.loads((out / "result.json").read_text("utf-8"))["rows"]["with"]) == 18
     for word in ("insufficient data", "all families", "second half (9 tasks)"):
         assert word in done.out
@@ -158,7 +161,7 @@ def test_the_story_is_told_on_the_way(finished):
     assert "recalled  Write the label as this shop does: red0 → red0!" in err
     assert "stopped   repeat: attempt 3 repeats attempt 1" in err
     assert re.search(r"^ 4/18 shop-1 +without ✗✓ +with ✓ +saw 1 earlier answer$", err, re.MULTILINE)
-    assert "<b>no mark</b>. Add an exclamation mark" in err
+    assert "<b>no mark</b> <script>alert(1)" in err
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
@@ -330,118 +333,6 @@ def test_an_interrupted_pipeline_goes_on(room):
     assert "[4/5] train: done before, attempt 2" in done.err
     assert "report   out/pipeline/forecast-1.html" in done.out
     assert "forecast-2" not in done.out
-
-
-# The report
-
-EVIL = "<script>alert('x')</script> & \"quoted\" <img src=https://example.com/x.png> \x1b[31m\x07"
-VOID = {"meta", "img", "br", "source"}
-
-
-class Page(HTMLParser):
-    """Collects what a page has, and whether every tag that opens is closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.loads: list[str] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.loads += [v or "" for k, v in attrs if k in ("src", "srcset", "href", "action")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-def row(n: int, group: str, *, at_once: bool, passed: bool = True, calls: int = 1) -> Row:
-    stopped = "" if passed else "repeat"
-    return Row(
-        f"{group}-{n}", f"r/{n}", group, passed, at_once, calls, calls, 40, 1.5, stopped, "x"
-    )
-
-
-def arms(each: int = 40) -> tuple[list[Row], list[Row]]:
-    """Family "a" is learnt, family "b" is not."""
-    without, memory = [], []
-    for n in range(each):
-        without += [row(n, "a", at_once=False, calls=3)]
-        memory += [row(n, "a", at_once=n > 9, calls=1 if n > 9 else 3)]
-        hopeless = row(n, "b", at_once=False, passed=False, calls=3)
-        without.append(hopeless)
-        memory.append(hopeless)
-    return without, memory
-
-
-def stories(text: str) -> dict[str, tuple[Story, Story]]:
-    """One of each kind, with this text wherever a text may come from outside."""
-    wrong, right = Try(text, (text,)), Try(text, ())
-    failed = Story("without-1/x", text, (wrong,), (), False, f"repeat: {text}", text)
-    corrected = Story("with-1/x", text, (wrong, right), (), True, "", text)
-    knew = Story("with-1/y", text, (right,), (Shown(text, text),), True, "", text)
-    pairs = ((failed, knew), (failed, corrected))
-    return {kind: (one, other) for pair in pairs for kind, one, other in kinds(*pair)}
-
-
-def found(text: str = "plain", **follows: Estimate) -> Measured:
-    without, memory = arms()
-    ran = Ran(tuple(without), tuple(memory), stories(text), dict(follows), 12.0)
-    lesson = {"text": text, "error_type": text, "state": "verified", "seen": 3, "examples": 2}
-    return Measured(
-        ran,
-        tuple(comparisons(without, memory, follows)),
-        (lesson,),
-        {"model": text, "command": f"heedful demo {text}"},
-        machine(),
-        (("see", f"heedful why {text}"),),
-    )
-
-
-def test_text_from_outside_stays_text():
-    parsed = Page(page(found(EVIL), (b"light", b"dark")))
-    assert "script" not in parsed.tags
-    assert parsed.tags.count("img") == 1
-    assert parsed.text.count("<script>alert('x')</script>") > 10
-    assert "\x1b" not in parsed.text
-    assert not parsed.open
-
-
-def test_it_says_all_there_is_and_loads_nothing():
-    text = page(found(a=wilson_interval(9, 10), b=wilson_interval(1, 10)), (b"light", b"dark"))
-    parsed = Page(text)
-    for words in (
-        "With memory 50 points more tasks right at once", "Every family, also where",
-        "Corrected", "What it has learnt", "heedful demo plain --fresh", "three right examples",
-    ):  # fmt: skip
-        assert words in parsed.text
-    assert parsed.loads
-    assert all(one.startswith("data:image/png;base64,") for one in parsed.loads)
-    assert not re.search(r"(https?:)?//", re.sub(r"base64,[A-Za-z0-9+/=]+", "", text))
-    assert {"script", "link", "iframe", "object"}.isdisjoint(parsed.tags)
-    assert "Content-Security-Policy" in text
-    assert "prefers-color-scheme: dark" in text
-
-
-def test_words_say_what_the_interval_says():
-    without, memory = arms()
-    pooled = {(one.group, one.part): one for one in comparisons(without, memory, {})}
-    learnt, hopeless = pooled["a", SECOND], pooled["b", SECOND]
-    assert in_words(learnt)[0].endswith("more are right at once with memory")
-    assert in_words(learnt)[1].endswith("fewer calls with memory")
-    assert "insufficient data: the interval covers 0" in in_words(hopeless)[0]
-    assert in_words(hopeless)[1].endswith("the same in every task")
-    worse = {(one.group, one.part): one for one in comparisons(memory, without, {})}["a", SECOND]
-    assert "FEWER" in in_words(worse)[0]
-    assert "MORE" in in_words(worse)[1]
 
 
 # Intervals, against the values that their authors published
