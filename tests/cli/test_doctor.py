@@ -95,7 +95,7 @@ def test_weights_are_listed_checked_and_fetched(desk, session):
     assert not any(one["fetched"] for one in listed)
     (desk.folder / "cache").mkdir(exist_ok=True)
     (desk.folder / "cache" / f"{NAME}.gguf").write_bytes(b"wrong")
-    session(("model check", 1, f"✗ {NAME}: damaged", f"heedful model fetch {NAME}"))
+    session(("model check", 1, f"✗ weights {NAME}: damaged", f"heedful model fetch {NAME}"))
     source = weights.default_cache() / f"{tokenizer.name}.{tokenizer.extension}"
     if not source.is_file():
         source = desk.folder / "cache" / source.name

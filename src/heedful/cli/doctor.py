@@ -7,7 +7,7 @@ import platform
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, print_table, show
+from heedful.cli.output import Columns, answer, emit
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Db, Json, ModelName, Settings, settings
 from heedful.errors import HeedfulError
@@ -76,14 +76,20 @@ def doctor(model: ModelName = None, db: Db = None, json: Json = False) -> int:
         signs += store(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
         signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
-    ill = [sign for sign in signs if not sign.well]
-    if json:
-        answer({"well": not ill, "signs": list(map(asdict, signs))}, json=json)
-    else:
-        for sign in signs:
-            todo = f"; {sign.todo}" if sign.todo and not sign.well else ""
-            show(f"{'✓' if sign.well else '✗'} {sign.name}: {sign.found}{todo}")
-    return 1 if ill else 0
+    return _report(signs, json)
+
+
+def _report(signs: Sequence[Sign], json: bool) -> int:
+    """Print the signs; return 1 if one is ill."""
+    well = all(sign.well for sign in signs)
+    lines = [
+        f"✓ {sign.name}: {sign.found}"
+        if sign.well
+        else f"✗ {sign.name}: {sign.found}{f'; {sign.todo}' if sign.todo else ''}"
+        for sign in signs
+    ]
+    answer({"well": well, "signs": list(map(asdict, signs))}, *lines, json=json)
+    return 0 if well else 1
 
 
 def _machine(values: Settings) -> Iterator[Sign]:
@@ -113,19 +119,21 @@ def _machine(values: Settings) -> Iterator[Sign]:
     found = f"set: {', '.join(keys)}" if keys else "none is set"
     well = wanted not in KEYS or wanted in keys
     yield Sign("keys of models", well, found, f"set {wanted} in the environment")
-
-
-def _weights(values: Settings) -> Iterator[Sign]:
-    wanted: list[str] = list(config.EMBEDDER) if values.embedder == "minilm" else []
-    if needed := weights.needed(values.model):
-        wanted.append(needed.name)
-    for one in weights.known():
-        state = drive(weights.check(one, values.cache))
-        well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
-        todo = f"heedful model fetch {one.name}"
-        yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
     how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
+
+
+def _weights(values: Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
+    """Check the weights that are known, or those named, which must then be there."""
+    wanted = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
+    if not names and (needed := weights.needed(values.model)):
+        wanted.append(needed.name)
+    for one in weights.known():
+        if not names or one.name in names:
+            state = drive(weights.check(one, values.cache))
+            well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
+            todo = f"heedful model fetch {one.name}"
+            yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
 def _file(values: Settings) -> Iterator[Sign]:
@@ -261,36 +269,27 @@ def fetch(
 def list_models(cache: Cache = None, json: Json = False) -> int:
     """List the known weights, and the forms that the name of a model takes."""
     folder = settings(cache=cache).cache or weights.default_cache()
-    found = [
-        {
-            "name": one.name,
-            "is": one.about,
-            "licence": one.licence,
-            "bytes": one.size,
-            "fetched": one.cached(folder).is_file(),
-        }
-        for one in weights.known()
-    ]
-    if json:
-        return answer({"cache": folder, "weights": found, "models": FORMS}, json=json)
-    columns: Any = {name: name for name in ("name", "is", "licence", "bytes", "fetched")}
-    print_table(found, columns, text=3)
-    show(f"cache: {folder}\nmodels are named: {', '.join(FORMS)}")
-    return 0
+    columns: Columns = {
+        "weights": "name",
+        "is": "about",
+        "licence": "licence",
+        "MB": lambda one: f"{one.size / 1e6:.0f}",
+        "state": lambda one: "fetched" if one.cached(folder).is_file() else "-",
+    }
+    then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
+
+    def document(one: weights.Weights) -> dict[str, Any]:
+        known = {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
+        return {**known, "fetched": one.cached(folder).is_file()}
+
+    options: Any = {"key": "weights", "text": 3, "empty": "", "then": then, "document": document}
+    return emit(weights.known(), columns, json=json, **options)
 
 
 @models.command()
 def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
     values = settings(cache=cache)
-    chosen = [weights.find(name)] if name else weights.known()
-    states = [drive(weights.check(one, values.cache)) for one in chosen]
-    wrong = [one for one in states if one.kind == "damaged" or (name and one.kind == "absent")]
-    if json:
-        documents = map(asdict, states)
-        answer({"weights": [{"state": one.pop("kind"), **one} for one in documents]}, json=json)
-    else:
-        for one in states:
-            hint = "" if one not in wrong else f"; heedful model fetch {one.name}"
-            show(f"{'✗' if one in wrong else '✓'} {one.name}: {one.kind}, {one.path}{hint}")
-    return 1 if wrong else 0
+    # Weights that nobody named may be absent.
+    names = [weights.find(name).name] if name else []
+    return _report(list(_weights(values.model_copy(update={"model": ""}), names)), json)

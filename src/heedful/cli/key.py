@@ -14,7 +14,7 @@ from typer import Argument, Option
 from heedful.cli.app import group
 from heedful.cli.output import Columns, answer, counted, emit, when
 from heedful.cli.progress import drive
-from heedful.cli.settings import Db, Json, Limit, seconds, settings, stored
+from heedful.cli.settings import MOST, Db, Json, Limit, seconds, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.keys import Key
@@ -24,7 +24,6 @@ T = TypeVar("T")
 app: typer.Typer = group("Make, list and revoke the keys of the service.")
 audit: typer.Typer = group("Read what was done through the service; check the record.")
 BY = "the command line"
-PAGE = 1_000
 Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 
 
@@ -122,15 +121,9 @@ def create(
 def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
     """List the keys of a tenant, newest first, without their secrets."""
 
-    async def read_all(store: Store, whose: str) -> list[Key]:
-        found: list[Key] = []
-        page = await store.read(Scope(whose), keys.newest, PAGE, None)
-        while page:
-            found += page
-            page = await store.read(Scope(whose), keys.newest, PAGE, (page[-1].at, page[-1].id))
-        return found
-
-    found, whose = _ask(tenant, db, read_all)
+    found, whose = _ask(
+        tenant, db, lambda store, whose: store.read(Scope(whose), keys.newest, MOST, None)
+    )
     empty = f"tenant {whose} has no key; heedful key create makes one"
     rows = list(map(_document, found))
     return emit(rows, KEYS, json=json, key="keys", text=3, empty=empty)

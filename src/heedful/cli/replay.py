@@ -139,22 +139,19 @@ def tune(
         return answer({**head, **figures, "notes": notes}, json=json)
     solvable, now = found.chosen_on.solvable, found.before.policy
     these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
-    many = counted(len(records), "loop")
-    show(f"{found.tried} policies tried on {found.chosen_on.loops} of {many}")
+    show(f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}")
     words = [source] if source else []
-    before_row = (f"now, on {others}", found.before)
-    if found.policy.name == now:
-        none = "none of these loops can be solved, there is nothing to choose by"
-        few = f"no cheaper one keeps {keep:g} of the {solvable} that can be solved"
-        show(f"{now} stays: {few if solvable else none}")
-        _print_figures("", [(f"now, on {these}", found.chosen_on), before_row])
-    else:
+    if found.policy.name != now:
         show(f"chosen: {found.policy.name}")
-        chosen = {f"chosen, on {these}": found.chosen_on, f"chosen, on {others}": found.reported_on}
-        _print_figures("", [*chosen.items(), before_row])
         notes.append(f"to use it, write in heedful.toml: policy = {dumps(found.policy.name)}")
         both = (policy or settings().policy, found.policy.name)
         words += [word for text in both if isinstance(text, str) for word in ("--policy", text)]
+    elif solvable:
+        show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
+    else:
+        show(f"{now} stays: none of these loops can be solved, there is nothing to choose by")
+    chosen = {f"chosen, on {these}": found.chosen_on, f"chosen, on {others}": found.reported_on}
+    _print_figures("", [*chosen.items(), (f"now, on {others}", found.before)])
     show("\n".join([*notes, following("replay", *words)]))
     return 0
 
