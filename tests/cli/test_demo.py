@@ -247,16 +247,12 @@ def fetched(monkeypatch, tmp_path, capsys):
     return run
 
 
-def test_it_says_what_it_downloads(fetched):
+def test_it_says_what_it_downloads_and_compares_words_without_the_embedder(fetched):
     embedder, asked, said = fetched("embedded")
     assert embedder.name == "minilm-int8"
     assert asked == ["qwen2.5-coder-0.5b-instruct-q4_k_m", "minilm-int8", "minilm-tokenizer"]
-    assert "to download once, 515 MB" in said
-    assert "(491 MB, Apache-2.0)" in said
+    assert ("to download once, 515 MB" in said, "(491 MB, Apache-2.0)" in said) == (True, True)
     assert fetched("embedded")[2] == ""  # now all is there
-
-
-def test_without_the_embedder_it_compares_words(fetched):
     embedder, _, said = fetched("embedded:smollm2", failing=["minilm-tokenizer"])
     assert embedder is None
     assert "recall compares words: weights 'minilm-tokenizer': no source" in said

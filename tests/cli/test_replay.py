@@ -192,7 +192,9 @@ def test_the_choice_in_words_can_be_used(tune, desk, heedful_):
     found = heedful.tune(read_file(desk.folder / "loops.jsonl"), heedful.policies.default)
     assert (done.code, done.err) == (0, "")
     these, others = found.chosen_on.loops, found.before.loops
-    assert done.out.startswith(f"135 policies tried on these {these} of 40 loops\nchosen: {CHOSEN}\n")
+    assert done.out.startswith(
+        f"135 policies tried on these {these} of 40 loops\nchosen: {CHOSEN}\n"
+    )
     for name in (f"chosen, on these {these}", f"chosen, on the other {others}", "now, on the oth"):
         assert f"\n {name}" in done.out
     again = ["replay", "loops.jsonl", "--policy", "default", "--policy", CHOSEN]

@@ -19,7 +19,7 @@ from typer import Argument, Option
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Columns, answer, emit
+from heedful.cli.output import answer, columns, emit
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Db, Json, ModelName, Settings, settings
 from heedful.errors import HeedfulError
@@ -269,13 +269,12 @@ def fetch(
 def list_models(cache: Cache = None, json: Json = False) -> int:
     """List the known weights, and the forms that the name of a model takes."""
     folder = settings(cache=cache).cache or weights.default_cache()
-    columns: Columns = {
-        "weights": "name",
-        "is": "about",
-        "licence": "licence",
-        "MB": lambda one: f"{one.size / 1e6:.0f}",
-        "state": lambda one: "fetched" if one.cached(folder).is_file() else "-",
-    }
+    heads = columns(
+        "weights is licence MB state",
+        **{"weights": "name", "is": "about"},
+        MB=lambda one: f"{one.size / 1e6:.0f}",
+        state=lambda one: "fetched" if one.cached(folder).is_file() else "-",
+    )
     then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
 
     def document(one: weights.Weights) -> dict[str, Any]:
@@ -283,7 +282,7 @@ def list_models(cache: Cache = None, json: Json = False) -> int:
         return {**known, "fetched": one.cached(folder).is_file()}
 
     options: Any = {"key": "weights", "text": 3, "empty": "", "then": then, "document": document}
-    return emit(weights.known(), columns, json=json, **options)
+    return emit(weights.known(), heads, json=json, **options)
 
 
 @models.command()

@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from heedful.cli.app import group
-from heedful.cli.output import Columns, answer, counted, emit, when
+from heedful.cli.output import answer, columns, counted, emit, when
 from heedful.cli.progress import drive
 from heedful.cli.settings import MOST, Db, Json, Limit, seconds, settings, stored
 from heedful.lessons.lesson import Scope
@@ -33,23 +33,19 @@ def _ends(key: Mapping[str, Any]) -> str:
     return when(key["expires"]) if key["expires"] else "never"
 
 
-KEYS: Columns = {
-    "name": "name",
-    "may": lambda key: ", ".join(key["may"]),
-    "projects": lambda key: ", ".join(key["projects"]) or "all",
-    "key": "key",
-    "made": lambda key: when(key["at"]),
-    "last used": lambda key: when(key["used"]) if key["used"] else "never",
-    "ends": _ends,
-}
-AUDIT: Columns = {
-    "what": "action",
-    "to": "subject",
-    "by": "by",
-    "with": lambda row: jsonlib.dumps(row["detail"]) if row["detail"] else "",
-    "n": "n",
-    "at": lambda row: when(row["at"]),
-}
+KEYS = columns(
+    "name may projects key made last_used ends",
+    may=lambda key: ", ".join(key["may"]),
+    projects=lambda key: ", ".join(key["projects"]) or "all",
+    made=lambda key: when(key["at"]),
+    last_used=lambda key: when(key["used"]) if key["used"] else "never",
+    ends=_ends,
+)
+AUDIT = columns(
+    "action subject by detail n at",
+    detail=lambda row: jsonlib.dumps(row["detail"]) if row["detail"] else "",
+    at=lambda row: when(row["at"]),
+)
 
 
 def _ask(

@@ -13,8 +13,8 @@ from typer import Argument, Option
 from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import (
-    Columns,
     answer,
+    columns,
     counted,
     emit,
     following,
@@ -41,19 +41,17 @@ def _state(lesson: Mapping[str, Any]) -> str:
     return f"{lesson['state']}, pinned" if lesson["pinned"] else str(lesson["state"])
 
 
-LESSONS: Columns = {
-    "lesson": lambda one: clean(one["text"], WORDS) or "(held back)",
-    "kind": "kind",
-    "state": _state,
-    "trust": "trust",
-    **{name: name for name in ("id", "seen", "helped", "hurt", "examples")},
-    "last seen": lambda one: when(one["last_seen"]),
-}
-REMOVED: Columns = {
-    "lesson": lambda one: clean(one["text"], WORDS),
-    **{name: name for name in ("state", "why", "id", "seen")},
-    "last of use": lambda one: when(max(one["last_seen"], one["last_shown"])),
-}
+LESSONS = columns(
+    "lesson kind state trust id seen helped hurt examples last_seen",
+    lesson=lambda one: clean(one["text"], WORDS) or "(held back)",
+    state=_state,
+    last_seen=lambda one: when(one["last_seen"]),
+)
+REMOVED = columns(
+    "lesson state why id seen last_of_use",
+    lesson=lambda one: clean(one["text"], WORDS),
+    last_of_use=lambda one: when(max(one["last_seen"], one["last_shown"])),
+)
 
 
 def lessons(limit: Limit = 50, db: Db = None, json: Json = False) -> int:

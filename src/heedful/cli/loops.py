@@ -11,17 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from heedful.cli import settings
-from heedful.cli.output import (
-    Columns,
-    answer,
-    counted,
-    emit,
-    following,
-    print_json,
-    print_table,
-    show,
-    when,
-)
+from heedful.cli.output import answer, columns, counted, emit, following, print_table, show, when
 from heedful.cli.settings import MOST, By, Db, Json, Limit, Why, seconds
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
@@ -77,7 +67,9 @@ def why(
     stored, exposures = found
     explanation = loop_store.explained(stored)
     if json:
-        print_json({**_document(stored, explanation), "exposures": list(map(asdict, exposures))})
+        answer(
+            {**_document(stored, explanation), "exposures": list(map(asdict, exposures))}, json=True
+        )
     else:
         _print(stored, explanation, exposures)
     return 0
@@ -172,7 +164,7 @@ def _print_run(report: Report, name: str | None, db: str | None, json: bool) -> 
     stage = questions.find_stage(report, name) if name else None
     if json:
         run = {"pipeline": report.pipeline, "run": report.run}
-        print_json({**run, **stage.plain()} if stage else report.plain())
+        answer({**run, **stage.plain()} if stage else report.plain(), json=True)
         return
     show(questions.describe_stage(report, stage) if stage else questions.describe_run(report))
     show(f"\n{markdown(replace(report, stages=(stage,)) if stage else report)}")
@@ -257,29 +249,24 @@ def _percent(found: Estimate | None) -> str:
     return f"{value}% ({low}..{high})"
 
 
-RUNS: Columns = {
-    **{name: name for name in ("run", "pipeline", "state", "passed", "attempts", "retries")},
-    "seconds": lambda one: f"{one['seconds']:.1f}",
-    "began": lambda one: when(one["began"]),
-}
-COST: Columns = {
+RUNS = columns(
+    "run pipeline state passed attempts retries seconds began",
+    seconds=lambda one: f"{one['seconds']:.1f}",
+    began=lambda one: when(one["began"]),
+)
+COST: dict[str, Any] = {
     "retries": lambda one: one.cost.attempts,
     "seconds": lambda one: f"{one.cost.seconds:.1f}",
     "tokens": lambda one: one.cost.tokens,
 }
-CHECKS: Columns = {
-    "check": "name",
-    **{name: name for name in ("judged", "failed")},
-    "share failed": lambda one: _percent(one.share),
-    **{name: name for name in ("stages", "recovered")},
-    "share recovered": lambda one: _percent(one.success),
+CHECKS = columns(
+    "check judged failed share_failed stages recovered share_recovered retries seconds tokens",
+    check="name",
+    share_failed=lambda one: _percent(one.share),
+    share_recovered=lambda one: _percent(one.success),
     **COST,
-}
-STAGES: Columns = {
-    "stage": "name",
-    **{name: name for name in ("runs", "passed", "degraded", "attempts")},
-    **COST,
-}
+)
+STAGES = columns("stage runs passed degraded attempts retries seconds tokens", stage="name", **COST)
 
 
 def runs(
@@ -331,13 +318,11 @@ def _run_row(report: Report) -> dict[str, Any]:
 
 # Loops and decisions
 
-LOOPS: Columns = {
-    "loop": "id",
-    "state": "state",
-    "stopped by": "stopped_by",
-    **{name: name for name in ("attempts", "best", "calls", "tokens")},
-    "updated": lambda one: when(one["updated"]),
-}
+LOOPS = columns(
+    "loop state stopped_by attempts best calls tokens updated",
+    loop="id",
+    updated=lambda one: when(one["updated"]),
+)
 
 
 def loops(
@@ -389,16 +374,14 @@ def _decision(one: Reasoning) -> dict[str, Any]:
     return {**asdict(one), "rerun": one.rerun}
 
 
-DECISIONS: Columns = {
-    "loop": "loop",
-    "decided": "decided",
-    "why": _reason,
-    "overridden by": lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
-    "attempt": "attempt",
-    "fatigue": _fatigue,
-    "echoes": lambda one: max(one.standing.echoes.values(), default=0),
-    "at": lambda one: when(one.at),
-}
+DECISIONS = columns(
+    "loop decided why overridden_by attempt fatigue echoes at",
+    why=_reason,
+    overridden_by=lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
+    fatigue=_fatigue,
+    echoes=lambda one: max(one.standing.echoes.values(), default=0),
+    at=lambda one: when(one.at),
+)
 
 
 def log(

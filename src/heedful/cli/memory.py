@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, group
-from heedful.cli.output import Columns, answer, counted, emit, following, show, when
+from heedful.cli.output import answer, columns, counted, emit, following, show, when
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import MOST, By, Db, DryRun, Json, Limit, Why, ask, settings
 from heedful.errors import UsageError
@@ -36,14 +36,12 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 # Quarantine
 
 quarantine: typer.Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
-WAITING: Columns = {
-    "lesson": lambda one: clean(one["lesson"], BRIEF),
-    "source": lambda one: clean(one["source"], BRIEF),
-    "id": "id",
-    "trust": "trust",
-    "seen": "seen",
-    "since": lambda one: when(one["at"]),
-}
+WAITING = columns(
+    "lesson source id trust seen since",
+    lesson=lambda one: clean(one["lesson"], BRIEF),
+    source=lambda one: clean(one["source"], BRIEF),
+    since=lambda one: when(one["at"]),
+)
 
 
 def _subject(ruling: Mapping[str, Any]) -> str:
@@ -52,13 +50,7 @@ def _subject(ruling: Mapping[str, Any]) -> str:
     return about if example else str(ruling["subject"])
 
 
-RULINGS: Columns = {
-    "done": "action",
-    "to": _subject,
-    "by": "by",
-    "why": "why",
-    "at": lambda one: when(one["at"]),
-}
+RULINGS = columns("done to by why at", done="action", to=_subject, at=lambda one: when(one["at"]))
 
 
 @quarantine.command("list")
@@ -219,11 +211,7 @@ def _what(one: Dream) -> str:
     return what if one.undone is None else f"rolled back {when(one.undone)}; {what}"
 
 
-DREAMS: Columns = {
-    "what": _what,
-    **{name: name for name in ("by", "id", "mode", "before", "after")},
-    "at": lambda one: when(one.at),
-}
+DREAMS = columns("what by id mode before after at", what=_what, at=lambda one: when(one.at))
 
 
 @dreams.command("log")

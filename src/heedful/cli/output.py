@@ -50,6 +50,14 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 # Results
 
 
+def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
+    """Return columns by their names: each shows the field so named, or what `special` says of it.
+
+    In a name, `_` is a blank.
+    """
+    return {name.replace("_", " "): special.get(name, name) for name in names.split()}
+
+
 def show(text: str = "") -> None:
     """Print a line of a result to stdout."""
     print(text, flush=True)
