@@ -18,7 +18,7 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.cli.output import print_json, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.run import Row, announce, ended, examples_folder, program
+from heedful.cli.run import Row, ended, examples_folder, program
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
@@ -31,6 +31,7 @@ from heedful.loop.stop import MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Embedder, Message, Model
+from heedful.models.weights import Weights
 from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
@@ -223,6 +224,16 @@ async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again:
         machine(),
         tuple(_commands(chosen, ran, db)),
     )
+
+
+def announce(needed: list[Weights], cache: Path) -> None:
+    """Say what will be downloaded."""
+    missing = [one for one in needed if not one.cached(cache).is_file()]
+    if missing:
+        total = sum(one.size for one in missing) / 1e6
+        say(f"to download once, {total:.0f} MB into {cache}:")
+    for one in missing:
+        say(f"  {one.about} ({one.size / 1e6:.0f} MB, {one.licence})")
 
 
 async def fetch(values: Settings) -> Embedder | None:

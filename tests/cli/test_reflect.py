@@ -66,7 +66,7 @@ def test_each_run_is_told_with_the_events_that_prove_it_and_counts_once(typed, d
     desk.write("other.jsonl", '{"type": "session_meta", "payload": {}}\n')
     typed(
         ("reflect chat.json --trust operator", 0, "failed with “Error: 3 items match", "!\x1b"),
-        ("reflect other.jsonl runs.jsonl", 0, "other.jsonl holds no run of an agent", "2 episodes"),
+        ("reflect other.jsonl runs.jsonl", 0, "other.jsonl\n  nothing to reflect on: no run of an"),
     )
 
 

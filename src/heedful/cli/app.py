@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -97,26 +96,24 @@ class Commands(TyperGroup):
         kept = [arg for arg in head if arg != "--debug"] + given[end:]
         alone = options.pop("standalone_mode", True)
         options |= {"standalone_mode": False, "obj": given}
-        run = partial(super().main, kept, *rest, **options)
-        code = exit_code(run, json="--json" in head, debug="--debug" in head)
+        code = self._run(kept, *rest, json="--json" in head, debug="--debug" in head, **options)
         if alone:
             sys.exit(code)
         return code
 
-
-def exit_code(run: Callable[[], Any], *, json: bool, debug: bool) -> int:
-    """Return the exit code of `run`; an error is printed in words or as a JSON document."""
-    try:
-        code = run()
-        if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
-            raise Interrupted("interrupted")
-        return code if isinstance(code, int) else 0
-    except typer.Abort:  # the same in earlier versions of typer
-        return report_error(Interrupted("interrupted"), json=json, debug=debug)
-    except Exception as error:
-        if hasattr(error, "format_message"):
-            return report_usage(error, json=json)
-        return report_error(error, json=json, debug=debug)
+    def _run(self, *rest: Any, json: bool, debug: bool, **options: Any) -> int:
+        """Return the exit code; an error is printed in words or as a JSON document."""
+        try:
+            code = super().main(*rest, **options)
+            if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
+                raise Interrupted("interrupted")
+            return code if isinstance(code, int) else 0
+        except typer.Abort:  # the same in earlier versions of typer
+            return report_error(Interrupted("interrupted"), json=json, debug=debug)
+        except Exception as error:
+            if hasattr(error, "format_message"):
+                return report_usage(error, json=json)
+            return report_error(error, json=json, debug=debug)
 
 
 def _version(wanted: bool) -> None:

@@ -46,7 +46,7 @@ class Result:
 
 @dataclass
 class Summary:
-    """All results; `damage` is the error that ended reading, `empty` names files without a run.
+    """All results; `damage` is the error that ended reading.
 
     `left` counts the waiting episodes that other processes hold, or held when they were killed.
     """
@@ -54,7 +54,6 @@ class Summary:
     results: list[Result] = field(default_factory=list)
     damage: HeedfulError | None = None
     left: int = 0
-    empty: list[str] = field(default_factory=list)
 
 
 def reflect(
@@ -88,8 +87,6 @@ def reflect(
         for result in done.results:
             _print(result)
         _print_sum(done, failed, db)
-    for name in done.empty:
-        say(f"heedful: {name} holds no run of an agent; is it in one of the formats?")
     record = {"episodes": list(map(_document, done.results)), "failed": failed, "left": done.left}
     if done.damage is not None:
         debug = "--debug" in (context.obj or ())
@@ -110,36 +107,35 @@ async def _reflect(
             model = await stack.enter_async_context(model_of(values, progress.fetched))
         memory = memory_of(values, store)
         options = {**options, "memory": memory, "model": model, "on_model_error": "raise"}
-        results = _from_files(done, files, options) if files else _from_waiting(memory, model)
-        async for result in results:
-            done.results.append(result)
-            number = len(done.results)
-            progress.bar("reflecting", number, 0, counted(number, "episode"))
-            if model is not None:
-                progress.say(f"{result.name}: {result.error or 'reflected on'}")
+        results = _from_files(files, options) if files else _from_waiting(memory, model)
+        try:
+            async for result in results:
+                done.results.append(result)
+                number = len(done.results)
+                progress.bar("reflecting", number, 0, counted(number, "episode"))
+                if model is not None:
+                    progress.say(f"{result.name}: {result.error or 'reflected on'}")
+        except UsageError as error:
+            done.damage = error
         if not files:
             counts = await store.read(memory.scope, episodes.counts)
             done.left = counts.get("waiting", 0)
     return done
 
 
-async def _from_files(done: Summary, files: Sequence[Path], options: Any) -> AsyncIterator[Result]:
+async def _from_files(files: Sequence[Path], options: Any) -> AsyncIterator[Result]:
     for file in files:
         number = 0
-        try:
-            for number, episode in enumerate(read(file), 1):
-                name = f"{file.name}:{clean(episode.id, NAME) or number}"
-                try:
-                    yield Result(name, episode, await reflect_on(episode, **options))
-                except ModelUnavailable:
-                    raise
-                except ModelError as error:
-                    yield Result(name, episode, None, str(error))
-        except UsageError as error:
-            done.damage = error
-            return
+        for number, episode in enumerate(read(file), 1):
+            name = f"{file.name}:{clean(episode.id, NAME) or number}"
+            try:
+                yield Result(name, episode, await reflect_on(episode, **options))
+            except ModelUnavailable:
+                raise
+            except ModelError as error:
+                yield Result(name, episode, None, str(error))
         if not number:
-            done.empty.append(file.name)
+            yield Result(file.name)
 
 
 async def _from_waiting(memory: Memory, model: Model | None) -> AsyncIterator[Result]:
@@ -169,7 +165,7 @@ def _print(result: Result) -> None:
         show(f"  the model failed, so nothing was kept ({why}); {AGAIN}")
         return
     if found is None:
-        show("  nothing to reflect on: it has no events and no error")
+        show("  nothing to reflect on: no run of an agent, or one without events and error")
         return
     for signal in found.signals[:SIGNALS]:
         proof = ", ".join(

@@ -20,7 +20,7 @@ from heedful.cli.app import group
 from heedful.cli.output import Columns, answer, counted, following, print_table, show, table
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Json, Settings, policy_of, scope_of, settings, stored
-from heedful.cli.tasks import Entry, Shape, fit, json_lines, text_of
+from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import record
 from heedful.loop.codec import policy_to, rule_to, to_document
@@ -327,18 +327,18 @@ def read_file(
     if not entries:
         raise RecordFileError(str(path), 0, "it holds no loop; give at least one with attempts")
     made = []
-    for entry in entries:
+    for line, value in entries:
         try:
-            made.append(_parse(entry))
+            made.append(_parse(line, value))
         except UsageError as error:
-            raise RecordFileError(str(path), entry.line, str(error)) from error
+            raise RecordFileError(str(path), line, str(error)) from error
         watch(len(made), len(entries))
     return made
 
 
-def _parse(entry: Entry) -> RecordedLoop:
+def _parse(line: int, value: Any) -> RecordedLoop:
     """Parse the loop of one line; without an id it is named by its line. Raises UsageError."""
-    given = fit(LoopShape, entry.value)
+    given = fit(LoopShape, value)
     goals = tuple(map(goal, given.goals or ()))
     record.check_goals(goals)
     attempts: list[record.Attempt] = []
@@ -347,7 +347,7 @@ def _parse(entry: Entry) -> RecordedLoop:
     quality = tuple(one.quality for one in given.attempts if one.quality is not None)
     if quality and len(quality) < len(attempts):
         raise InvalidInput("quality", quality, "given for every attempt of a loop, or for none")
-    id = f"line {entry.line}" if given.id is None else str(given.id)
+    id = f"line {line}" if given.id is None else str(given.id)
     return RecordedLoop(record.Loop(id, goals, (*attempts,)), quality)
 
 

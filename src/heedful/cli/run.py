@@ -32,7 +32,6 @@ from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
 from heedful.loop.record import clean
-from heedful.models.weights import Weights
 from heedful.store import loops, shown
 from heedful.store.loops import new_owner
 from heedful.store.records import Head
@@ -401,21 +400,5 @@ def examples_folder() -> Path:
 
 
 def program() -> str:
-    """Return how this user can call heedful: by its name, or by the path of what runs now."""
-    given = Path(sys.argv[0])
-    if which("heedful"):
-        return "heedful"
-    if given.name.startswith("heedful") and given.is_file():
-        here, path = Path.cwd(), given.resolve()
-        return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else given))
-    return f"{shlex.quote(sys.executable)} -m heedful.cli"
-
-
-def announce(needed: list[Weights], cache: Path) -> None:
-    """Say what will be downloaded."""
-    missing = [one for one in needed if not one.cached(cache).is_file()]
-    if missing:
-        total = sum(one.size for one in missing) / 1e6
-        say(f"to download once, {total:.0f} MB into {cache}:")
-    for one in missing:
-        say(f"  {one.about} ({one.size / 1e6:.0f} MB, {one.licence})")
+    """Return how this user can call heedful: by its name, or by its module."""
+    return "heedful" if which("heedful") else f"{shlex.quote(sys.executable)} -m heedful.cli"

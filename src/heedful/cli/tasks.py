@@ -43,12 +43,8 @@ class TaskShape(Shape):
     policy: Any = None
 
 
-@dataclass(frozen=True)
-class Entry:
-    """An entry of a file and the line where it begins, from 1."""
-
-    line: int
-    value: Any
+# An entry of a file: the line where it begins, from 1, and its value.
+Entry = tuple[int, Any]
 
 
 @dataclass(frozen=True)
@@ -87,25 +83,25 @@ def read_tasks(path: Path) -> list[Task]:
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
-    for entry in entries:
-        task = _task(path, entry)
+    for line, value in entries:
+        task = _task(path, line, value)
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
-            raise TaskFileError(str(path), entry.line, f"{what}; give another")
+            raise TaskFileError(str(path), line, f"{what}; give another")
         tasks[task.id] = task
     return list(tasks.values())
 
 
-def _task(path: Path, entry: Entry) -> Task:
+def _task(path: Path, line: int, value: Any) -> Task:
     try:
-        given = fit(TaskShape, entry.value)
+        given = fit(TaskShape, value)
         goals = tuple(map(goal, given.goals or ()))
         check_goals(goals)
         checks = tuple(load(spec, folder=path.parent) for spec in given.checks)
         chosen = None if given.policy is None else policy(given.policy)
     except UsageError as error:
-        raise TaskFileError(str(path), entry.line, str(error)) from error
-    return Task(given.id, given.task, given.context, goals, checks, chosen, entry.line)
+        raise TaskFileError(str(path), line, str(error)) from error
+    return Task(given.id, given.task, given.context, goals, checks, chosen, line)
 
 
 def fit(shape: type[M], value: Any) -> M:
@@ -160,7 +156,7 @@ def _yaml(path: Path, text: str) -> list[Entry]:
             line = node.start_mark.line + 1
             raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
         return [
-            Entry(item.start_mark.line + 1, loader.construct_document(item))
+            (item.start_mark.line + 1, loader.construct_document(item))
             for item in (node.value if node else ())
         ]
     except yaml.YAMLError as error:
@@ -200,7 +196,7 @@ def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
             elif isinstance(error, json.JSONDecodeError):  # its own line is always 1
                 what = f"{error.msg} (column {error.colno})"
             raise kind(str(path), number, f"not one JSON object on one line: {what}") from error
-        entries.append(Entry(number, value))
+        entries.append((number, value))
     return entries
 
 
