@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from heedful.cli import settings as config
@@ -242,7 +241,7 @@ def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
 
 # Weights
 
-models: typer.Typer = group("Fetch, list and check the weights of embedded models.")
+models = group("Fetch, list and check the weights of embedded models.")
 Name = Annotated[str | None, Argument(help="As in heedful model list. [the set model]")]
 Cache = Annotated[Path | None, Option("--cache", help="The folder for weights.")]
 

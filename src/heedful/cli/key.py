@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
-import typer
 from typer import Argument, Option
 
 from heedful.cli.app import group
@@ -21,8 +20,8 @@ from heedful.store.keys import Key
 from heedful.store.store import Beside, Store, also, beside
 
 T = TypeVar("T")
-app: typer.Typer = group("Make, list and revoke the keys of the service.")
-audit: typer.Typer = group("Read what was done through the service; check the record.")
+app = group("Make, list and revoke the keys of the service.")
+audit = group("Read what was done through the service; check the record.")
 BY = "the command line"
 Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 

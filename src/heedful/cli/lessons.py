@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from heedful.cli import settings as config
@@ -140,7 +139,7 @@ def warn_of(spaces: Spaces | None, db: str | None) -> None:
 
 # Merged patterns
 
-patterns: typer.Typer = group("Show merged error patterns, and undo a merge.")
+patterns = group("Show merged error patterns, and undo a merge.")
 Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed.")]
 
 

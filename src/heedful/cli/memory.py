@@ -7,8 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option, Typer
 
 from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, group
@@ -35,7 +34,7 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 
 # Quarantine
 
-quarantine: typer.Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
+quarantine = group("Read what waits in quarantine, rule on it, revoke sources.")
 WAITING = columns(
     "lesson source id trust seen since",
     lesson=lambda one: clean(one["lesson"], BRIEF),
@@ -154,12 +153,12 @@ def list_rulings(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
 
 # Dreams
 
-dreams: typer.Typer = typer.Typer(add_completion=False, **PLAIN)
+dreams: Typer = Typer(add_completion=False, **PLAIN)
 
 
 @dreams.callback(invoke_without_command=True)
 def dream(
-    context: typer.Context,
+    context: Context,
     dry_run: DryRun = False,
     mode: Annotated[str, Option(help="lite: all lessons; full: the last 24 hours.")] = "lite",
     model: Annotated[str | None, Option("--model", help="Says what a group shares.")] = None,

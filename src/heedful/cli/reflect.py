@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from heedful.cli.output import answer, counted, following, report_error, say, show
 from heedful.cli.progress import Progress, drive
@@ -57,7 +56,7 @@ class Summary:
 
 
 def reflect(
-    context: typer.Context,
+    context: Context,
     files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
     waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
     model: Annotated[str | None, Option("--model", help="Words the lessons. [rules]")] = None,

@@ -12,7 +12,6 @@ from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from pydantic import Field, JsonValue
 from typer import Argument, Option
 
@@ -182,7 +181,7 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
 
 # Policies
 
-policies: typer.Typer = group("Show policies, and prove that each of their rules can fire.")
+policies = group("Show policies, and prove that each of their rules can fire.")
 
 
 @policies.command("list")

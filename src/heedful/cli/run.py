@@ -15,8 +15,7 @@ from shutil import which
 from types import ModuleType
 from typing import Annotated, Any
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 import heedful
 from heedful import errors
@@ -94,7 +93,7 @@ class Job:
 
 
 def run(
-    ctx: typer.Context,
+    ctx: Context,
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
     model: ModelName = None,
     db: Db = None,
@@ -351,7 +350,7 @@ def _stem(path: Path) -> str:
 
 
 def demo(
-    ctx: typer.Context,
+    ctx: Context,
     full: Annotated[bool, Option("--full", help="All tasks, and more figures.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
     model: ModelName = None,
