@@ -120,16 +120,8 @@ def run(
         0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
     ):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
-    job = Job(
-        tasks,
-        read_tasks(tasks),
-        config.policy_of(policy),
-        name,
-        resume,
-        system,
-        values,
-        ctx.obj or ["run"],
-    )
+    chosen, arguments = config.policy_of(policy), ctx.obj or ["run"]
+    job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
     _warn([job.policy, *(task.policy for task in job.tasks if task.policy is not None)])
     failure: errors.HeedfulError | None = None
     try:
@@ -166,48 +158,38 @@ async def _drive(job: Job) -> None:
                 progress.say(str(row) if progress.live else f"{number} {row}")
                 progress.bar("running", len(job.rows), total, number)
 
-            await batch(
-                job.tasks,
-                run=job.name,
-                policy=job.policy,
-                jobs=values.jobs,
-                watch=watch,
-                generate=Writer(model, job.system, max_tokens=values.max_tokens),
-                memory=config.memory_of(values, store, progress.fetched) if values.memory else None,
-                store=store,
-                scope=scope,
-                timeout=values.timeout,
-            )
+            memory = config.memory_of(values, store, progress.fetched) if values.memory else None
+            writer = Writer(model, job.system, max_tokens=values.max_tokens)
+            limits = {"jobs": values.jobs, "timeout": values.timeout}
+            options = {"store": store, "scope": scope, "memory": memory, "generate": writer}
+            await batch(job.tasks, job.name, job.policy, watch=watch, **limits, **options)
 
 
 async def batch(
     tasks: Sequence[Task],
-    *,
     run: str,
     policy: Policy,
+    *,
     jobs: int = 1,
-    watch: Callable[[Row], None] = lambda row: None,
+    watch: Callable[[Row], None],
     **options: Any,
-) -> list[Row]:
-    """Drive every task as the loop `run/id`, `jobs` at once; return rows in task order.
+) -> None:
+    """Drive every task as the loop `run/id`, `jobs` at once.
 
     `options` are those of every `Run`; `watch` gets every row when it ends. A task whose loop has
     ended is not run again, so a second call resumes. If user code or an answer fails in one task,
     the others go on; after any other model error nothing new begins. Then the first error is
     raised, with a note that names its task. A StoreError stops at once.
     """
-    rows: dict[str, Row] = {}
     failed: dict[str, errors.HeedfulError] = {}
     waiting = iter(tasks)
 
     async def work() -> None:
         for task in waiting:
             try:
-                rows[task.id] = await ended(task, run, policy, **options)
+                watch(await ended(task, run, policy, **options))
             except (errors.UserCodeError, errors.ModelError) as error:
                 failed[task.id] = error
-            else:
-                watch(rows[task.id])
             if not all(isinstance(error, OF_ONE_TASK) for error in failed.values()):
                 return
 
@@ -223,7 +205,6 @@ async def batch(
         also = f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
         failed[first].add_note(f"task {first!r} did not end{also}; all others are stored")
         raise failed[first]
-    return [rows[task.id] for task in tasks]
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
