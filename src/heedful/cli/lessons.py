@@ -54,10 +54,7 @@ REMOVED = columns(
 
 
 def lessons(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
-    """List what was learnt, most often seen first.
-
-    The text of a lesson in quarantine is not shown.
-    """
+    """List what was learnt, most often seen first; texts in quarantine are not shown."""
     found = ask(db, lambda memory: memory.top(limit))
     held = any(not one["text"] for one in found)
     then = following("quarantine", "list", db=db) if held else ""
@@ -71,10 +68,7 @@ def seen(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Say whether an error was seen before.
-
-    Like grep, it exits 0 if the error was seen and 1 if it was not.
-    """
+    """Say whether an error was seen before; like grep, exit 1 if it was not."""
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(db, lambda memory: memory.seen(error_type, error))
@@ -233,10 +227,7 @@ def prune(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Remove lessons that are of no use.
-
-    Pinned lessons, and lessons that proved helpful, stay.
-    """
+    """Remove lessons that are of no use; what is pinned or proved helpful stays."""
     if unused_for is None and keep is None:
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}

@@ -331,10 +331,7 @@ def loops(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List the newest loops.
-
-    A loop that is open is running or was interrupted.
-    """
+    """List the newest loops; one that is open is running or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
         db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
@@ -390,10 +387,7 @@ def log(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List decisions with their reasons and overrides.
-
-    Why again, why stopped, which rules were overridden and by whom.
-    """
+    """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
 
     async def read(memory: Memory) -> list[Reasoning]:
         found = await memory.store.read(memory.scope, loop_store.newest, limit, loop)

@@ -166,10 +166,7 @@ def dream(
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Merge lessons that say the same.
-
-    Only if recall stays as good; `rollback` undoes it.
-    """
+    """Merge lessons that say the same, if recall stays as good; `rollback` undoes it."""
     if context.invoked_subcommand is not None:
         return 0
     options: dict[str, Any] = {"mode": mode, "dry_run": dry_run, "by": by}
