@@ -81,9 +81,10 @@ def seen(
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
         show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
-        show(following("patterns", "list", error_type, db=db))
     if found.lessons:
         print_table(found.lessons, LESSONS, text=4)
+    if found.group is not None:
+        show(following("patterns", "list", error_type, db=db))
     return 0 if found else 1
 
 

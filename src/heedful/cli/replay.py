@@ -5,7 +5,7 @@ Recorded loops come from a database, or from a file with one loop per line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from json import dumps
@@ -16,7 +16,7 @@ from pydantic import Field, JsonValue
 from typer import Argument, Option
 
 from heedful.cli.app import group
-from heedful.cli.output import Columns, answer, counted, following, print_table, show, table
+from heedful.cli.output import answer, columns, counted, following, print_table, show, table
 from heedful.cli.progress import Progress, drive
 from heedful.cli.settings import Json, Settings, policy_of, scope_of, settings, stored
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
@@ -76,10 +76,8 @@ def replay(
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
     show(f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved")
-    _print_figures("policy", [(one.policy, one) for one in (whole, *figures)])
-    for note in (*_beyond(figures), *notes):
-        show(note)
-    show(following("tune", *([source] if source else [])))
+    _print_figures([whole, *figures])
+    show("\n".join([*notes, following("tune", *([source] if source else []))]))
     return 0
 
 
@@ -91,23 +89,22 @@ def _compare(
         yield from compare(records, [policy])
 
 
-def _print_figures(head: str, rows: Sequence[tuple[str, Figures]]) -> None:
+def _print_figures(rows: Sequence[Figures]) -> None:
     """Print a row for each; calls and tokens only if they say more than the attempts."""
-    calls = any(one.usage.calls != one.attempts for _, one in rows)
-    tokens = any(one.usage.tokens for _, one in rows)
-    columns: Columns = {
-        head: lambda row: row[0],
-        "attempts": lambda row: row[1].attempts,
-        "÷ oracle": lambda row: f"{row[1].attempts / max(1, row[1].oracle):.3f}",
-        **({"calls": lambda row: row[1].usage.calls} if calls else {}),
-        **({"tokens": lambda row: row[1].usage.tokens} if tokens else {}),
-        "solved": lambda row: row[1].solved,
-        "lost": lambda row: row[1].lost,
-        "quality": lambda row: f"{row[1].quality:.3f}",
-        "regret": lambda row: row[1].regret,
-        "cannot tell": lambda row: row[1].beyond,
-    }
-    print_table(rows, columns, text=1)
+    more = "calls " if any(one.usage.calls != one.attempts for one in rows) else ""
+    more += "tokens " if any(one.usage.tokens for one in rows) else ""
+    special: Any = {"÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}"}
+    heads = columns(
+        f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell",
+        calls=lambda one: one.usage.calls,
+        tokens=lambda one: one.usage.tokens,
+        quality=lambda one: f"{one.quality:.3f}",
+        cannot_tell="beyond",
+        **special,
+    )
+    print_table(rows, heads, text=1)
+    if any(one.beyond for one in rows):
+        show("cannot tell: the record of so many loops does not say how it would have ended")
 
 
 def tune(
@@ -126,12 +123,8 @@ def tune(
     with Progress() as progress:
         records = read_records(source, progress)
         found = choose_policy(records, before, keep, partial(progress.counted, "replaying"))
-    halves = {
-        "chosen_on": found.chosen_on,
-        "reported_on": found.reported_on,
-        "before": found.before,
-    }
-    notes = [*_beyond(halves.values()), *_caveats(records, [found.policy])]
+    halves = {name: getattr(found, name) for name in ("chosen_on", "reported_on", "before")}
+    notes = list(_caveats(records, [found.policy]))
     if json:
         figures = {name: document(one) for name, one in halves.items()}
         head = {"policy": policy_to(found.policy), "tried": found.tried}
@@ -149,19 +142,15 @@ def tune(
         show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
     else:
         show(f"{now} stays: none of these loops can be solved, there is nothing to choose by")
-    chosen = {f"chosen, on {these}": found.chosen_on, f"chosen, on {others}": found.reported_on}
-    _print_figures("", [*chosen.items(), (f"now, on {others}", found.before)])
+    names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
+    _print_figures(
+        [replace(one, policy=name) for name, one in zip(names, halves.values(), strict=True)]
+    )
     show("\n".join([*notes, following("replay", *words)]))
     return 0
 
 
 # What the figures cannot say
-
-
-def _beyond(figures: Iterable[Figures]) -> Iterator[str]:
-    """Explain the column `cannot tell` if any policy has one."""
-    if any(one.beyond for one in figures):
-        yield "cannot tell: the record of so many loops does not say how it would have ended"
 
 
 def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Iterator[str]:

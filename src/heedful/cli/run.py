@@ -120,6 +120,7 @@ def run(
         0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
     ):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
+    sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
     chosen, arguments = config.policy_of(policy), ctx.obj or ["run"]
     job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
     _warn([job.policy, *(task.policy for task in job.tasks if task.policy is not None)])
