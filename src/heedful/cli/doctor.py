@@ -157,7 +157,7 @@ def _file(values: Settings) -> Iterator[Sign]:
             return
         check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
         yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
-    if check == "ok":
+    if check == "ok" and schema == SCHEMA:
         yield from drive(_contents(values))
 
 
@@ -290,4 +290,6 @@ def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
     values = settings(cache=cache)
     # Weights that nobody named may be absent.
     names = [weights.find(name).name] if name else []
-    return _report(list(_weights(values.model_copy(update={"model": ""}), names)), json)
+    return _report(
+        list(_weights(values.model_copy(update={"model": "", "embedder": "none"}), names)), json
+    )

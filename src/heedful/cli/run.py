@@ -161,9 +161,11 @@ async def _drive(job: Job) -> None:
 
             memory = config.memory_of(values, store, progress.fetched) if values.memory else None
             writer = Writer(model, job.system, max_tokens=values.max_tokens)
-            limits = {"jobs": values.jobs, "timeout": values.timeout}
-            options = {"store": store, "scope": scope, "memory": memory, "generate": writer}
-            await batch(job.tasks, job.name, job.policy, watch=watch, **limits, **options)
+            limits: dict[str, Any] = {"jobs": values.jobs, "timeout": values.timeout}
+            where: dict[str, Any] = {"store": store, "scope": scope, "memory": memory}
+            await batch(
+                job.tasks, job.name, job.policy, watch=watch, generate=writer, **limits, **where
+            )
 
 
 async def batch(
