@@ -31,7 +31,7 @@ from heedful.store.runs import Report, is_run, report_of
 
 LAST = "last"
 LISTED = 10
-LOOKED_AT = 200  # loops that begin alike, and loops among which a similar name is looked for
+LOOKED_AT = 200  # loops that begin alike
 CANDIDATE = 400  # characters of a candidate that are shown
 CHANGE = ("what", "outcome", "was", "to")
 

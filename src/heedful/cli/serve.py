@@ -207,26 +207,17 @@ def _log() -> None:
 # What serve and worker share
 
 
-class _LostDatabase(logging.Handler):
-    """Logs once a minute that the database is away, because drivers log it again and again."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._throttle = LogThrottle()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Log it, unless it was logged within the last minute."""
-        if self._throttle.allows("away"):
-            say("the database does not answer; heedful waits for it, nothing has to be restarted")
-
-
-LOST_DATABASE = _LostDatabase()
-
-
 def report_lost_database() -> None:
-    """Report the loss of the database in one line instead of its drivers' logs."""
+    """Say once a minute that the database is away; its drivers log it again and again."""
+    throttle = LogThrottle()
+
+    def say_once(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING and throttle.allows("away"):
+            say("the database does not answer; heedful waits for it, nothing has to be restarted")
+        return False
+
     for driver in DRIVERS:
-        logging.getLogger(driver).addHandler(LOST_DATABASE)
+        logging.getLogger(driver).addFilter(say_once)
 
 
 @contextmanager
