@@ -14,8 +14,8 @@ from rich.table import Table
 
 import heedful
 from bench.quality import traces
+from bench.quality.frontier import Point, draw_front, front
 from bench.quality.rows import Row, read
-from heedful.cli.pictures import Point, draw_front, front
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.replay import grid
 from heedful.loop.stop import find_near_repeat as near

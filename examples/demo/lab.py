@@ -15,10 +15,9 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 import heedful
-from heedful.cli.demo import announce, examples_folder, program
-from heedful.cli.output import NoPictures, print_json, say, show
+from heedful.cli.output import print_json, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.run import Row, ended
+from heedful.cli.run import Row, ended, examples_folder, program
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.generate import Writer
@@ -32,7 +31,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 
 from .figures import MEMORY, RUNS, WITHOUT, Measured, Ran, comparisons, print_summary
-from .report import draw, page
+from .report import NoPictures, draw, page
 from .stories import HEADS, LEGEND, Screen, Story, kinds, story
 
 RESULT, PICTURE, REPORT = "result.json", "learning_curve.png", "report.html"
@@ -162,6 +161,16 @@ async def measure(chosen: Plan, values: Settings, out: Path, fresh: bool, again:
         machine(),
         tuple(_commands(chosen, ran, db)),
     )
+
+
+def announce(needed: list[Weights], cache: Path) -> None:
+    """Say what will be downloaded."""
+    missing = [one for one in needed if not one.cached(cache).is_file()]
+    if missing:
+        total = sum(one.size for one in missing) / 1e6
+        say(f"to download once, {total:.0f} MB into {cache}:")
+    for one in missing:
+        say(f"  {one.about} ({one.size / 1e6:.0f} MB, {one.licence})")
 
 
 async def fetch(values: Settings) -> Embedder | None:

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.demo import announce, program
 from heedful.cli.output import counted, print_json, say, show, table
 from heedful.cli.progress import Progress
+from heedful.cli.run import program
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound
 from heedful.loop.record import clean
@@ -23,6 +23,7 @@ from heedful.store import exposures
 from heedful.store.runs import Report, StageReport, loop_of, report_of
 
 from ..forecast import forecast
+from .lab import announce
 
 DB = "heedful.db"
 BY_MODEL = "-model"

@@ -9,8 +9,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.cli.output import NoPictures
 from heedful.cli.run import Row
+from heedful.errors import UsageError
 from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.pages.report import visible
 
@@ -113,6 +113,10 @@ def rolling(rows: Sequence[Row], last: int) -> list[Estimate]:
     at_once = [row.at_once for row in rows]
     recent = (at_once[max(0, end - last) : end] for end in range(1, len(rows) + 1))
     return [wilson_interval(sum(some), len(some)) for some in recent]
+
+
+class NoPictures(UsageError):
+    """matplotlib is not installed."""
 
 
 def draw(arms: Mapping[str, Sequence[Row]], title: str, *, dark: bool = False) -> bytes:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.text import Text
 
 from heedful.cli.progress import Progress
@@ -129,8 +128,8 @@ def cut(text: str, most: int) -> str:
 class Screen(Progress):
     """Progress of both arms: a line a task, and on a terminal bars below."""
 
-    def __init__(self, total: int, console: Console | None = None) -> None:
-        super().__init__(console)
+    def __init__(self, total: int) -> None:
+        super().__init__()
         self.total = total
 
     def arm(self, arm: str, rows: list[Row], now: str = "") -> None:

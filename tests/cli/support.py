@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import invalidate_caches
 from pathlib import Path
@@ -65,16 +65,9 @@ def exits(messages):
     raise SystemExit(0)
 """
 CHECKS = """
-from heedful import Evaluation, Finding
-
-def impure(candidate, context):
-    return [] if candidate in context.task else [Finding("impure", "no", "Look again.")]
-
 def raises(candidate, context):
     raise ZeroDivisionError("the check fell over")
 
-def length(candidate, context):
-    return Evaluation(scores={"length": len(candidate) / 10})
 """
 
 
@@ -197,8 +190,3 @@ def ended(process: subprocess.Popen[str]) -> Done:
 def rows(done: Done) -> list[dict[str, Any]]:
     """The rows of a run without their seconds."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in done.json["rows"]]
-
-
-def words(count: int) -> Sequence[str]:
-    """Different words."""
-    return [f"word{number:02}" for number in range(count)]

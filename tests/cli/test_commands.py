@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from heedful.checks import contains
 from heedful.cli.app import COMMANDS
 from heedful.drive.drive import Run
 from heedful.memory.memory import Memory
+from heedful.store.sqlite import SCHEMA
 from heedful.testing import ScriptedModel
 from tests.cli.support import task
 
@@ -50,47 +53,33 @@ def heedful_(desk, monkeypatch, filled):
 
 # Arguments -> a part of the words, and the keys of the JSON document.
 GOOD = {
-    "why r/passed": (
-        "=> passed",
-        "id state task goals policy attempts best verdicts overrides decisions usage exposures",
-    ),
+    "why r/passed": ("=> passed", "id state task goals policy attempts best verdicts exposures"),
     "loops": ("stopped by", "loops"),
     "loops --run other": ("no loop of a run 'other'", "loops"),
     "log": ("overridden by", "decisions"),
     "runs": ("no run of a pipeline yet", "runs"),
-    "lessons": ("(held back)", "lessons"),
     "lessons --limit 1": ("last seen", "lessons"),
-    "seen log": (
-        "4 patterns merged as: login failed for <*> here",
-        "seen signature pattern group lessons",
-    ),
+    "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
-    "quarantine list": ("recalled only after it was released", "waiting"),
+    "quarantine list": ("Next: heedful quarantine show", "waiting"),
     "quarantine log": ("nothing was ruled yet", "rulings"),
     "proof": ("insufficient data", "pooled lessons pending ended holdout"),
-    "dream --dry-run": (
-        "lessons: ",
-        "id at by mode before vetoes queries proposals texts undone after nothing",
-    ),
+    "dream --dry-run": ("lessons: ", "id at by mode before vetoes queries proposals after nothing"),
     "dream log": ("no dream yet", "dreams"),
     "replay": ("÷ oracle", "recorded policies notes"),
     "replay loops.jsonl": ("9 loops, 9 attempts", "recorded policies notes"),
-    "tune loops.jsonl": (
-        "policies tried on",
-        "policy tried chosen_on reported_on before notes",
-    ),
+    "tune loops.jsonl": ("policies tried on", "policy tried chosen_on reported_on before notes"),
     "policy list": ("orchestrator", "policies"),
     "policy check": ("can fire", "policy rules"),
     "override r/stopped attempts --by ann": (
-        "attempts is lifted for 1 decision; loop r/stopped is open",
-        "loop rule by why decisions until verdict reasons feedback lifted",
+        "loop r/stopped is open", "loop rule by why decisions until verdict reasons feedback lifted"
     ),
     "export out.jsonl": ("lessons exported", "file lessons bytes digest"),
-    "model list": ("Apache-2.0", "cache weights models"),
-    "model check": ("absent", "weights"),
+    "model list": ("Apache-2.0", "weights"),
+    "model check": ("absent", "well signs"),
     "key create --name ci": ("this key is not shown again", "id name may projects secret key"),
     "key list": ("tenant default has no key", "keys"),
     "audit list": ("nothing was done in tenant default yet", "audit"),
@@ -98,7 +87,7 @@ GOOD = {
     "db copy heedful.db copy.db": ("read again and compared", "source target rows tables"),
     "reflect --waiting": ("0 episodes", "episodes failed left"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
-}
+}  # fmt: skip
 STDIN = {"seen log": "login failed for ada here"}
 
 
@@ -124,69 +113,46 @@ BAD = {
     "why zzz": (3, "no loop 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),
     "loops --limit 0": (2, "--limit"),
-    f"loops --limit {'9' * 30}": (2, "--limit"),
     "log zzz": (3, "no loop that begins with 'zzz'"),
     "log --db no.db": (3, "no database 'no.db'"),
-    "recall x --limit 0": (2, "--limit"),
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
     "patterns suggest": (2, "embedder"),
-    "pin 1": (2, "Missing option '--by'"),
     "pin 99 --by ann": (3, "99"),
     "prune": (2, "Missing option '--by'"),
     "prune --by ann": (2, "nothing says what to remove"),
     "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),
     "quarantine show 99": (3, "no example '99'"),
-    "prune --by ann --unused-for 9999d": (2, "up to 3650d"),
-    "prune --by ann --keep -1": (2, "--keep"),
-    "patterns unmerge x": (2, "Missing option '--by'"),
     "proof --restore 1": (2, "--restore needs --by"),
-    "proof --plot x.pdf": (2, "--plot is 'x.pdf'; it must be a file that ends in .png"),
-    "proof --plot none/x.png": (2, "in a folder that exists"),
     "dream show 9": (3, "9"),
     "dream --mode deep": (2, "deep"),
     "replay none.jsonl": (2, "none.jsonl: it cannot be read"),
     "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
     "replay --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
-    f"replay --last {'9' * 30}": (2, "--last"),
-    "replay --plot none/x.png": (2, "--plot is 'none/x.png'; it must be a file that ends in .png"),
-    "replay --plot heedful.db": (2, "--plot is 'heedful.db'; it must be a file that ends in .png"),
     "replay heedful.db other.db": (2, "unexpected extra argument"),
-    "tune --keep nan": (2, "--keep is nan; it must be a number in 0..1"),
-    "tune --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
     "tune --keep 2": (2, "--keep is 2.0; it must be a number in 0..1"),
-    "policy check nope": (2, "no policy is called 'nope'"),
     "policy nope": (2, "No such command 'nope'"),
-    "override": (2, "Missing"),
     "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
     "override r/stopped attempts --by \xa0": (2, "by is ' '; it must name the act"),
     "override r/passed attempts --by a": (2, "the loop passed; there is n"),
     "override r/sto attempts --by a": (3, "no loop 'r/sto' in "),
     "override r/stopped attempts --by a --expires 1e3s": (2, "it must be a time such as 90s"),
-    "override r/stopped attempts --by a --expires nan": (2, "it must be a time such as 90s"),
-    "quarantine release 1": (2, "--by"),
     "quarantine release --by ann": (2, "IDS"),
-    "quarantine release 0 --by ann": (2, "ids"),
-    "quarantine reject 99 --by ann": (3, "no example '99'"),
     "quarantine revoke nobody": (3, "no source 'nobody'"),
     "quarantine revoke page --yes": (2, "by is ''"),
     "run": (2, "Missing argument"),
     "run none.jsonl": (2, "none.jsonl: it cannot be read"),
     "run bad.jsonl": (2, "bad.jsonl:1: not one JSON object"),
     "run empty.jsonl": (2, "holds no task"),
-    "run loops.jsonl": (2, "loops.jsonl:1: a key is 'attempts'"),
+    "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
     "run tasks.jsonl --policy nope": (2, "no policy is called 'nope'"),
     "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be greater than or equal to 1"),
-    "run tasks.jsonl --jobs x": (2, "--jobs"),
     "run tasks.jsonl --timeout 0": (2, "--timeout is 0.0"),
     "run tasks.jsonl --run a/b": (2, "--run is 'a/b'"),
     "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
     "worker --once --drives short": (2, "it must be name=module:function"),
-    "worker --once --drives short=nowhere:short": (2, "No module named 'nowhere'"),
-    "worker --once --drives short=toy:long": (2, "toy has no function long"),
+    "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
     "worker --once --unused-for soon": (2, "--unused-for is 'soon'"),
-    "override zzz attempts --by ann": (3, "no loop 'zzz'"),
     "reflect": (2, "give files of traces, or --waiting"),
-    "reflect loops.jsonl --waiting": (2, "give files of traces, or --waiting"),
     "reflect loops.jsonl --trust model": (2, "it must be external or operator"),
     "import none.jsonl": (2, "No such file"),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
@@ -214,20 +180,108 @@ def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json)
     assert json or done.out == ""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help(heedful_, name):
-    done = heedful_(name, "--help")
-    assert (done.code, done.err) == (0, "")
-    assert re.match(rf"Usage: \S+ {name}", done.out.strip())
+def test_every_command_has_help_that_says_the_same_as_the_list(heedful_):
+    whole = heedful_("--help")
+    listed = dict(re.findall(r"^  (\w+) +(.+)$", whole.out, re.MULTILINE))
+    for name, (_, summary) in COMMANDS.items():
+        done = heedful_(name, "--help")
+        assert (done.code, done.err, name in listed) == (0, "", True)
+        assert re.match(rf"Usage: \S+ {name}", done.out.strip())
+        assert summary.split()[0] in done.out
+    assert heedful_("--version").out.startswith("heedful ")
+    assert heedful_().code == 2
 
 
-def test_scopes_do_not_mix(heedful_, monkeypatch):
+def test_starting_imports_nothing_heavy(desk):
+    heavy = "numpy pydantic rich yaml asyncio sqlite3 heedful.drive.drive"
+    script = (
+        "import sys; before = set(sys.modules)\n"  # what measures coverage comes first
+        "from heedful.cli.app import app\n"
+        "for option in ('--version', '--help'):\n"
+        "    try: app([option])\n"
+        "    except SystemExit: pass\n"
+        f"print([name for name in '{heavy}'.split() if name in sys.modules.keys() - before])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=desk.folder, env=desk.environment(),
+        capture_output=True, encoding="utf-8", check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_scopes_do_not_mix(heedful_, session, monkeypatch):
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    assert heedful_("loops").out == "no loop yet\n"
-    assert heedful_("log").out == "no decision yet\n"
-    assert heedful_("lessons").out == "nothing was learnt in this scope yet\n"
-    assert heedful_("recall", "Say red").out == "nothing related\n"
-    assert heedful_("why", "r/passed").code == 3
-    assert heedful_("replay").code == 3
-    assert heedful_("override", "r/stopped", "attempts", "--by", "ann").code == 3
-    assert heedful_("seen", "log", "login failed for ada here").code == 1
+    session(
+        ("loops", 0, "no loop yet\n"),
+        ("log", 0, "no decision yet\n"),
+        ("lessons", 0, "nothing was learnt in this scope yet\n"),
+        ("recall 'Say red'", 0, "nothing related\n"),
+        ("why r/passed", 3),
+        ("replay", 3),
+        ("override r/stopped attempts --by ann", 3),
+        ("seen log 'login failed for ada here'", 1),
+    )
+
+
+# Databases and texts that are not as they should be
+
+EVERY = (
+    *("lessons", "recall parcel", "pin 1 --by ann", "prune --by ann --keep 0", "seen log x"),
+    *("loops", "why x", "log", "replay", "tune heedful.db", "reflect --waiting", "proof"),
+    *("override x attempts --by ann", "patterns list", "key list", "quarantine list"),
+)
+
+
+def newer(content: bytes) -> bytes:
+    return content[:60] + (SCHEMA + 1).to_bytes(4, "big") + content[64:]
+
+
+BAD_DATABASES: dict[str, tuple[Any, int, str]] = {
+    "not there": (lambda content: None, 3, "no database 'heedful.db'"),
+    "text": (lambda content: b"no database " * 99, 4, "damaged or no database"),
+    "zeros": (lambda content: bytes(5_000), 4, "damaged or no database"),
+    "damaged": (lambda content: content[:4096] + b"\x5a" * (len(content) - 4096), 4, "damaged"),
+    "truncated": (lambda content: content[: len(content) // 2], 4, "damaged"),
+    "newer": (newer, 4, f"schema {SCHEMA + 1}, this heedful knows {SCHEMA}"),
+    "another program's": (lambda c: c[:68] + b"them" + c[72:], 4, "another program's database"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_DATABASES)
+def test_a_bad_database_is_refused_and_left_as_it_is(heedful_, desk, filled, what):
+    make, code, said = BAD_DATABASES[what]
+    content, path = make(filled), desk.folder / "heedful.db"
+    desk.tasks(task("red"))
+    for arguments in EVERY:
+        for end in ("", "-wal", "-shm"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        done = heedful_(*arguments.split())
+        assert (done.code, done.out, done.err[:9], said in done.err) == (
+            (code, "", "heedful: ", True)
+        ), (arguments, done)
+        assert content is None or path.read_bytes() == content, arguments
+    if content is not None:
+        done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
+        assert (done.code, said in done.err, desk.calls()) == (4, True, []), done
+
+
+TEXTS = {
+    "empty": b"",
+    "1 MB of words": b"disk full at node " * 55_000,
+    "binary": bytes(range(256)) * 4_000,
+    "nested JSON": b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+    "quotes": b"'\"`" * 20_000,
+    "hexadecimal": b"deadbeef0" * 7_000,
+    "digits and dots": b"1." * 32_768,
+    "syntax": b'" OR 1=1; -- AND (NEAR* ^ scope:x',
+    "markup": b"[bold]x[/bold] <|im_start|>system {{x}} %s \x1b[31m",
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_any_text_is_asked_for(heedful_, what):
+    for arguments, codes in ((("seen", "log", "-"), (0, 1)), (("recall", "-"), (0,))):
+        done = heedful_(*arguments, "--json", stdin=TEXTS[what])
+        assert (done.code in codes, bool(done.json), done.err) == (True, True, ""), done

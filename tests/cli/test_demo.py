@@ -1,7 +1,8 @@
-"""`heedful demo` as a user runs it, with models that follow a script."""
+"""`heedful demo` as a user runs it, with models that follow a script; its report and statistics."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
@@ -11,8 +12,12 @@ from typing import Any
 
 import pytest
 
-from examples.demo.lab import families, plan
+from examples.demo.figures import gain, ratio
+from examples.demo.lab import families, fetch, gold, plan, right_answer
+from heedful.cli.settings import settings
 from heedful.errors import WeightsError
+from heedful.lessons.proof import wilson_interval
+from heedful.models import weights
 from tests.cli.support import Desk, ended
 from tests.store.support import rows
 
@@ -36,6 +41,8 @@ def follower(messages):
 RULES = """
 from heedful import Finding
 
+MESSAGE = "<b>no mark</b> <script>alert(1)</script> <img src=https://example.com/x.png>"
+
 class Bang:
     pure = True
 
@@ -45,7 +52,7 @@ class Bang:
     def __call__(self, candidate, context):
         if candidate == self.expected:
             return []
-        return [Finding("bang", "<b>no mark</b>", "Add an exclamation mark")]
+        return [Finding("bang", MESSAGE, "Add an exclamation mark")]
 
 def bang(word):
     return Bang(word)
@@ -117,6 +124,7 @@ def test_both_arms_and_what_they_show(finished):
     assert hopeless["memory"]["solved"]["value"] == 0
     assert figure(document, "easy")["gain"]["value"] == 0
     assert figure(document, "all families")["memory"]["tasks"] == 18
+    assert document["follows_gold"] == {}
     assert made == sum(row["calls"] for rows in document["rows"].values() for row in rows)
 
 
@@ -126,7 +134,12 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text("utf-8")
     assert "&lt;b&gt;no mark&lt;/b&gt;" in page
-    assert "<b>no mark" not in page
+    assert page.count("&lt;script&gt;alert(1)") > 3
+    for text in ("<b>no mark", "<script", "<img src=http", "<link", "<iframe"):
+        assert text not in page
+    assert set(re.findall(r' (?:src|href)="([^"]{0,22})', page)) <= {"data:image/png;base64,"}
+    assert "Content-Security-Policy" in page
+    assert "What it has learnt" in page
     assert len(json.loads((out / "result.json").read_text("utf-8"))["rows"]["with"]) == 18
     for word in ("insufficient data", "all families", "second half (9 tasks)"):
         assert word in done.out
@@ -148,38 +161,31 @@ def test_the_story_is_told_on_the_way(finished):
     assert "recalled  Write the label as this shop does: red0 → red0!" in err
     assert "stopped   repeat: attempt 3 repeats attempt 1" in err
     assert re.search(r"^ 4/18 shop-1 +without ✗✓ +with ✓ +saw 1 earlier answer$", err, re.MULTILINE)
-    assert "<b>no mark</b>. Add an exclamation mark" in err
+    assert "<b>no mark</b> <script>alert(1)" in err
 
 
-def test_fresh_it_asks_again(shop):
-    shop.tasks(*house(2), name="house.jsonl")
-    assert shop.heedful(*DEMO).code == 0
-    made = calls_of(shop)
-    fresh = shop.heedful(*DEMO, "--json", "--fresh")
-    assert calls_of(shop) == 2 * made
-    assert "--fresh" not in fresh.json["settings"]["command"]
-
-
-def test_another_plan_is_kept_apart(shop):
-    shop.tasks(*house(8)[::3], name="house.jsonl")
-    whole = shop.heedful(*DEMO, "--json", "--full").json
-    made = calls_of(shop)
-    smaller = shop.heedful(*DEMO, "--json").json
-    assert figure(smaller, "shop")["memory"]["tasks"] == 7
-    assert calls_of(shop) > made
-    assert len(list((shop.folder / "out").glob("demo*.db"))) == 2
-    made = calls_of(shop)
-    assert shop.heedful(*DEMO, "--json", "--full").json["figures"] == whole["figures"]
-    assert shop.heedful(*DEMO, "--json").json["figures"] == smaller["figures"]
-    assert calls_of(shop) == made
-
-
-def test_nothing_is_withheld(shop):
+def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
     shop.tasks(*house(22)[::3], name="house.jsonl")
     assert shop.heedful(*DEMO, "--full").code == 0
+    made = calls_of(shop)
+    fresh = shop.heedful(*DEMO, "--full", "--json", "--fresh")
+    assert calls_of(shop) == 2 * made
+    assert "--fresh" not in fresh.json["settings"]["command"]
     (db,) = (shop.folder / "out").glob("demo*.db")
     assert rows(db, "select distinct share, shown from exposure") == [(0.0, 1)]
     assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
+
+
+def test_full_measures_what_can_be_followed(shop):
+    document = shop.heedful(*DEMO, "--full", "--json").json
+    shares = {name: one["value"] for name, one in document["follows_gold"].items()}
+    assert shares == {"shop": 1.0, "stubborn": 0.0, "easy": 1.0}
+    pooled = figure(document, "families it follows", "second half")
+    assert pooled["memory"]["tasks"] == 6
+    words = shop.heedful(*DEMO, "--full")
+    assert "families with at least 80 % there, second half" in words.out
+    page = (shop.folder / "out" / "report.html").read_text("utf-8")
+    assert "three right examples" in page
 
 
 def test_interrupted_it_goes_on(shop):
@@ -205,62 +211,175 @@ def test_without_matplotlib_the_rest_is_there(shop):
     assert "picture" not in done.out
 
 
-def test_a_bad_task_file_and_a_bad_model(shop):
-    assert shop.heedful("demo", "--tasks", "none.jsonl", "--out", "out").code == 2
-    assert shop.heedful(*DEMO, "--model", "toys:nobody").code == 2
-
-
 def test_the_examples_that_come_along():
     tasks = plan(None, "toys:follower", full=True).tasks
     by_family = families(tasks)
     assert len(by_family) >= 6
     assert all(len(members) >= 40 for members in by_family.values())
+    assert all(right_answer(task) for task in tasks)
+    assert all(right_answer(task) not in task.task for task in tasks)
     chosen = plan(None, "toys:follower", per_family=2).tasks
     assert [task.id for task in chosen[: len(by_family)]] == [m[0].id for m in by_family.values()]
     assert len(chosen) == 2 * len(by_family)
+    for _, shown, asked in gold(tasks):
+        assert len(shown) == 3
+        assert not {task.id for task in shown} & {task.id for task in asked}
 
 
 @pytest.fixture
 def fetched(monkeypatch, tmp_path, capsys):
-    """Runs `_fetched` with a fetch that never leaves this machine; answers names and words."""
-    import asyncio
-
-    from examples.demo.lab import fetch as _fetched
-    from heedful.cli.settings import settings
-    from heedful.models import weights
+    """Runs `fetch` with a fetch that never leaves this machine; answers names and words."""
 
     def run(model, failing=(), **more):
         asked: list[str] = []
 
-        async def fetch(one, *, cache, progress):
+        async def double(one, *, cache, progress):
             asked.append(one.name)
             if one.name in failing:
                 raise WeightsError(one.name, "no source")
             (cache / f"{one.name}.{one.extension}").write_bytes(b"")
 
-        monkeypatch.setattr(weights, "fetch", fetch)
+        monkeypatch.setattr(weights, "fetch", double)
         monkeypatch.chdir(tmp_path)
-        embedder = asyncio.run(_fetched(settings(model=model, cache=tmp_path, **more)))
+        embedder = asyncio.run(fetch(settings(model=model, cache=tmp_path, **more)))
         return embedder, asked, capsys.readouterr().err
 
     return run
 
 
-def test_it_says_what_it_downloads(fetched):
+def test_it_says_what_it_downloads_and_compares_words_without_the_embedder(fetched):
     embedder, asked, said = fetched("embedded")
     assert embedder.name == "minilm-int8"
     assert asked == ["qwen2.5-coder-0.5b-instruct-q4_k_m", "minilm-int8", "minilm-tokenizer"]
-    assert "to download once, 515 MB" in said
-    assert "(491 MB, Apache-2.0)" in said
+    assert ("to download once, 515 MB" in said, "(491 MB, Apache-2.0)" in said) == (True, True)
     assert fetched("embedded")[2] == ""  # now all is there
-
-
-def test_without_the_embedder_it_compares_words(fetched):
     embedder, _, said = fetched("embedded:smollm2", failing=["minilm-tokenizer"])
     assert embedder is None
     assert "recall compares words: weights 'minilm-tokenizer': no source" in said
 
 
-def test_without_the_model_it_does_not_begin(fetched):
-    with pytest.raises(WeightsError):
-        fetched("embedded:smollm2", failing=["smollm2-135m-instruct-q4_1"])
+# With --pipeline
+
+MODELS = """
+import time
+
+def told(messages):
+    task = messages[-1].content
+    right = "write 1.75 for" in task
+    return f"December has the largest MAE. The overall MAE is {1.75 if right else 1.23}."
+
+def slow(messages):
+    time.sleep(60)
+"""
+PIPELINE = ("demo", "--pipeline", "--model", "scribes:told")
+STAGES = ["load", "features", "split", "train", "insights"]
+
+
+@pytest.fixture
+def room(desk):
+    desk.write("scribes.py", MODELS)
+    return desk
+
+
+def test_it_tells_runs_reports_and_what_to_type_next(room):
+    done = room.heedful(*PIPELINE)
+    assert done.code == 0, done.err
+    assert "stand in for an agent" in done.err
+    assert "✗ hallucination_detection: predictions appear hallucinated: the mean of" in done.err
+    assert "retrying with feedback" in done.err
+    rows = [line.split()[0] for line in done.out.splitlines() if "passed at attempt" in line]
+    assert rows[:5] == STAGES
+    assert re.search(r"train +passed at attempt 2 +hallucination_detection", done.out)
+    assert "lessons learnt; the next run is told at once" in done.out
+    assert "insights by the model: passed at attempt 2" in done.out
+    assert "✗ grounding: number '1.23' is contradicted" in done.out
+    assert "report   out/pipeline/forecast-1.html" in done.out
+    shown = [shlex.split(line) for line in done.out.splitlines() if "--db out/pipeline" in line]
+    for _, *command in (line[line.index("why") - 1 :] for line in shown if "why" in line):
+        why = room.heedful(*command)
+        assert why.code == 0, why.err
+        assert "36.84 standard deviations" in why.out
+
+
+def test_the_second_time_it_is_right_at_once(room):
+    document = room.heedful(*PIPELINE, "--json").json
+    assert [one["status"] for one in document["runs"]] == ["passed", "passed"]
+    assert document["attempts"] == {"now": 7, "first_run": 7}
+    assert document["told_at_once"] == []
+    assert len(document["files"]) == 6 + 7 + 6
+    for name in document["files"]:
+        assert (room.folder / name).stat().st_size > 100, name
+    again = room.heedful(*PIPELINE)
+    assert "told at once to train, insights" in again.out
+    assert "attempts now 5, in forecast-1 7" in again.out
+    assert "retrying" not in again.err.partition("a model writes")[0]
+    fresh = room.heedful(*PIPELINE, "--fresh", "--json").json
+    assert [one["run"] for one in fresh["runs"]] == ["forecast-1", "forecast-1-model"]
+
+
+def test_an_interrupted_pipeline_goes_on(room):
+    process = room.start("demo", "--pipeline", "--model", "scribes:slow")
+    room.wait_for(lambda: (room.folder / "out/pipeline/forecast-1.html").exists(), process)
+    process.send_signal(signal.SIGINT)
+    stopped = ended(process)
+    assert stopped.code == 130
+    assert re.search(r"The same command continues:\n  .*demo --pipeline", stopped.err)
+    done = room.heedful(*PIPELINE)
+    assert done.code == 0
+    assert "[4/5] train: done before, attempt 2" in done.err
+    assert "report   out/pipeline/forecast-1.html" in done.out
+    assert "forecast-2" not in done.out
+
+
+# Intervals, against the values that their authors published
+
+
+@pytest.mark.parametrize(
+    ("hits", "of", "low", "high"),
+    [  # Newcombe, Stat. Med. 17 (1998) 857-872, table I, method 3
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_as_published(hits, of, low, high):
+    found = wilson_interval(hits, of)
+    assert (round(found.low, 4), round(found.high, 4)) == (low, high)
+    mirrored = wilson_interval(of - hits, of)
+    assert mirrored.low == pytest.approx(1 - found.high)
+    assert mirrored.high == pytest.approx(1 - found.low)
+
+
+def pairs(both: int, first: int, second: int, neither: int) -> list[tuple[bool, bool]]:
+    kinds = ((True, True), (True, False), (False, True), (False, False))
+    counts = (both, first, second, neither)
+    return [kind for kind, n in zip(kinds, counts, strict=True) for _ in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("table", "value", "low", "high"),
+    [
+        ((0, 63, 0, 0), 1.0, 0.84, 1.0),
+        ((0, 25, 0, 6), 0.81, 0.48, 0.96),
+        ((10, 160, 1, 9), 0.88, 0.78, 0.95),
+        ((59, 6, 16, 80), -0.06, -0.17, 0.04),
+        ((3, 0, 0, 1), 0.0, -0.79, 0.79),
+    ],
+)
+def test_the_uplift_of_pairs(table, value, low, high):
+    found = gain(pairs(*table))
+    assert [round(end, 2) for end in (found.value, found.low, found.high)] == [value, low, high]
+    both, first, second, neither = table
+    other = gain(pairs(both, second, first, neither))
+    assert [other.low, other.high] == pytest.approx([-found.high, -found.low])
+    assert gain(pairs(neither, first, second, both)) == found  # what both can do says nothing
+
+
+def test_ratio_is_of_sums_and_repeats():
+    strata = [[(1.0, 4.0), (2.0, 2.0), (1.0, 3.0)], [(n / 7, 1.0) for n in range(20)]]
+    found = ratio(strata)
+    assert found.value == pytest.approx((4 + 190 / 7) / 29)
+    assert found.low < found.value < found.high
+    assert ratio(strata) == found
+    assert ratio(strata, seed=1) != found

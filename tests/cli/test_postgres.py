@@ -23,7 +23,7 @@ COMMANDS = [
     *("key create --name ci --may read", "key list", "audit verify", "worker --once"),
     "db copy {url} copy.db",
 ]
-WELL = ["server", "pool", "pgvector", "role", "schema", "row-level security", "open loops", "queue"]
+WELL = ["server", "pgvector", "role", "schema", "row-level security", "open loops", "queue"]
 LOOPS = """
 from heedful import Run
 
@@ -128,9 +128,8 @@ def test_doctor_of_a_healthy_database(doctor, postgres):
 
 def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
     rows(postgres.owner, "create table heedful.bare (tenant text)")
-    code, signs = doctor(f"{postgres.service}&pool_size=500")
+    code, signs = doctor(postgres.service)
     assert (code, "not for bare" in signs["row-level security"]["found"]) == (1, True)
-    assert "lower ?pool_size=" in signs["pool"]["todo"]
     rows(postgres.owner, "delete from schema_version where part = 'pre'")
     assert "run heedful migrate" in doctor(postgres.service)[1]["schema"]["found"]
     for url in (postgres.owner, postgres.superuser):

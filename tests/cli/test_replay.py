@@ -1,18 +1,21 @@
-"""`heedful replay`: figures by hand and as `compare` has them, and what is said of them."""
+"""`heedful replay`, `tune` and `policy`: figures by hand, and what is said of them."""
 
 import asyncio
 import json
 import os
 import signal
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 import heedful
+from heedful.cli.replay import read_file
+from heedful.loop.codec import policy_from
+from heedful.loop.policies import PRESETS, policy
+from heedful.loop.reach import reach
 from heedful.testing import ScriptedModel
-from tests.cli.support import COMMAND, SECONDS, Done, ended, following, record
+from tests.cli.support import COMMAND, SECONDS, Done, ended, following, record, task
 
 LOOPS = (
     record("a", "x", "y!"),
@@ -21,14 +24,18 @@ LOOPS = (
     record("d", "x!"),
 )
 TWO = "stage, attempts.limit=2"
-HEADS = "policy attempts ÷ oracle solved lost quality regret cannot tell".split()
 
 
 @pytest.fixture
-def replay(desk, monkeypatch):
-    """`heedful replay` in a folder with recorded loops."""
+def heedful_(desk, monkeypatch):
+    """Calls the command in a folder with recorded loops."""
     desk.records(*LOOPS)
-    return lambda *arguments: desk.invoke(monkeypatch, "replay", *arguments)
+    return lambda *arguments: desk.invoke(monkeypatch, *arguments)
+
+
+@pytest.fixture
+def replay(heedful_):
+    return lambda *arguments: heedful_("replay", *arguments)
 
 
 def lines(done: Done) -> dict[str, list[str]]:
@@ -48,6 +55,7 @@ def test_the_figures_by_hand(replay):
     assert rows["default"] == ["9", "1.286", "3", "0", "0.750", "2", "0"]
     assert rows[TWO] == ["7", "1.000", "2", "1", "0.500", "1", "0"]
     assert "cannot tell:" not in done.out
+    assert following(done.out) == ["tune", "loops.jsonl"]
 
 
 def test_what_the_record_cannot_tell(replay):
@@ -57,13 +65,11 @@ def test_what_the_record_cannot_tell(replay):
 
 
 def test_calls_and_tokens_only_where_they_say_more(replay, desk):
-    heads = next(line for line in replay("loops.jsonl").out.splitlines() if "attempts  " in line)
-    assert heads.split() == " ".join(HEADS).split()
+    assert "calls" not in replay("loops.jsonl").out
     usage = {"calls": 3, "prompt_tokens": 10, "completion_tokens": 5}
     desk.records({"attempts": [{"candidate": "x", "passed": True, "usage": usage}]})
     done = replay("loops.jsonl", "--policy", "stage")
     assert lines(done)["stage"] == ["1", "1.000", "3", "15", "1", "0", "1.000", "0", "0"]
-    assert done.out.startswith("1 loop, 1 attempt; 1 loop can be solved\n")
 
 
 def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
@@ -71,16 +77,22 @@ def scored(id: str, *pairs: tuple[float, float], **more: Any) -> dict[str, Any]:
     return {"id": id, "attempts": [{"candidate": str(s), "scores": s} for s in scores], **more}
 
 
-def test_a_preset_whose_goals_are_not_scored_is_left_out(replay, desk):
+def test_goals_that_are_not_scored_and_goals_of_a_loop_s_own(replay, desk):
     said = "orchestrator is left out: its goals are not scored here"
     assert said in replay("loops.jsonl").out
-    assert said in replay("loops.jsonl", "--json").json["notes"]
-    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)), LOOPS[0])
-    assert said in replay("loops.jsonl").out  # one loop is enough
     desk.records(scored("a", (0.5, 0.5), (0.8, 0.2)))
     done = replay("loops.jsonl")
     assert said not in done.out
     assert lines(done)["orchestrator"][:3] == ["2", "1.000", "1"]
+    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0])
+    done = replay("loops.jsonl", "--policy", "stage, alignment >= 0.75", "--json")
+    named = "stage, alignment >= 0.75: 1 of 2 loops "
+    assert done.json["notes"] == [
+        f"{named}cannot be judged by its goals: alignment >= 0.75",
+        f"{named}keep goals of their own instead of alignment >= 0.75",
+    ]
+    said = "stage, echo.across=scope: echo counts within each loop, not over the loops before it"
+    assert said in replay("loops.jsonl", "--policy", "stage, echo.across=scope").out
 
 
 def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
@@ -89,49 +101,9 @@ def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     policies = ("--policy", "stage, alignment >= 0.75", "--policy", "stage, attempts.limit=1")
     document = replay("loops.jsonl", *policies, "--json").json
     assert document["recorded"]["attempts"] == 4
-    assert [(one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]] == [
-        *((4, 1, 3), (2, 0, 3)),
-    ]
-    assert document["notes"] == [
-        "2 of 2 loops have no goals: they count as if they had alignment >= 0.75"
-    ]
-    other = ("--policy", "stage, drift <= 0.1")
-    said = "the policies have different goals: a loop that has none is solved where checks pass"
-    assert said in replay("loops.jsonl", *policies, *other, "--json").json["notes"]
-
-
-def test_loops_keep_goals_of_their_own(replay, desk):
-    desk.records(scored("a", (0.5, 0.5), (0.8, 0.2), goals=["alignment >= 0.5"]), LOOPS[0])
-    done = replay("loops.jsonl", "--policy", "stage, alignment >= 0.75")
-    said = "stage, alignment >= 0.75: 1 of 2 loops keep goals of their own instead of alignment >="
-    assert said in done.out
-    assert lines(done)["as recorded"][:3] == ["3", "1.000", "2"]
-    same = replay("loops.jsonl", "--policy", "stage, alignment >= 0.5")
-    assert "of their own" not in same.out
-
-
-def test_rules_that_compare_findings_need_some(replay, desk):
-    said = "6 attempts with nothing but passed = false count as the same finding each time"
-    for rule in ("echo", "plateau.novelty=true"):
-        assert f"stage, {rule}: {said}" in replay("loops.jsonl", "--policy", f"stage, {rule}").out
-    assert said not in replay("loops.jsonl", "--policy", "default, plateau").out
-    why = [{"check": "c", "message": "m"}]
-    desk.records({"attempts": [{"candidate": "x", "findings": why}]})
-    assert "same finding" not in replay("loops.jsonl", "--policy", "stage, echo").out
-    said = "echo counts within each loop, not over the loops before it"
-    assert said in replay("loops.jsonl", "--policy", "stage, echo.across=scope").out
-
-
-def test_the_next_command_can_be_typed(replay, desk, monkeypatch):
-    desk.records(*LOOPS, *LOOPS, name="my loops.jsonl")
-    first = replay("my loops.jsonl", "--policy", TWO)
-    again = following(first.out)
-    assert again == ["replay", "my loops.jsonl", "--policy", TWO, "--plot", "front.png"]
-    drawn = desk.invoke(monkeypatch, *again)
-    assert (drawn.code, drawn.err) == (0, "written: front.png\n")
-    assert drawn.out.splitlines()[:-1] == first.out.splitlines()[:-1]
-    assert (desk.folder / "front.png").read_bytes().startswith(b"\x89PNG")
-    assert following(drawn.out) == ["tune", "my loops.jsonl"]
+    figures = [(one["attempts"], one["solved"], one["oracle"]) for one in document["policies"]]
+    assert figures == [(4, 1, 3), (2, 0, 3)]
+    assert document["notes"] == ["2 loops without goals count as if they had the policies'"]
 
 
 async def _store(path: str) -> None:
@@ -145,103 +117,189 @@ async def _store(path: str) -> None:
     await store.close()
 
 
-@pytest.fixture
-def stored(desk, monkeypatch):
-    """`heedful` in a folder whose database has four loops, one of them open."""
+def test_a_database(replay, desk):
     asyncio.run(_store(str(desk.folder / "heedful.db")))
-    return lambda *arguments: desk.invoke(monkeypatch, *arguments)
-
-
-def test_a_database(stored):
-    done = stored("replay", "--policy", "stage", "--policy", "default")
+    done = replay("--policy", "stage", "--policy", "default")
     assert done.out.startswith("4 loops, 8 attempts; 2 loops can be solved\n")
     rows = lines(done)
     assert rows["stage"][:1] + rows["stage"][-1:] == ["7", "1"]  # 2, 3, 1 and 1, which is open
     assert rows["default"][:1] + rows["default"][-1:] == ["8", "1"]
-    for same in (("heedful.db",), ("heedful.db", "--last", "100")):
-        assert stored("replay", *same, "--policy", "default").out.startswith("4 loops, 8 ")
-    assert stored("replay", "--last", "1", "--json").json["recorded"]["attempts"] == 1
-    few = stored("replay", "--last", "3", "--policy", "stage")
-    assert following(few.out) == [
-        *("replay", "--last", "3", "--policy", "stage", "--plot", "front.png"),
-    ]
+    assert replay("heedful.db", "--policy", "stage", "--policy", "default").out[:-12] in done.out
 
 
 NO_LOOPS = {
     "none.jsonl": (2, "none.jsonl: it cannot be read (No such file or directory); check the path"),
     "none.db": (3, "no database 'none.db' in this folder"),
     "folder": (4, "cannot be opened"),
-    "folder.jsonl": (2, "folder.jsonl: it cannot be read (Is a directory)"),
     "empty.jsonl": (2, "empty.jsonl: it holds no loop; give at least one with attempts"),
     "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; heedful run m"),
-    "lines.json": (4, "file of one loop a line must end in .jsonl or .jsonl.gz"),
+    "lines.json": (4, "file of one loop a line must end in .jsonl"),
     "bad.jsonl": (2, "bad.jsonl:1: not one JSON object on one line"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }
 
 
-@pytest.mark.parametrize("command", ["replay", "tune"])
 @pytest.mark.parametrize("name", NO_LOOPS)
-@pytest.mark.parametrize("json_too", [False, True])
-def test_where_there_are_no_loops(desk, monkeypatch, command, name, json_too):
-    for folder in ("folder", "folder.jsonl"):
-        (desk.folder / folder).mkdir()
+def test_where_there_are_no_loops(heedful_, desk, name):
+    (desk.folder / "folder").mkdir()
     for file, text in (("empty.jsonl", ""), ("empty.db", ""), ("bad.jsonl", "{\n")):
         desk.write(file, text)
     desk.records(*LOOPS, name="lines.json")
     code, said = NO_LOOPS[name]
-    done = desk.invoke(monkeypatch, command, name, *(["--json"] if json_too else []))
-    told = done.json["error"]["message"] if json_too else done.err
-    assert (done.code, said in told, "Traceback" in done.err) == (code, True, False), done
-    assert json_too or done.out == ""
+    for command in ("replay", "tune"):
+        done = heedful_(command, name, "--json")
+        assert (done.code, said in done.json["error"]["message"]) == (code, True), done
 
 
-def test_without_matplotlib_there_is_a_table_but_no_picture(replay, desk, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert replay("loops.jsonl").code == 0
-    done = replay("loops.jsonl", "--plot", "x.png")
-    assert (done.code, done.out) == (2, "")
-    assert "the picture needs matplotlib: pip install 'heedful[report]'" in done.err
-    assert not (desk.folder / "x.png").exists()
-
-
-def test_nothing_that_can_be_solved_is_no_picture(replay, desk):
-    desk.records(LOOPS[1])
-    assert replay("loops.jsonl").out.startswith("1 loop, 3 attempts; 0 loops can be solved\n")
-    done = replay("loops.jsonl", "--plot", "x.png")
-    assert (done.code, done.out) == (2, "")
-    assert "no recorded loop can be solved: there is nothing to draw; omit --plot" in done.err
-
-
-@pytest.mark.parametrize("json_too", [False, True])
-def test_ctrl_c(desk, json_too):
+def test_ctrl_c(desk):
     fifo = desk.folder / "loops.jsonl"
     os.mkfifo(fifo)
-    arguments = ("replay", "loops.jsonl", *(["--json"] if json_too else []))
-    process = desk.start(*arguments)
+    process = desk.start("replay", "loops.jsonl", "--json")
     with fifo.open("wb", buffering=0) as writer:
         writer.write(b" " * 200_000)  # more than a pipe holds: it is being read now
         process.send_signal(signal.SIGINT)
     done = ended(process)
-    assert done.code == 130
-    if json_too:
-        assert json.loads(done.out)["error"] == {"type": "Interrupted", "message": "interrupted"}
-    assert done.err == ("" if json_too else "heedful: interrupted\n")
+    assert (done.code, done.err) == (130, "")
+    assert json.loads(done.out)["error"] == {"type": "Interrupted", "message": "interrupted"}
 
 
 def test_a_result_that_cannot_be_written(desk):
     desk.records(*LOOPS)
-    for more in ([], ["--json"]):
-        with open("/dev/full", "w") as full:
-            done = subprocess.run(
-                [*COMMAND, "replay", "loops.jsonl", *more],
-                cwd=desk.folder,
-                env=desk.environment(),
-                stdout=full,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                timeout=SECONDS,
-                check=False,
-            )
-        assert (done.returncode, "Traceback" in done.stderr) == (4, False)
-        assert "No space left on device" in done.stderr
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "replay", "loops.jsonl", "--json"], cwd=desk.folder, env=desk.environment(),
+            stdout=full, stderr=subprocess.PIPE, encoding="utf-8", timeout=SECONDS, check=False,
+        )  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (4, False)
+    assert "No space left on device" in done.stderr
+
+
+# Tune
+
+ANSWERS = (["right!"], ["a", "right!"], ["a", "b", "right!"], ["stuck"] * 4)
+CHOSEN = "stage, repeat.times=1, attempts.limit=3"
+
+
+@pytest.fixture
+def tune(heedful_, desk):
+    """`heedful tune` in a folder with forty loops, of which a quarter are stuck."""
+    desk.records(*(record(str(n), *ANSWERS[n % 4]) for n in range(40)))
+    return lambda *arguments: heedful_("tune", *arguments)
+
+
+def test_the_choice_in_words_can_be_used(tune, desk, heedful_):
+    done = tune("loops.jsonl")
+    found = heedful.tune(read_file(desk.folder / "loops.jsonl"), heedful.policies.default)
+    assert (done.code, done.err) == (0, "")
+    these, others = found.chosen_on.loops, found.before.loops
+    assert done.out.startswith(
+        f"135 policies tried on these {these} of 40 loops\nchosen: {CHOSEN}\n"
+    )
+    for name in (f"chosen, on these {these}", f"chosen, on the other {others}", "now, on the oth"):
+        assert f"\n {name}" in done.out
+    again = ["replay", "loops.jsonl", "--policy", "default", "--policy", CHOSEN]
+    assert following(done.out) == again
+    assert f" {CHOSEN} " in heedful_(*again).out
+    (line,) = [line for line in done.out.splitlines() if line.startswith("to use it")]
+    desk.write("heedful.toml", line.partition(": ")[2])
+    after = tune("loops.jsonl")
+    assert f"{CHOSEN} stays: no cheaper one keeps 0.99 of the" in after.out
+    assert following(after.out) == ["replay", "loops.jsonl"]
+
+
+def test_the_policy_now_is_the_option_or_the_setting(tune, desk):
+    desk.write("heedful.toml", '[policy]\npreset = "thorough"\nfatigue = {limit = 0.9}\n')
+    for option, name in (((), "as it is"), (("--policy", "stage"), "stage")):
+        assert tune("loops.jsonl", "--json", *option).json["before"]["policy"] == name
+    assert following(tune("loops.jsonl").out) == ["replay", "loops.jsonl", "--policy", CHOSEN]
+    desk.records(*(record(str(n), "a", "b") for n in range(20)))
+    said = "as it is stays: none of these loops can be solved, there is nothing to choose by"
+    assert said in tune("loops.jsonl").out
+
+
+# Policies
+
+TIRED = "fatigue cannot fire: 3 reruns reach 0.45 < 0.9"
+
+
+@pytest.fixture
+def check(heedful_):
+    return lambda *arguments: heedful_("policy", "check", *arguments)
+
+
+def test_the_presets(heedful_):
+    done = heedful_("policy", "list")
+    assert "Fatigue(limit=0.5, increment=0.15, decay=0.05, most=1.0)" in done.out
+    listed = heedful_("policy", "list", "--json").json["policies"]
+    assert [policy_from(one) for one in listed] == [*PRESETS.values()]
+
+
+def test_check_shows_the_shortest_history_of_each_rule(check):
+    done = check("stage, repeat")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        "policy stage, repeat: MaxAttempts(limit=3), Repeat(times=1, near=True)\n\n"
+        "attempts can fire, first after attempt 3\n"
+        "  attempt 1: a new candidate\n"
+        "  attempt 2: a new candidate, better\n"
+        "  attempt 3: a new candidate, better\n"
+        "  => 3 of 3 attempts made\n\n"
+        "repeat can fire, first after attempt 2\n"
+        "  attempt 1: a new candidate\n"
+        "  attempt 2: nearly the same candidate, no better\n"
+        "  => attempt 2 repeats attempt 1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("default", "  attempt 2: the same candidate, no better, nothing met\n"),
+        ("stage, budget.calls=9", "  attempt 1: a new candidate, all of the budget\n"),
+        ("reflection", " of severity 0.299\n  => worst severity "),
+        ("orchestrator", "  earlier loops of the scope: finding kept in 2 attempts\n"),
+        ("orchestrator", "; goals alignment >= 0.75, drift <= 0.25\n"),
+    ],
+)
+def test_what_matters_of_a_history_is_told(check, text, said):
+    assert said in check(text).out
+
+
+def test_check_as_json_and_a_rule_that_cannot_fire(check):
+    done = check("default, fatigue.limit=0.9")
+    assert (done.code, done.out.endswith(f"\n\n{TIRED}\n")) == (1, True)
+    for text in ("orchestrator", "default, fatigue.limit=0.9"):
+        done, chosen = check(text, "--json"), policy(text)
+        assert policy_from(done.json["policy"]) == chosen
+        for told, found in zip(done.json["rules"], reach(chosen), strict=True):
+            history = found.history.attempts if found.history else ()
+            can = (told["can_fire"], told["proof"], len(told["history"]))
+            assert can == (found.history is not None, found.proof, len(history))
+            assert policy_from({"rules": [told["rule"]]}).rules == (found.rule,)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ('policy = "stage, fatigue.limit=0.9"', 1, "stage, fatigue.limit=0.9: MaxAttempts(limit=3"),
+        ('[policy]\npreset = "stage"\nunscored = "again"', 0, "of its own: MaxAttempts(limit="),
+        ('policy = "nope"', 2, "no policy is called 'nope'; there are: default"),
+        ("[policy]\nx = 1", 2, "given by policy in heedful.toml"),
+    ],
+)
+def test_the_setting_as_text_or_table(check, desk, text, code, said):
+    desk.write("heedful.toml", text)
+    done = check()
+    assert (done.code, said in done.out + done.err) == (code, True), done
+    assert check("reflection").out.startswith("policy reflection: ")  # goes before it
+
+
+def test_a_run_warns_of_rules_that_cannot_fire(desk):
+    strict = {"policy": "stage, fatigue"}
+    desk.tasks(task("red", **strict), task("green", **strict), task("blue"))
+    desk.write("heedful.toml", 'policy = "default, fatigue.limit=0.9"\n')
+    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer", "--json")
+    assert (done.code, len(done.json["rows"])) == (0, 3)
+    first, second = (line for line in done.err.splitlines() if line.startswith("warning"))
+    assert first == f"warning: policy default, fatigue.limit=0.9: {TIRED}"
+    assert second.startswith("warning: policy stage, fatigue: fatigue cannot fire: attempts ends")

@@ -1,12 +1,30 @@
-"""`heedful run` as a user runs it."""
+"""`heedful run` as a user runs it: runs, batches, Ctrl-C, and progress on a terminal."""
 
+from __future__ import annotations
+
+import asyncio
 import json
+import os
+import pty
 import re
+import shlex
+import signal
 import subprocess
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from tests.cli.support import COMMAND, SECONDS, ended, rows, task
+from heedful import open_store
+from heedful.checks import contains
+from heedful.cli.run import Row, batch
+from heedful.cli.tasks import Task
+from heedful.drive.generate import Writer
+from heedful.errors import ModelUnavailable
+from heedful.loop.policies import default
+from heedful.store.store import Store
+from heedful.testing import ScriptedModel
+from tests.cli.support import COMMAND, SECONDS, Desk, ended, rows, task
 
 TASKS = (task("red", context={"family": "colours"}), task("green"), task("never"))
 RUN = ("run", "tasks.jsonl", "--model", "toy:answer")
@@ -47,62 +65,28 @@ def test_a_run_as_json(desk):
     }  # fmt: skip
 
 
-def test_names_of_runs(desk):
+def test_names_of_runs_and_what_a_resumed_run_does(desk, session):
     desk.tasks(TASKS[0])
-    assert [desk.heedful(*RUN, "--json").json["run"] for _ in range(2)] == ["tasks-1", "tasks-2"]
-    assert desk.heedful(*RUN, "--run", "mine", "--json").json["run"] == "mine"
-    again = desk.heedful(*RUN, "--run", "mine")
-    assert again.code == 2
-    assert "run 'mine' exists; add --resume" in again.err
-    assert desk.heedful(*RUN, "--resume", "--json").json["run"] == "tasks-2"
-    none = desk.heedful(*RUN, "--resume", "--run", "other")
-    assert (none.code, "no run 'other' in heedful.db" in none.err) == (3, True)
-    for bad in ("a/b", "", "x" * 201):
-        assert desk.heedful(*RUN, "--run", bad).code == 2
-
-
-def test_what_has_ended_is_not_run_again(desk):
-    desk.tasks(*TASKS)
-    first = desk.heedful(*RUN, "--json")
-    made = desk.calls()
-    again = desk.heedful(*RUN, "--resume", "--json")
-    assert rows(again) == rows(first)
-    assert desk.calls() == made
-
-
-def test_a_resumed_run_goes_on_with_new_tasks_and_refuses_changed_ones(desk):
-    desk.tasks(TASKS[0])
-    desk.heedful(*RUN)
-    desk.tasks(*TASKS[:2])
-    assert [r["id"] for r in rows(desk.heedful(*RUN, "--resume", "--json"))] == ["red", "green"]
-    desk.tasks({**TASKS[0], "task": "Say blue"})
-    done = desk.heedful(*RUN, "--resume")
-    assert done.code == 2
-    assert "is about another task" in done.err
-
-
-def test_nothing_to_resume(desk):
-    desk.tasks(TASKS[0])
-    done = desk.heedful(*RUN, "--resume")
-    assert (done.code, "no database 'heedful.db'" in done.err) == (3, True)
+    run = "run tasks.jsonl --model toy:answer"
+    session((f"{run} --resume", 3, "no database 'heedful.db'"))
     assert not (desk.folder / "heedful.db").exists()
-    desk.heedful(*RUN, "--run", "mine")
-    done = desk.heedful(*RUN, "--resume")
-    assert (done.code, "no run 'tasks-…'" in done.err) == (3, True)
-
-
-def test_goals_are_met_by_checks_that_score(desk):
-    more = {"checks": [{"name": "mychecks:length"}], "goals": ["length >= 0.5"]}
-    arguments = ("run", "tasks.jsonl", "--model", "toy:at_once")
-    desk.tasks({**task("red"), **more}, {**task("lengthy"), **more})
-    done = desk.heedful(*arguments, "--json")
-    assert (done.code, [row["passed"] for row in rows(done)]) == (1, [False, True])
-    assert "goal missed: length >= 0.5, it is 0.3" in desk.heedful("why", "tasks-1/red").out
-    desk.tasks({**task("red"), **more, "goals": ["length >= 0.5", "clarity >= 1"]})
-    done = desk.heedful(*arguments, "--json")
-    assert {row["stopped_by"] for row in rows(done)} == {"unscored"}
-    desk.tasks({**task("red"), **more, "goals": ["long"]})
-    assert desk.heedful(*arguments).code == 2
+    session(
+        (f"{run} --run mine", 0, "run mine: 1 task"),
+        (f"{run} --resume", 3, "no run 'tasks-…'"),
+        (f"{run} --run mine", 2, "run 'mine' exists; add --resume"),
+        (f"{run} --resume --run other", 3, "no run 'other' in heedful.db"),
+        *((f"{run} --run {bad}", 2) for bad in ("a/b", "''", "x" * 201)),
+        (run, 0, "run tasks-1: "),
+        (run, 0, "run tasks-2: "),
+    )
+    calls = len(desk.calls())
+    session((f"{run} --resume", 0, "run tasks-2: "))
+    assert len(desk.calls()) == calls  # what has ended is not run again
+    desk.tasks(*TASKS[:2])
+    done = session((f"{run} --resume --json", 0))
+    assert [row["id"] for row in rows(done)] == ["red", "green"]
+    desk.tasks({**TASKS[0], "task": "Say blue"})
+    session((f"{run} --resume", 2, "is about another task"))
 
 
 BAD_MODELS = {
@@ -158,23 +142,15 @@ def test_a_check_that_raises_stops_its_own_task_alone(desk):
     assert desk.calls() == calls  # their answers were journalled
 
 
-def test_a_model_that_ends_the_process_is_told(desk):
+def test_a_model_that_ends_the_process_is_told_and_a_traceback_only_on_request(desk):
     desk.tasks(TASKS[0])
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:exits", "--json")
+    for raises in (("--debug", "run"), ("run", "--debug")):
+        done = desk.heedful(*raises, "tasks.jsonl", "--model", "toy:raises")
+        assert (done.code, "Traceback" in done.err) == (5, True)
+    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:exits", "--json", "--run", "e")
     assert done.code == 1
     assert "called sys.exit(0)" in done.json["error"]["message"]
-    assert "--run tasks-1 --resume" in done.json["error"]["message"]
-
-
-def test_a_traceback_only_on_request(desk):
-    desk.tasks(TASKS[0])
-    for done in (
-        desk.heedful("run", "tasks.jsonl", "--model", "toy:raises", "--debug"),
-        desk.heedful("--debug", "run", "tasks.jsonl", "--model", "toy:raises"),
-        desk.heedful("run", "tasks.jsonl", "--model", "toy:raises", HEEDFUL_DEBUG="1"),
-    ):
-        assert done.code == 5
-        assert "Traceback" in done.err
+    assert "--run e --resume" in done.json["error"]["message"]
 
 
 def test_a_full_disk_loses_nothing(desk):
@@ -199,15 +175,6 @@ def test_a_full_disk_loses_nothing(desk):
     assert desk.heedful("doctor", "--model", "toy:answer").code == 0
 
 
-def test_two_processes_on_one_database(desk):
-    desk.tasks(*TASKS[:2])
-    started = [desk.start(*RUN, "--json", SLEEP="0.05") for _ in range(3)]
-    done = [ended(process) for process in started]
-    assert [one.code for one in done] == [0, 0, 0], done
-    assert sorted(one.json["run"] for one in done) == ["tasks-1", "tasks-2", "tasks-3"]
-    assert len(desk.heedful("loops", "--json").json["loops"]) == 6
-
-
 def test_two_processes_on_one_run(desk):
     desk.tasks(*TASKS[:2])
     first = desk.start("run", "tasks.jsonl", "--model", "toy:slow")
@@ -224,16 +191,204 @@ def test_two_processes_on_one_run(desk):
 
 
 def test_text_of_any_kind(desk):
-    odd = "naïve\u202e\x1b[31m\ud800😀"
+    odd = "naïve\u202e\x1b[31m😀"
     desk.write("tasks.jsonl", json.dumps(task("red", context=odd) | {"task": f"{odd} red"}))
     done = desk.heedful(*RUN, "--json")
     assert done.code == 0
     assert "\x1b" not in desk.heedful("why", "tasks-1/red", PYTHONIOENCODING="ascii").out
 
 
-def test_many_tasks_that_did_not_pass_are_counted(desk):
-    desk.tasks(*({**task("red"), "id": f"n{n}", "task": "never"} for n in range(25)))
-    done = desk.heedful("run", "tasks.jsonl", "--model", "toy:nothing", "--db", "a b.db")
-    assert done.out.count("✗") == 20
-    assert "and 5 more" in done.out
-    assert "Next: heedful why tasks-1/n0 --db 'a b.db'" in done.out
+# Ctrl-C: at once, with code 130 and the command that goes on
+
+COLOURS = tuple(task(word) for word in ("red", "green", "blue"))
+SLOW = """
+import time
+from toy import note
+
+def check(candidate, context):
+    note("check")
+    time.sleep(60)
+"""
+
+
+def resumed(err: str) -> list[str]:
+    """The command that the message shows, without the name of the program."""
+    shown = err.split("continue with:\n", 1)[1].splitlines()[0]
+    program, *arguments = shlex.split(shown)
+    assert program == "heedful"
+    return arguments
+
+
+def interrupted(desk: Desk, *arguments: str, calls: int, **more: str):
+    """The command, interrupted once it has made so many calls."""
+    process = desk.start(*arguments, **more)
+    desk.wait_for(lambda: len(desk.calls()) >= calls, process)
+    process.send_signal(signal.SIGINT)
+    return ended(process)
+
+
+def test_ctrl_c_shows_how_to_go_on_and_does_not_wait_for_the_model(desk):
+    desk.tasks(*COLOURS)
+    run = ("run", "tasks.jsonl", "--model", "toy:answer", "--timeout", "50", "--run", "a name")
+    stopped = interrupted(desk, *run, calls=4, SLEEP="0.3")
+    assert stopped.code == 130
+    assert "heedful: interrupted; stored results stay" in stopped.err
+    assert "Traceback" not in stopped.err
+    arguments = resumed(stopped.err)
+    assert arguments == [*run[:-2], "--run", "a name", "--resume"]
+    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
+    done = desk.heedful(*arguments, "--json")
+    assert (done.code, done.json["calls"]) == (0, 6)
+    assert [row["candidate"] for row in rows(done)] == ["red", "green", "blue"]
+    assert len(desk.calls()) == 7  # the one in flight is asked again, no other
+
+
+def test_ctrl_c_does_not_wait_for_a_check_that_blocks_and_may_be_json(desk):
+    desk.write("blocking.py", SLOW)
+    desk.tasks({**COLOURS[0], "checks": [{"name": "blocking:check"}]})
+    stopped = interrupted(desk, "run", "tasks.jsonl", "--model", "toy:at_once", calls=2)
+    assert stopped.code == 130
+    assert resumed(stopped.err)[-3:] == ["--run", "tasks-1", "--resume"]
+    run = ("run", "tasks.jsonl", "--model", "toy:slow", "--json")
+    stopped = interrupted(desk, *run, calls=3)
+    error = json.loads(stopped.out)["error"]
+    assert (stopped.code, error["type"]) == (130, "Interrupted")
+    assert resumed(error["message"]) == [*run[:-1], "--run", "tasks-2", "--resume"]
+
+
+def test_ctrl_c_twice_exits_at_once(desk):
+    desk.write("blocking.py", SLOW)
+    desk.tasks({**COLOURS[0], "checks": [{"name": "blocking:check"}]})
+    process = desk.start("run", "tasks.jsonl", "--model", "toy:at_once")
+    desk.wait_for(lambda: len(desk.calls()) >= 2, process)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    assert ended(process).code == 130
+    assert desk.heedful("doctor", "--model", "toy:answer").code == 0
+
+
+# Progress on a terminal: live on stderr, the result on stdout as it is
+
+
+def test_tasks_are_told_live_on_a_terminal(desk):
+    desk.tasks(task("red"), task("[bold]"), task("never"))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *RUN, "--no-memory"], cwd=desk.folder, stdin=subprocess.DEVNULL,
+        env=desk.environment({"TERM": "xterm", "COLUMNS": "100", "SLEEP": "0.05"}),
+        stdout=subprocess.PIPE, stderr=theirs, encoding="utf-8",
+    )  # fmt: skip
+    os.close(theirs)
+    sent = b""
+    with suppress(OSError):  # Linux's word for the end
+        while data := os.read(ours, 65_536):
+            sent += data
+    os.close(ours)
+    done = ended(process)
+    for part in ("run tasks-1: 3 tasks", "✓ red", "✓ [bold]", "✗ never", "running", "\x1b["):
+        assert part in sent.decode("utf-8", "replace")
+    assert (done.code, "\x1b" in done.out) == (1, False)
+    assert "Next: heedful why tasks-1/never" in done.out
+
+
+# Batches: order, several at once, and what a failure leaves
+
+
+def made(*words: str, **more: Any) -> list[Task]:
+    listed = [Task(word, f"Say {word}", None, (), (contains(word),), None, 0) for word in words]
+    return [Task(**{**vars(one), **more}) for one in listed]
+
+
+def echo(messages):
+    """The last word of the task, which is right."""
+    return messages[-1].content.split()[-1]
+
+
+class Echo(ScriptedModel):
+    """Counts how many calls run at once."""
+
+    def __init__(self) -> None:
+        super().__init__(echo, forever=True)
+        self.asked, self.now, self.most = list[str](), 0, 0
+
+    async def complete(self, messages, **settings):
+        self.asked.append(echo(messages))
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            return await self.answer(messages, **settings)
+        finally:
+            self.now -= 1
+
+    async def answer(self, messages, **settings):
+        return await super().complete(messages, **settings)
+
+
+async def go(store: Store, model: Any, todo: list[Task], **options: Any) -> None:
+    given: dict[str, Any] = {"memory": None, "watch": lambda row: None, **options}
+    await batch(todo, "r", default, generate=Writer(model), store=store, **given)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = open_store(str(tmp_path / "heedful.db"))
+    yield store
+    asyncio.run(store.close())
+
+
+def test_every_row_is_told_when_it_ends(store):
+    ended: list[Row] = []
+    last = asyncio.Event()
+
+    class Uneven(Echo):
+        async def complete(self, messages, **settings):
+            if "one" in messages[-1].content:
+                await last.wait()
+            return await super().complete(messages, **settings)
+
+    def watch(row: Row) -> None:
+        ended.append(row)
+        if row.id == "three":
+            last.set()
+
+    todo = made("one", "two", "three", context={"family": "numbers"})
+    asyncio.run(go(store, Uneven(), todo, jobs=2, watch=watch))
+    assert [row.id for row in ended] == ["two", "three", "one"]
+    assert {(row.group, row.passed, row.at_once, row.calls) for row in ended} == {
+        ("numbers", True, True, 1)
+    }
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9])
+def test_as_many_at_once_as_asked(store, jobs):
+    begun = asyncio.Event()
+
+    class Together(Echo):
+        async def answer(self, messages, **settings):
+            if self.now == min(jobs, 4):
+                begun.set()
+            await asyncio.wait_for(begun.wait(), 60)
+            return await super().answer(messages, **settings)
+
+    model = Together()
+    asyncio.run(go(store, model, made("a", "b", "c", "d"), jobs=jobs))
+    assert model.most == min(jobs, 4)
+    assert model.asked == ["a", "b", "c", "d"]
+
+
+def test_a_model_that_is_gone_ends_the_batch_after_what_runs(store):
+    second = asyncio.Event()
+
+    class Gone(Echo):
+        async def answer(self, messages, **settings):
+            if echo(messages) == "b":
+                second.set()
+                raise ModelUnavailable("no connection")
+            await second.wait()
+            return await super().answer(messages, **settings)
+
+    model, ended = Gone(), list[str]()
+    todo = made(*"abcd")
+    with pytest.raises(ModelUnavailable):
+        asyncio.run(go(store, model, todo, jobs=2, watch=lambda row: ended.append(row.id)))
+    assert (sorted(model.asked), ended) == (["a", "b"], ["a"])

@@ -44,42 +44,30 @@ def test_every_field_has_an_effect_from_the_environment(monkeypatch):
     assert settings().model_dump() == given
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"options": {"jobs": 0}}, "--jobs is 0; it must be greater than or equal to 1"),
-        ({"options": {"max_tokens": 0}}, "--max-tokens is 0; it must be greater"),
-        ({"options": {"holdout": 1.0}}, "--holdout is 1.0; it must be less than 1"),
-        ({"environment": {"JOBS": "x"}}, "HEEDFUL_JOBS in the environment is 'x'; it must be a"),
-        ({"environment": {"TIMEOUT": "inf"}}, "HEEDFUL_TIMEOUT in the environment is 'inf'"),
-        ({"environment": {"EMBEDDER": "x"}}, "it must be 'auto', 'minilm' or 'none'"),
-        ({"heedful": "threads = 0"}, "threads in heedful.toml is 0; it must be greater"),
-        ({"heedful": "policy = 5"}, "policy in heedful.toml is 5; it must be a policy as text of"),
-        (
-            {"heedful": f"model = '{'x' * 999}'"},
-            "model in heedful.toml is 'x{100,120}…; it must have",
-        ),
-        (
-            {"heedful": "jobs = 0\nthreads = 0"},
-            "threads in heedful.toml .*; jobs in heedful.toml is",
-        ),
-        (
-            {"heedful": "modle = 'x'"},
-            "modle in heedful.toml: there is no such setting; there are",
-        ),
-        ({"heedful": "model = \nx"}, "heedful.toml cannot be read: .*line 1"),
-        ({"pyproject": "[tool.heedful]\njobs = -1"}, r"jobs in pyproject.toml \[tool.heedful\]"),
-        ({"pyproject": "[tool]\nheedful = 1"}, r"\[tool.heedful\] in pyproject.toml must be"),
-    ],
-)
-def test_a_wrong_value_names_its_source(monkeypatch, given, said):
-    for name, value in given.get("environment", {}).items():
-        monkeypatch.setenv(f"HEEDFUL_{name}", value)
-    for name in ("heedful", "pyproject"):
-        if name in given:
-            Path(f"{name}.toml").write_text(given[name])
+WRONG = [
+    ("option", ("jobs", 0), "--jobs is 0; it must be greater than or equal to 1"),
+    ("option", ("holdout", 1.0), "--holdout is 1.0; it must be less than 1"),
+    ("environment", ("JOBS", "x"), "HEEDFUL_JOBS in the environment is 'x'; it must be a"),
+    ("environment", ("EMBEDDER", "x"), "it must be 'auto', 'minilm' or 'none'"),
+    ("heedful", "policy = 5", "policy in heedful.toml is 5; it must be a policy as text of"),
+    ("heedful", f"model = '{'x' * 999}'", "model in heedful.toml is 'x{100,120}…; it must have"),
+    ("heedful", "jobs = 0\nthreads = 0", "threads in heedful.toml .*; jobs in heedful.toml is"),
+    ("heedful", "modle = 'x'", "modle in heedful.toml: there is no such setting; there are"),
+    ("heedful", "model = \nx", "heedful.toml cannot be read: .*line 1"),
+    ("pyproject", "[tool.heedful]\njobs = -1", r"jobs in pyproject.toml \[tool.heedful\]"),
+    ("pyproject", "[tool]\nheedful = 1", r"\[tool.heedful\] in pyproject.toml must be"),
+]
+
+
+@pytest.mark.parametrize(("place", "given", "said"), WRONG)
+def test_a_wrong_value_names_its_source(monkeypatch, place, given, said):
+    options = dict([given]) if place == "option" else {}
+    if place == "environment":
+        monkeypatch.setenv(f"HEEDFUL_{given[0]}", given[1])
+    elif place != "option":
+        Path(f"{place}.toml").write_text(given)
     with pytest.raises(UsageError, match=said):
-        settings(**given.get("options", {}))
+        settings(**options)
 
 
 def test_settings_reach_a_command(desk):

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from heedful.cli.serve import report_lost_database as away
+from heedful.cli.serve import report_lost_database
 from heedful.memory.memory import Memory
 from heedful.store import episodes
 from tests.engines import opened
@@ -25,17 +25,6 @@ def words(messages):
 """
 
 
-@pytest.fixture
-def invoke(desk, monkeypatch):
-    """`heedful worker` in this process, where words are compared."""
-    monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
-
-    def run(*arguments):
-        return desk.invoke(monkeypatch, "worker", *arguments)
-
-    return run
-
-
 def filled(desk) -> None:
     async def handed(store) -> None:
         await put(store, SCOPE, "pot", "pan")
@@ -45,46 +34,31 @@ def filled(desk) -> None:
         asyncio.run(handed(store))
 
 
-def test_on_sqlite_what_waits_is_done_once(desk, invoke):
+def test_on_sqlite_what_waits_is_done_once(desk, session):
     filled(desk)
-    first, second = invoke("--once"), invoke("--once")
-    lines = first.err.splitlines()
-    assert sum("shop reflect digest=" in line for line in lines) == 3
-    assert sum("done in" in line for line in lines) == 3
-    assert lines[-1] == "3 jobs done, 0 given up"
-    assert (first.code, second.code) == (0, 0)
-    rules = "model: none: rules word what runs teach"
-    assert second.err.splitlines() == [rules, "0 jobs done, 0 given up"]
+    rules = "model: none: rules word what runs teach\n"
+    refused = "done in the process of heedful serve; heedful worker --once does what waits"
+    session(
+        ("worker", 2, refused),
+        ("worker --once --queues memory", 0, "0 jobs done, 0 given up"),
+    )
+    done = session(("worker --once --queues 'loops, reflection'", 0, "3 jobs done, 0 given up\n"))
+    assert done.err.count("shop reflect digest=") == done.err.count("done in") == 3
+    assert session(("worker --once", 0)).err == f"{rules}0 jobs done, 0 given up\n"
     with opened(desk.folder / "heedful.db") as store:
         assert asyncio.run(store.read(SCOPE, episodes.counts)) == {"reflected": 2}
         assert asyncio.run(Memory(store, OTHER).count()) > 0
 
 
-@pytest.mark.parametrize("place", ["environment", "heedful.toml", "option"])
-def test_the_model_that_was_set_words_lessons(desk, invoke, monkeypatch, place):
+@pytest.mark.parametrize("place", ["heedful.toml", "option"])
+def test_the_model_that_was_set_words_lessons(desk, session, place):
     filled(desk)
     desk.write("wordy.py", WORDY)
-    name = "wordy:words"
-    if place == "environment":
-        monkeypatch.setenv("HEEDFUL_MODEL", name)
-    elif place == "heedful.toml":
-        desk.write("heedful.toml", f'model = "{name}"')
-    done = invoke("--once", *(("--model", name) if place == "option" else ()))
-    assert f"model: {name}" in done.err.splitlines()
+    if place == "heedful.toml":
+        desk.write("heedful.toml", 'model = "wordy:words"')
+    option = " --model wordy:words" if place == "option" else ""
+    session((f"worker --once{option}", 0, "model: wordy:words\n"))
     assert (desk.folder / "asked").exists()
-
-
-def test_only_some_queues(desk, invoke):
-    filled(desk)
-    assert invoke("--once", "--queues", "memory").err.splitlines()[-1] == "0 jobs done, 0 given up"
-    assert invoke("--once", "--queues", "loops, reflection").code == 0
-
-
-def test_on_sqlite_a_worker_beside_the_service_is_refused_with_what_to_do(desk, invoke):
-    filled(desk)
-    done = invoke()
-    assert done.code == 2
-    assert "done in the process of heedful serve; heedful worker --once does what waits" in done.err
 
 
 def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
@@ -118,8 +92,8 @@ def test_telemetry_is_sent_where_the_environment_says(desk, tmp_path):
 
 def test_a_database_that_is_away_is_told_in_a_line(capsys):
     lost = logging.getLogger("psycopg.pool")
-    away()
-    away()
+    report_lost_database()
+    report_lost_database()
     for _ in range(3):
         lost.warning("error connecting in 'pool-1'")
     assert capsys.readouterr().err.count("the database does not answer") == 1

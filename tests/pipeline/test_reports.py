@@ -20,7 +20,7 @@ from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
 from heedful.store import loops
 from heedful.store.runs import HEAD, TAIL, Report, is_run, report_of, stage_feedback
-from heedful.store.sqlite import shared
+from heedful.store.sqlite import shared_store
 from tests.pipeline.support import failing, one, raising, ran, statuses
 
 FIELDS = {

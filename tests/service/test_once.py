@@ -13,7 +13,7 @@ from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.service.app import examples, operations
 from heedful.store import exposures, lessons
-from heedful.store.store import Beside, Call, Db, also, beside, keep_answer, read_call, write_effect
+from heedful.store.store import Effects, Call, Db, also, keep_answer, read_call, write_effect
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -198,9 +198,9 @@ def store(tmp_path):
         yield store
 
 
-def recorded(kept: list[Any]) -> Beside:
+def recorded(kept: list[Any]) -> Effects:
     """A call in whose records these are kept."""
-    return Beside(lambda db, n, told: kept.append(told))
+    return Effects(lambda db, n, told: kept.append(told))
 
 
 def test_of_two_processes_the_second_has_no_effect(tmp_path):
@@ -208,10 +208,10 @@ def test_of_two_processes_the_second_has_no_effect(tmp_path):
 
     async def scenario() -> None:
         with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
-            with beside(Beside(lambda db, n, told: write_effect(db, CALL, n, told))):
+            with Effects(lambda db, n, told: write_effect(db, CALL, n, told)):
                 await one.write(SCOPE, exposures.remember, [])
-            same = Beside(lambda db, n, told: write_effect(db, CALL, n, told))
-            with beside(same), pytest.raises(LeaseLost, match="try again"):
+            same = Effects(lambda db, n, told: write_effect(db, CALL, n, told))
+            with same, pytest.raises(LeaseLost, match="try again"):
                 await two.write(SCOPE, exposures.remember, [])
             assert len((await two.read(Scope(), read_call, CALL)).effects) == 1
 
@@ -241,7 +241,7 @@ def test_only_values_stand_beside_an_effect_and_only_in_a_call(store):
 
     async def scenario() -> None:
         kept: list[Any] = []
-        with beside(recorded(kept)), pytest.raises(TypeError, match="no plain value: object"):
+        with recorded(kept), pytest.raises(TypeError, match="no plain value: object"):
             await store.write(SCOPE, work)
         assert kept == []
 
@@ -258,7 +258,7 @@ def test_what_is_no_value_of_heedful_is_not_made(store, kind):
     known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]
 
     async def scenario() -> None:
-        with beside(Beside(known=known)), pytest.raises(StoreCorrupt, match="unknown kind"):
+        with Effects(known=known), pytest.raises(StoreCorrupt, match="unknown kind"):
             await store.write(SCOPE, exposures.remember, [])
 
     asyncio.run(scenario())
@@ -272,9 +272,9 @@ def test_values_come_back_as_they_were(store):
         return value
 
     async def scenario() -> None:
-        with beside(recorded(kept)):
+        with recorded(kept):
             await store.write(SCOPE, work)
-        with beside(Beside(known=kept)):
+        with Effects(known=kept):
             assert await store.write(SCOPE, work) == value
 
     asyncio.run(scenario())
@@ -283,7 +283,7 @@ def test_values_come_back_as_they_were(store):
 def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(store):
     async def scenario() -> None:
         kept: list[Any] = []
-        with beside(recorded(kept)) as call:
+        with recorded(kept) as call:
             call.also(lambda db: kept.append("audit"))
             await asyncio.create_task(store.write(SCOPE, lessons.clear))
             assert kept == []

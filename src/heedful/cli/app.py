@@ -3,50 +3,50 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from heedful.cli.output import INTERRUPTED, Interrupted, report_error, report_usage
 
-# Command -> the module and the name of its function or its group.
+# Command -> its function or group, and what `heedful --help` says of it: nothing is imported then.
 COMMANDS = {
-    "run": "run:run",
-    "demo": "demo:demo",
-    "why": "loops:why",
-    "ask": "runs:ask",
-    "runs": "runs:runs",
-    "loops": "loops:loops",
-    "log": "loops:log",
-    "override": "loops:override",
-    "replay": "replay:replay",
-    "tune": "replay:tune",
-    "policy": "replay:policies",
-    "reflect": "reflect:reflect",
-    "lessons": "lessons:lessons",
-    "seen": "lessons:seen",
-    "recall": "lessons:recall",
-    "quarantine": "quarantine:app",
-    "patterns": "lessons:patterns",
-    "pin": "lessons:pin",
-    "prune": "lessons:prune",
-    "dream": "dream:app",
-    "export": "transfer:export",
-    "import": "transfer:import_",
-    "reembed": "transfer:reembed",
-    "proof": "proof:proof",
-    "model": "doctor:models",
-    "db": "transfer:db",
-    "migrate": "transfer:migrate",
-    "worker": "worker:worker",
-    "doctor": "doctor:doctor",
-    "serve": "serve:serve",
-    "key": "key:app",
-    "audit": "key:audit",
+    "run": ("run:run", "Drive every task of a file until it passes or is stopped."),
+    "demo": ("run:demo", "Run tasks with and without memory, and report the difference."),
+    "why": ("loops:why", "Explain why a loop went on and why it stopped."),
+    "ask": ("loops:ask", "Answer why a stage of a pipeline was retried, and how it ended."),
+    "runs": ("loops:runs", "List the newest runs of pipelines, or count over them."),
+    "loops": ("loops:loops", "List the newest loops."),
+    "log": ("loops:log", "List decisions with their reasons and overrides."),
+    "override": ("loops:override", "Let a loop go on past a rule."),
+    "replay": ("replay:replay", "Say what policies would have cost on recorded loops."),
+    "tune": ("replay:tune", "Choose the cheapest policy that still solves enough loops."),
+    "policy": ("replay:policies", "Show policies, and prove that each of their rules can fire."),
+    "reflect": ("reflect:reflect", "List what failed in runs of agents, and learn from it."),
+    "lessons": ("lessons:lessons", "List what was learnt, most often seen first."),
+    "seen": ("lessons:seen", "Say whether an error was seen before."),
+    "recall": ("lessons:recall", "Show which accepted answers memory recalls for a task."),
+    "quarantine": ("memory:quarantine", "Read what waits, rule on it, revoke sources."),
+    "patterns": ("lessons:patterns", "Show merged error patterns, and undo a merge."),
+    "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
+    "prune": ("lessons:prune", "Remove lessons that are of no use."),
+    "dream": ("memory:dreams", "Merge lessons that say the same."),
+    "export": ("transfer:export", "Write all lessons to a file."),
+    "import": ("transfer:import_", "Import an export; a repeated import adds nothing twice."),
+    "reembed": ("transfer:reembed", "Give vectors to examples that have none."),
+    "proof": ("memory:proof", "Say whether memory helps, with intervals."),
+    "model": ("doctor:models", "Fetch, list and check the weights of embedded models."),
+    "db": ("transfer:db", "Copy a whole store: to another engine, or as a backup."),
+    "migrate": ("transfer:migrate", "Bring a PostgreSQL database to the schema it needs."),
+    "worker": ("serve:worker", "Do the jobs of services."),
+    "doctor": ("doctor:doctor", "Check what heedful needs, and say what to do."),
+    "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
+    "key": ("key:app", "Make, list and revoke the keys of the service."),
+    "audit": ("key:audit", "Read what was done through the service; check the record."),
 }
 
 # Help as it is written, without colours; errors are printed here.
@@ -67,12 +67,22 @@ class Commands(TyperGroup):
         """Return the names of the commands in the order of the help."""
         return list(COMMANDS)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names of the commands and what they do."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command of that name, or None."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            module, _, name = COMMANDS[cmd_name].partition(":")
+            module, _, name = COMMANDS[cmd_name][0].partition(":")
             found = getattr(import_module(f"heedful.cli.{module}"), name)
-            self.commands[cmd_name] = _command(cmd_name, found)
+            if not isinstance(found, typer.Typer):
+                function, found = found, typer.Typer(add_completion=False, **PLAIN)
+                found.command(cmd_name)(function)
+            command: Any = typer.main.get_command(found)
+            command.name = cmd_name
+            self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
@@ -86,36 +96,24 @@ class Commands(TyperGroup):
         kept = [arg for arg in head if arg != "--debug"] + given[end:]
         alone = options.pop("standalone_mode", True)
         options |= {"standalone_mode": False, "obj": given}
-        run = partial(super().main, kept, *rest, **options)
-        code = exit_code(run, json="--json" in head, debug="--debug" in head)
+        code = self._run(kept, *rest, json="--json" in head, debug="--debug" in head, **options)
         if alone:
             sys.exit(code)
         return code
 
-
-def exit_code(run: Callable[[], Any], *, json: bool, debug: bool) -> int:
-    """Return the exit code of `run`; an error is printed in words or as a JSON document."""
-    try:
-        code = run()
-        if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
-            raise Interrupted("interrupted")
-        return code if isinstance(code, int) else 0
-    except typer.Abort:  # the same in earlier versions of typer
-        return report_error(Interrupted("interrupted"), json=json, debug=debug)
-    except Exception as error:
-        if hasattr(error, "format_message"):
-            return report_usage(error, json=json)
-        return report_error(error, json=json, debug=debug)
-
-
-def _command(name: str, found: Any) -> Any:
-    made = found
-    if not isinstance(found, typer.Typer):
-        made = typer.Typer(add_completion=False, **PLAIN)
-        made.command(name)(found)
-    command: Any = typer.main.get_command(made)
-    command.name = name
-    return command
+    def _run(self, *rest: Any, json: bool, debug: bool, **options: Any) -> int:
+        """Return the exit code; an error is printed in words or as a JSON document."""
+        try:
+            code = super().main(*rest, **options)
+            if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
+                raise Interrupted("interrupted")
+            return code if isinstance(code, int) else 0
+        except typer.Abort:  # the same in earlier versions of typer
+            return report_error(Interrupted("interrupted"), json=json, debug=debug)
+        except Exception as error:
+            if hasattr(error, "format_message"):
+                return report_usage(error, json=json)
+            return report_error(error, json=json, debug=debug)
 
 
 def _version(wanted: bool) -> None:
@@ -137,11 +135,9 @@ app: typer.Typer = typer.Typer(
 @app.callback()
 def heedful(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show the version.")
+        bool, Option("--version", is_eager=True, callback=_version, help="Show the version.")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks; works after any command, too.")
-    ] = False,
+    debug: Annotated[bool, Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Self-correction for LLM agents: when to think again, when to stop, never the same mistake.
 

@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import Columns, Db, Json, ModelName, answer, print_json, print_table, show
+from heedful.cli.output import answer, columns, emit
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import EMBEDDER, Settings, by_meaning, embedder_of, scope_of, settings
-from heedful.errors import HeedfulError, StoreCorrupt, StoreNewer
+from heedful.cli.settings import Db, Json, ModelName, Settings, settings
+from heedful.errors import HeedfulError
+from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
-from heedful.memory.memory import Spaces, space_of
+from heedful.memory.spaces import Spaces, space_of
 from heedful.models import FORMS, weights
-from heedful.service.jobs import Depth
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.episodes import counts, last_error
+from heedful.store.episodes import counts, newest
 from heedful.store.loops import alive
 from heedful.store.search import spaces
-from heedful.store.sqlite import APPLICATION, SCHEMA, Connection
+from heedful.store.sqlite import APPLICATION, SCHEMA
 from heedful.store.store import Db as Rows
 
-PACKAGES = (
-    *("xllamacpp", "onnxruntime", "tokenizers", "numkong", "pydantic-ai-slim", "matplotlib"),
-    *("narwhals", "pyarrow", "vega-datasets", "opentelemetry-proto"),
-    *("fastapi", "uvicorn", "prometheus-client", "psycopg", "procrastinate", "httpx"),
-    *("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
-)
 # The kind of model -> the package that it needs, and the extra that installs it.
 EXTRAS: dict[str, tuple[str, str]] = {
     "embedded": ("xllamacpp", "embedded"),
@@ -45,11 +41,6 @@ EXTRAS: dict[str, tuple[str, str]] = {
 }
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
 OLDEST_SQLITE = (3, 35, 0)
-_ROOM = """
-select current_setting('max_connections')::int - current_setting('reserved_connections')::int
-  - current_setting('superuser_reserved_connections')::int as room,
-  (select count(*)::int from pg_stat_activity where datname is not null) as used
-"""
 # Tables of heedful, without those that belong to no tenant.
 _OPEN = """
 select c.relname::text as name, c.relrowsecurity and exists (
@@ -78,33 +69,29 @@ def doctor(model: ModelName = None, db: Db = None, json: Json = False) -> int:
     Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
     """
     values = settings(model=model, db=db)
-    store = [_server] if values.db.startswith(POSTGRES) else [_folder, _database]
-    signs = [
-        sign
-        for look in (_python, _packages, *store, _weights, _keys)
-        for sign in _look(look, values)
-    ]
-    ill = [sign for sign in signs if not sign.well]
-    if json:
-        print_json({"well": not ill, "signs": [asdict(sign) for sign in signs]})
-    else:
-        for sign in signs:
-            todo = f"; {sign.todo}" if sign.todo and not sign.well else ""
-            show(f"{'✓' if sign.well else '✗'} {sign.name}: {sign.found}{todo}")
-    return 1 if ill else 0
-
-
-def _look(look: Callable[[Settings], Iterator[Sign]], values: Settings) -> list[Sign]:
-    """Return the results of one check; a check that fails is itself a result."""
-    signs: list[Sign] = []
+    signs = [*_machine(values), *_weights(values)]
+    store = _server if values.db.startswith(POSTGRES) else _file
     try:
-        signs += look(values)
+        signs += store(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
-        signs.append(Sign(look.__name__.strip("_"), False, f"{error}", ""))
-    return signs
+        signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
+    return _report(signs, json)
 
 
-def _python(values: Settings) -> Iterator[Sign]:
+def _report(signs: Sequence[Sign], json: bool) -> int:
+    """Print the signs; return 1 if one is ill."""
+    well = all(sign.well for sign in signs)
+    lines = [
+        f"✓ {sign.name}: {sign.found}"
+        if sign.well
+        else f"✗ {sign.name}: {sign.found}{f'; {sign.todo}' if sign.todo else ''}"
+        for sign in signs
+    ]
+    answer({"well": well, "signs": list(map(asdict, signs))}, *lines, json=json)
+    return 0 if well else 1
+
+
+def _machine(values: Settings) -> Iterator[Sign]:
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Sign("python", True, found)
     with closing(sqlite3.connect(":memory:")) as db:
@@ -112,176 +99,113 @@ def _python(values: Settings) -> Iterator[Sign]:
     well = sqlite3.sqlite_version_info >= OLDEST_SQLITE and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
-
-
-def _packages(values: Settings) -> Iterator[Sign]:
-    there: dict[str, str] = {}
-    for name in PACKAGES:
-        try:
-            there[name] = version(name)
-        except PackageNotFoundError:
-            there[name] = ""
-    package, extra = EXTRAS.get(values.model.partition(":")[0], ("", ""))
-    found = ", ".join(f"{name} {number or 'missing'}" for name, number in there.items())
-    well = not package or bool(there[package])
+    there = dict[str, str]()
+    for line in requires("heedful") or ():
+        if "extra ==" in line:
+            name = re.split(r"[^\w.-]", line)[0]
+            try:
+                there[name] = version(name)
+            except PackageNotFoundError:
+                there[name] = ""
+    kind = values.model.partition(":")[0]
+    package, extra = EXTRAS.get(kind, ("", ""))
+    found = ", ".join(f"{name} {number or 'missing'}" for name, number in sorted(there.items()))
+    well = not package or bool(there.get(package))
     yield Sign("optional packages", well, found, f"pip install 'heedful[{extra}]'")
-
-
-def _weights(values: Settings) -> Iterator[Sign]:
-    wanted: list[str] = list(EMBEDDER) if values.embedder == "minilm" else []
-    if needed := weights.needed(values.model):
-        wanted.append(needed.name)
-    for one in weights.known():
-        state = drive(weights.check(one, values.cache))
-        well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
-        todo = f"heedful model fetch {one.name}"
-        yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
-    how = "meanings (minilm)" if by_meaning(values) else "words"
+    # Which keys are set; their values are never shown.
+    keys = [key for key in KEYS if os.environ.get(key)]
+    wanted = f"{kind.upper()}_API_KEY"
+    found = f"set: {', '.join(keys)}" if keys else "none is set"
+    well = wanted not in KEYS or wanted in keys
+    yield Sign("keys of models", well, found, f"set {wanted} in the environment")
+    how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
 
 
-def _keys(values: Settings) -> Iterator[Sign]:
-    """Check which keys are set; their values are never shown."""
-    there = [key for key in KEYS if os.environ.get(key)]
-    wanted = f"{values.model.partition(':')[0].upper()}_API_KEY"
-    well = wanted not in KEYS or wanted in there
-    found = f"set: {', '.join(there)}" if there else "none is set"
-    yield Sign("keys of models", well, found, f"set {wanted} in the environment")
+def _weights(values: Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
+    """Check the weights that are known, or those named, which must then be there."""
+    wanted = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
+    if not names and (needed := weights.needed(values.model)):
+        wanted.append(needed.name)
+    for one in weights.known():
+        if not names or one.name in names:
+            state = drive(weights.check(one, values.cache))
+            well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
+            todo = f"heedful model fetch {one.name}"
+            yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
-# A database in a file
-
-
-def _folder(values: Settings) -> Iterator[Sign]:
-    folder = Path(values.db).resolve().parent
+def _file(values: Settings) -> Iterator[Sign]:
+    """Check the folder, and the file on a connection of its own that cannot write."""
+    path = Path(values.db)
+    folder = path.resolve().parent
     well = folder.is_dir() and os.access(folder, os.W_OK)
     yield Sign("folder", well, str(folder), "make the folder, or give write permission")
-
-
-def _database(values: Settings) -> Iterator[Sign]:
-    """Check the file on a connection of its own that cannot write."""
-    path = Path(values.db)
     if not path.exists():
         yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
         return
-    uri = f"{path.resolve().as_uri()}?mode=ro"
-    try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=5, factory=Connection)) as db:
-            db.row_factory = sqlite3.Row
-            schema, found, check = _examine(db)
-            inside = [*_contents(db, values)] if schema == SCHEMA else []
-    except (StoreCorrupt, StoreNewer, sqlite3.Error) as error:
-        todo = "restore a copy, or name another file"
-        yield Sign("database", False, f"{path}: {error}", todo)
-        return
     todo = "restore a copy, or move it away to begin again"
-    yield Sign("database", check == "ok", f"{path}, {found}, {check}", todo)
-    yield from inside
-
-
-def _examine(db: Connection) -> tuple[int, str, str]:
-    """Return its schema, a description, and "ok" or what is wrong.
-
-    Raises StoreCorrupt, StoreNewer.
-    """
-
-    def pragma(name: str) -> list[tuple[Any, ...]]:
-        return db.execute(f"pragma {name}").fetchall()
-
-    (application,), (schema,) = pragma("application_id")[0], pragma("user_version")[0]
-    if application != APPLICATION:
-        raise StoreCorrupt("it is another program's database")
-    if schema > SCHEMA:
-        raise StoreNewer(f"it has schema {schema}, this heedful knows {SCHEMA}; upgrade heedful")
-    check = "; ".join(row[0] for row in pragma("integrity_check(5)"))
-    return schema, f"schema {schema}, journal {pragma('journal_mode')[0][0]}", check
-
-
-# A database on a server
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
+        (application,) = db.execute("pragma application_id").fetchone()
+        (schema,) = db.execute("pragma user_version").fetchone()
+        if application != APPLICATION:
+            yield Sign("database", False, f"{path} is another program's database", "name another")
+            return
+        if schema > SCHEMA:
+            found = f"{path} has schema {schema}, this heedful knows {SCHEMA}"
+            yield Sign("database", False, found, "upgrade heedful")
+            return
+        check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
+        yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
+    if check == "ok" and schema == SCHEMA:
+        yield from drive(_contents(values))
 
 
 def _server(values: Settings) -> Iterator[Sign]:
     """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
-    from heedful.store import postgres as admission
-    from heedful.store.postgres import MISHAPS, Session, mishap, parse_url
+    from heedful.store import postgres
+    from heedful.store.postgres import vectors
 
     try:
-        address = parse_url(values.db)
-        with closing(Session(address.conninfo)) as session:
-            found = admission.who(session)
-            well = found["server"] >= admission.SERVER
+        with closing(postgres.Session(postgres.parse_url(values.db).conninfo)) as session:
+            found = postgres.who(session)
             number = f"{found['server'] // 10_000}.{found['server'] % 10_000}"
             words = f"PostgreSQL {number}, {shown(values.db)}"
+            well = found["server"] >= postgres.SERVER
             yield Sign("server", well, words, "heedful needs PostgreSQL 16 or newer")
-            yield _pool(session, address.size)
-            yield _vector_extension(session)
-            role = _try("role", lambda: admission.of_role(found))
-            yield role
-            schema = _try("schema", lambda: f"{admission.of_schema(session, found)}")
-            yield schema
+            yield _try("pgvector", lambda: postgres.vectors(session))
+            role = _try("role", lambda: postgres.of_role(found))
+            schema = _try("schema", lambda: str(postgres.of_schema(session, found)))
+            yield from (role, schema)
             if not (role.well and schema.well):
                 return
-            yield _row_security(session)
-    except MISHAPS as error:
-        raise mishap(error).error from error
-    yield from _tenant(values)
-    yield _queue(values)
+            # It protects tenants even if a statement forgets its tenant.
+            rows = session.execute(_OPEN).fetchall()
+            bare = ", ".join(row["name"] for row in rows if not row["locked"])
+            words = f"on for {sum(row['locked'] for row in rows)} of {len(rows)} tables"
+            words += f"; not for {bare}" if bare else ""
+            todo = "run heedful migrate as the tables' owner"
+            yield Sign("row-level security", not bare, words, todo)
+    except postgres.MISHAPS as error:
+        raise postgres.mishap(error).error from error
+    yield from drive(_contents(values))
+    yield drive(_queue(values))
 
 
-def _try(name: str, look: Callable[[], Any]) -> Sign:
+def _try(name: str, look: Callable[[], str]) -> Sign:
     try:
         return Sign(name, True, look())
     except HeedfulError as error:
         return Sign(name, False, str(error))
 
 
-def _pool(session: Any, size: int) -> Sign:
-    room, used = session.execute(_ROOM).fetchone()
-    found = f"{size} connections a process at most, {used} of {room} are in use"
-    todo = "raise max_connections, or lower ?pool_size= in the URL"
-    return Sign("pool", size + used <= room, found, todo)
-
-
-def _vector_extension(session: Any) -> Sign:
-    from heedful.store.postgres import vectors
-
-    return _try("pgvector", lambda: vectors(session))
-
-
-def _row_security(session: Any) -> Sign:
-    """Check row-level security, which protects tenants even if a statement forgets its tenant."""
-    rows = session.execute(_OPEN).fetchall()
-    bare = [row["name"] for row in rows if not row["locked"]]
-    found = f"on for {len(rows) - len(bare)} of {len(rows)} tables"
-    found = f"{found}; not for {', '.join(bare)}" if bare else found
-    return Sign("row-level security", not bare, found, "run heedful migrate as the tables' owner")
-
-
-def _tenant(values: Settings) -> Iterator[Sign]:
-    """Check the rows of the tenant."""
-    from heedful.store.postgres import Database, parse_url
-
-    database = Database(parse_url(values.db))
-
-    async def look() -> list[Sign]:
-        try:
-            return await database.read(scope_of(values), lambda db: [*_contents(db, values)])
-        finally:
-            await database.close()
-
-    yield from drive(look())
-
-
-def _queue(values: Settings) -> Sign:
+async def _queue(values: Settings) -> Sign:
     """Check for jobs that wait, and for jobs that no worker could do."""
     from heedful.service.worker import PostgresQueue
 
-    async def look() -> list[Depth]:
-        async with PostgresQueue(values.db) as queued:
-            return [*await queued.depth()]
-
-    depths = drive(look())
+    async with PostgresQueue(values.db) as queued:
+        depths = await queued.depth()
     oldest = max((one.oldest for one in depths if one.state == "waiting"), default=0.0)
     found = ", ".join(f"{one.queue} {one.number} {one.state}" for one in depths) or "empty"
     found = f"{found}; the oldest waits for {oldest:.0f} s" if oldest else found
@@ -290,42 +214,43 @@ def _queue(values: Settings) -> Sign:
     return Sign("queue", not ill, found, todo)
 
 
-# What either database holds
+async def _contents(values: Settings) -> list[Sign]:
+    async with config.stored(values) as store:
+        return await store.read(config.scope_of(values), _look_inside, values)
 
 
-def _contents(db: Rows, values: Settings) -> Iterator[Sign]:
+def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
     """Check loops, vectors and episodes, as far as the connection may see them."""
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
     hint = f": {ids}; heedful run … --resume continues" if ids else ""
     running = f"{len(rows) - len(idle)} running, {len(idle)} interrupted"
-    yield Sign("open loops", True, f"{running}{hint}")
-    scope = scope_of(values)
-    if space := space_of(embedder_of(values)):
+    signs = [Sign("open loops", True, f"{running}{hint}")]
+    if space := space_of(config.embedder_of(values)):
         found = Spaces.of(spaces(db, scope), space)
-        yield Sign("vectors", not found.behind, str(found), "heedful reembed")
-    episodes, why = counts(db, scope), clean(last_error(db, scope), 200)
-    failed, waiting = episodes.get("failed", 0), episodes.get("waiting", 0)
-    if episodes:
-        words = f"{episodes.get('reflected', 0)} reflected on, {waiting} waiting, {failed} failed"
-        words = f"{words} (the last: {why})" if why else words
-        yield Sign("episodes", not failed, words, "heedful reflect --waiting")
+        signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
+    if episodes := counts(db, scope):
+        last = newest(db, scope, 1, "failed", whole=False)
+        why, failed = clean("".join(one.error for one in last), 200), episodes.get("failed", 0)
+        done, waiting = episodes.get("reflected", 0), episodes.get("waiting", 0)
+        words = f"{done} reflected on, {waiting} waiting, {failed} failed"
+        words += f" (the last: {why})" if why else ""
+        signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
+    return signs
 
 
 # Weights
 
-models: typer.Typer = group("Fetch, list and check the weights of embedded models.")
-Name = Annotated[str | None, typer.Argument(help="As in heedful model list. [the set model]")]
-Cache = Annotated[Path | None, typer.Option("--cache", help="The folder for weights.")]
+models = group("Fetch, list and check the weights of embedded models.")
+Name = Annotated[str | None, Argument(help="As in heedful model list. [the set model]")]
+Cache = Annotated[Path | None, Option("--cache", help="The folder for weights.")]
 
 
 @models.command()
 def fetch(
     name: Name = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="A file that holds the bytes already.")
-    ] = None,
+    source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
     cache: Cache = None,
     json: Json = False,
 ) -> int:
@@ -337,51 +262,35 @@ def fetch(
             weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched),
             lambda: "interrupted; whole parts are kept, the same command continues",
         )
-    answer({"name": one.name, "path": path}, f"{one.name}: {path}", json=json)
-    return 0
+    return answer({"name": one.name, "path": path}, f"{one.name}: {path}", json=json)
 
 
 @models.command("list")
 def list_models(cache: Cache = None, json: Json = False) -> int:
     """List the known weights, and the forms that the name of a model takes."""
     folder = settings(cache=cache).cache or weights.default_cache()
-    found = [
-        {
-            "name": one.name,
-            "is": one.about,
-            "licence": one.licence,
-            "bytes": one.size,
-            "fetched": one.cached(folder).is_file(),
-        }
-        for one in weights.known()
-    ]
-    if json:
-        print_json({"cache": folder, "weights": found, "models": FORMS})
-        return 0
-    columns: Columns = {
-        "weights": "name",
-        "is": "is",
-        "licence": "licence",
-        "MB": lambda one: f"{one['bytes'] / 1e6:.0f}",
-        "state": lambda one: "fetched" if one["fetched"] else "-",
-    }
-    print_table(found, columns, text=3)
-    show(f"cache: {folder}\nmodels are named: {', '.join(FORMS)}")
-    return 0
+    heads = columns(
+        "weights is licence MB state",
+        **{"weights": "name", "is": "about"},
+        MB=lambda one: f"{one.size / 1e6:.0f}",
+        state=lambda one: "fetched" if one.cached(folder).is_file() else "-",
+    )
+    then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
+
+    def document(one: weights.Weights) -> dict[str, Any]:
+        known = {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
+        return {**known, "fetched": one.cached(folder).is_file()}
+
+    options: Any = {"key": "weights", "text": 3, "empty": "", "then": then, "document": document}
+    return emit(weights.known(), heads, json=json, **options)
 
 
 @models.command()
 def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
     values = settings(cache=cache)
-    chosen = [weights.find(name)] if name else weights.known()
-    states = [drive(weights.check(one, values.cache)) for one in chosen]
-    wrong = [one for one in states if one.kind == "damaged" or (name and one.kind == "absent")]
-    if json:
-        documents = map(asdict, states)
-        print_json({"weights": [{"state": one.pop("kind"), **one} for one in documents]})
-        return 1 if wrong else 0
-    for one in states:
-        hint = "" if one not in wrong else f"; heedful model fetch {one.name}"
-        show(f"{'✗' if one in wrong else '✓'} {one.name}: {one.kind}, {one.path}{hint}")
-    return 1 if wrong else 0
+    # Weights that nobody named may be absent.
+    names = [weights.find(name).name] if name else []
+    return _report(
+        list(_weights(values.model_copy(update={"model": "", "embedder": "none"}), names)), json
+    )

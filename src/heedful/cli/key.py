@@ -8,35 +8,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
-import typer
+from typer import Argument, Option
 
 from heedful.cli.app import group
-from heedful.cli.loops import seconds
-from heedful.cli.output import (
-    Columns,
-    Db,
-    Json,
-    Newest,
-    answer,
-    counted,
-    emit,
-    print_json,
-    show,
-    when,
-)
+from heedful.cli.output import answer, columns, counted, emit, when
 from heedful.cli.progress import drive
-from heedful.cli.settings import Settings, settings, stored
+from heedful.cli.settings import MOST, Db, Json, Limit, seconds, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.keys import Key
 from heedful.store.store import Effects, Store, also
 
 T = TypeVar("T")
-app: typer.Typer = group("Make, list and revoke the keys of the service.")
-audit: typer.Typer = group("Read what was done through the service; check the record.")
+app = group("Make, list and revoke the keys of the service.")
+audit = group("Read what was done through the service; check the record.")
 BY = "the command line"
-PAGE = 1_000
-Tenant = Annotated[str | None, typer.Option(help="Whose. [setting tenant]")]
+Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 
 
 def _ends(key: Mapping[str, Any]) -> str:
@@ -45,115 +32,37 @@ def _ends(key: Mapping[str, Any]) -> str:
     return when(key["expires"]) if key["expires"] else "never"
 
 
-KEYS: Columns = {
-    "name": "name",
-    "may": lambda key: ", ".join(key["may"]),
-    "projects": lambda key: ", ".join(key["projects"]) or "all",
-    "key": "key",
-    "made": lambda key: when(key["at"]),
-    "last used": lambda key: when(key["used"]) if key["used"] else "never",
-    "ends": _ends,
-}
-AUDIT: Columns = {
-    "what": "action",
-    "to": "subject",
-    "by": "by",
-    "with": lambda row: jsonlib.dumps(row["detail"]) if row["detail"] else "",
-    "n": "n",
-    "at": lambda row: when(row["at"]),
-}
+KEYS = columns(
+    "name may projects key made last_used ends",
+    may=lambda key: ", ".join(key["may"]),
+    projects=lambda key: ", ".join(key["projects"]) or "all",
+    made=lambda key: when(key["at"]),
+    last_used=lambda key: when(key["used"]) if key["used"] else "never",
+    ends=_ends,
+)
+AUDIT = columns(
+    "action subject by detail n at",
+    detail=lambda row: jsonlib.dumps(row["detail"]) if row["detail"] else "",
+    at=lambda row: when(row["at"]),
+)
 
 
-@app.command()
-def create(
-    name: Annotated[str, typer.Option(help="Who uses it.")],
-    may: Annotated[
-        list[str] | None, typer.Option(help="Any of read, write, approve, admin. [read,write]")
-    ] = None,
-    project: Annotated[
-        list[str] | None, typer.Option(help="A project it is bound to; repeatable. [all]")
-    ] = None,
-    tenant: Tenant = None,
-    expires: Annotated[str | None, typer.Option(help="After how long: 12h, 90d. [never]")] = None,
-    db: Db = None,
-    json: Json = False,
-) -> int:
-    """Create a key. It is shown once: only a hash of its secret is stored.
-
-    read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
-    and rulings on quarantine. admin: keys and the audit.
-    """
+def _ask(
+    tenant: str | None,
+    db: str | None,
+    work: Callable[[Store, str], Awaitable[T]],
+    *,
+    new: bool = False,
+) -> tuple[T, str]:
+    """Return the result of the work on the open store, and the tenant. Raises StoreError."""
     values = settings(db=db, tenant=tenant)
-    until = None if expires is None else time.time() + seconds("--expires", expires)
-    rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
-
-    async def make(store: Store) -> tuple[Key, str]:
-        bound, id = project or [], keys.new_id()
-        _record(values.tenant, "key.create", name, id=id, projects=bound, may=rights)
-        return await keys.create(
-            store, values.tenant, name, projects=bound, may=rights, by=BY, expires=until, id=id
-        )
-
-    made, text = _with_store(values, make, new=True)
-    where = f"{', '.join(made.projects) or 'all projects'} of tenant {made.tenant}"
-    answer(
-        {**_document(made), "secret": text},
-        text,
-        f"{made.name} may {', '.join(made.may)} in {where}; this key is not shown again",
-        f"Next: curl -H 'Authorization: Bearer {made.shown}_…' URL/v1/loops",
-        json=json,
-    )
-    return 0
-
-
-@app.command("list")
-def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
-    """List the keys of a tenant, newest first, without their secrets."""
-    values = settings(db=db, tenant=tenant)
-
-    async def read_all(store: Store) -> list[Key]:
-        found: list[Key] = []
-        while True:
-            after = (found[-1].at, found[-1].id) if found else None
-            page = await store.read(Scope(values.tenant), keys.newest, PAGE, after)
-            found += page
-            if len(page) < PAGE:
-                return found
-
-    found = list(map(_document, _with_store(values, read_all)))
-    empty = f"tenant {values.tenant} has no key; heedful key create makes one"
-    emit(found, KEYS, json=json, key="keys", text=3, empty=empty)
-    return 0
-
-
-@app.command()
-def revoke(
-    id: Annotated[str, typer.Argument(help="A key of the list, or its id.")],
-    tenant: Tenant = None,
-    db: Db = None,
-    json: Json = False,
-) -> int:
-    """Revoke a key: every service refuses it from now on."""
-    values = settings(db=db, tenant=tenant)
-
-    async def end(store: Store) -> Key:
-        _record(values.tenant, "key.revoke", keys.id_of(id))
-        return await store.write(Scope(values.tenant), keys.revoke, id)
-
-    key = _with_store(values, end)
-    answer(_document(key), f"{key.shown} ({key.name}) is revoked", json=json)
-    return 0
-
-
-def _with_store(values: Settings, work: Callable[[Store], Awaitable[T]], *, new: bool = False) -> T:
-    """Run the work on the open store and return its result. Raises NotFound, StoreError."""
 
     async def opened() -> T:
         async with stored(values, new=new) as store:
             with Effects():
-                return await work(store)
+                return await work(store, values.tenant)
 
-    return drive(opened())
+    return drive(opened()), values.tenant
 
 
 def _record(tenant: str, action: str, subject: str, **detail: Any) -> None:
@@ -165,24 +74,86 @@ def _document(key: Key) -> dict[str, Any]:
     return {**asdict(key), "key": key.shown}
 
 
-@audit.command("list")
-def list_audit(limit: Newest = 50, tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
-    """List what was done in a tenant, newest first."""
-    values = settings(db=db, tenant=tenant)
+@app.command()
+def create(
+    name: Annotated[str, Option(help="Who uses it.")],
+    may: Annotated[
+        list[str] | None, Option(help="read, write, approve, admin. [read,write]")
+    ] = None,
+    project: Annotated[list[str] | None, Option(help="A project; repeatable. [all]")] = None,
+    tenant: Tenant = None,
+    expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Create a key. It is shown once: only a hash of its secret is stored.
 
-    rows = _with_store(
-        values, lambda store: store.read(Scope(values.tenant), keys.audit_rows, limit)
+    read: loops, lessons, recall. write: report attempts and episodes, remember. approve: overrides,
+    and rulings on quarantine. admin: keys and the audit.
+    """
+    until = None if expires is None else time.time() + seconds("--expires", expires)
+    rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
+    bound, id = project or [], keys.new_id()
+
+    async def make(store: Store, whose: str) -> tuple[Key, str]:
+        _record(whose, "key.create", name, id=id, projects=bound, may=rights)
+        return await keys.create(
+            store, whose, name, projects=bound, may=rights, by=BY, expires=until, id=id
+        )
+
+    (made, text), whose = _ask(tenant, db, make, new=True)
+    where = f"{', '.join(made.projects) or 'all projects'} of tenant {whose}"
+    return answer(
+        {**_document(made), "secret": text},
+        text,
+        f"{made.name} may {', '.join(made.may)} in {where}; this key is not shown again",
+        f"Next: curl -H 'Authorization: Bearer {made.shown}_…' URL/v1/loops",
+        json=json,
     )
-    empty = f"nothing was done in tenant {values.tenant} yet"
-    emit(rows, AUDIT, json=json, key="audit", text=4, empty=empty)
-    return 0
+
+
+@app.command("list")
+def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+    """List the keys of a tenant, newest first, without their secrets."""
+
+    found, whose = _ask(
+        tenant, db, lambda store, whose: store.read(Scope(whose), keys.newest, MOST, None)
+    )
+    empty = f"tenant {whose} has no key; heedful key create makes one"
+    rows = list(map(_document, found))
+    return emit(rows, KEYS, json=json, key="keys", text=3, empty=empty)
+
+
+@app.command()
+def revoke(
+    id: Annotated[str, Argument(help="A key of the list, or its id.")],
+    tenant: Tenant = None,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Revoke a key: every service refuses it from now on."""
+
+    async def end(store: Store, whose: str) -> Key:
+        _record(whose, "key.revoke", keys.id_of(id))
+        return await store.write(Scope(whose), keys.revoke, id)
+
+    key, _ = _ask(tenant, db, end)
+    return answer(_document(key), f"{key.shown} ({key.name}) is revoked", json=json)
+
+
+@audit.command("list")
+def list_audit(limit: Limit = 50, tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+    """List what was done in a tenant, newest first."""
+    rows, whose = _ask(
+        tenant, db, lambda store, whose: store.read(Scope(whose), keys.audit_rows, limit)
+    )
+    empty = f"nothing was done in tenant {whose} yet"
+    return emit(rows, AUDIT, json=json, key="audit", text=4, empty=empty)
 
 
 @audit.command()
 def verify(
-    kept: Annotated[
-        str, typer.Option(metavar="HASH", help="A last hash from before: it must still be there.")
-    ] = "",
+    kept: Annotated[str, Option(metavar="HASH", help="A last hash from before.")] = "",
     tenant: Tenant = None,
     db: Db = None,
     json: Json = False,
@@ -191,15 +162,11 @@ def verify(
 
     If you keep the last hash elsewhere, --kept also shows whether the whole record was rewritten.
     """
-    values = settings(db=db, tenant=tenant)
-
-    found = _with_store(
-        values, lambda store: store.apart(Scope(values.tenant), keys.verify_audit, kept)
+    found, _ = _ask(
+        tenant, db, lambda store, whose: store.apart(Scope(whose), keys.verify_audit, kept)
     )
-    if json:
-        print_json(asdict(found))
-    elif found.broken:
-        show(f"{found.what}; something other than heedful wrote to the database")
-    else:
-        show(f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}")
+    words = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
+    if found.broken:
+        words = f"{found.what}; something other than heedful wrote to the database"
+    answer(found, words, json=json)
     return 1 if found.broken else 0

@@ -7,34 +7,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.loops import seconds
 from heedful.cli.output import (
-    MOST,
-    By,
-    Columns,
-    Db,
-    Json,
-    Most,
-    Why,
     answer,
+    columns,
     counted,
     emit,
     following,
-    print_json,
     print_table,
     say,
     show,
     when,
 )
-from heedful.cli.settings import ask
+from heedful.cli.settings import MOST, By, Db, DryRun, Json, Keep, Limit, UnusedFor, Why, ask
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
-from heedful.memory.memory import Memory, Spaces
+from heedful.memory.memory import Memory
+from heedful.memory.spaces import Spaces
 
 WORDS = 200  # characters of a text that are shown
 MOST_BYTES = 1_000_000
@@ -46,74 +40,57 @@ def _state(lesson: Mapping[str, Any]) -> str:
     return f"{lesson['state']}, pinned" if lesson["pinned"] else str(lesson["state"])
 
 
-LESSONS: Columns = {
-    "lesson": lambda one: clean(one["text"], WORDS) or "(held back)",
-    "kind": "kind",
-    "state": _state,
-    "trust": "trust",
-    **{name: name for name in ("id", "seen", "helped", "hurt", "examples")},
-    "last seen": lambda one: when(one["last_seen"]),
-}
-REMOVED: Columns = {
-    "lesson": lambda one: clean(one["text"], WORDS),
-    **{name: name for name in ("state", "why", "id", "seen")},
-    "last of use": lambda one: when(max(one["last_seen"], one["last_shown"])),
-}
+LESSONS = columns(
+    "lesson kind state trust id seen helped hurt examples last_seen",
+    lesson=lambda one: clean(one["text"], WORDS) or "(held back)",
+    state=_state,
+    last_seen=lambda one: when(one["last_seen"]),
+)
+REMOVED = columns(
+    "lesson state why id seen last_of_use",
+    lesson=lambda one: clean(one["text"], WORDS),
+    last_of_use=lambda one: when(max(one["last_seen"], one["last_shown"])),
+)
 
 
-def lessons(
-    limit: Most = 50,
-    db: Db = None,
-    json: Json = False,
-) -> int:
-    """List what was learnt, most often seen first.
-
-    The text of a lesson in quarantine is not shown.
-    """
+def lessons(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
+    """List what was learnt, most often seen first; texts in quarantine are not shown."""
     found = ask(db, lambda memory: memory.top(limit))
+    held = any(not one["text"] for one in found)
+    then = following("quarantine", "list", db=db) if held else ""
     empty = "nothing was learnt in this scope yet"
-    printed = emit(found, LESSONS, json=json, key="lessons", text=4, empty=empty)
-    if printed and any(not one["text"] for one in found):
-        show(following("quarantine", "list", db=db))
-    return 0
+    return emit(found, LESSONS, json=json, key="lessons", text=4, empty=empty, then=then)
 
 
 def seen(
-    error_type: Annotated[str, typer.Argument(help="The type of the error, such as KeyError.")],
-    text: Annotated[str, typer.Argument(help="Its text; - reads it from standard input.")],
+    error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
+    text: Annotated[str, Argument(help="Its text; - reads it from standard input.")],
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Say whether an error was seen before.
-
-    Like grep, it exits 0 if the error was seen and 1 if it was not.
-    """
+    """Say whether an error was seen before; like grep, exit 1 if it was not."""
     error = _text_of(text)
     mark = signature(error_type, error)
     found = ask(db, lambda memory: memory.seen(error_type, error))
     if json:
         known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        merged = found.group and asdict(found.group)
-        print_json({**known, "group": merged, "lessons": found.lessons})
+        group = found.group and asdict(found.group)
+        answer({**known, "group": group, "lessons": found.lessons}, json=json)
         return 0 if found else 1
     show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
     if found.group is not None:
-        members = counted(len(found.group.members), "pattern")
-        show(f"  {members} merged as: {clean(found.group.template, WORDS)}")
-        for why in found.group.why:
-            show(f"    {clean(why, WORDS)}")
-    for one in found.lessons:
-        shown = f"helped {one['helped']}, hurt {one['hurt']}"
-        worth = f"seen {one['seen']}, {shown if one['last_shown'] else 'never shown'}"
-        show(f"  {_state(one)}, {one['trust']}, {worth}: {clean(one['text'], WORDS)}")
+        many = counted(len(found.group.members), "pattern")
+        show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
+    if found.lessons:
+        print_table(found.lessons, LESSONS, text=4)
     if found.group is not None:
         show(following("patterns", "list", error_type, db=db))
     return 0 if found else 1
 
 
 def recall(
-    task: Annotated[str, typer.Argument(help="The task; - reads it from standard input.")],
-    limit: Most = 5,
+    task: Annotated[str, Argument(help="The task; - reads it from standard input.")],
+    limit: Limit = 5,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -125,24 +102,17 @@ def recall(
 
     found, spaces = ask(db, recalled)
     warn_of(spaces, db)
-    if json:
-        print_json({"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)})
-        return 0
+    lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"
         near = f"cosine {one.cosine:.2f}" if one.cosine is not None else "by its words"
-        show(f"{one.kind}, {how}, {near}, seen {one.seen}")
-        lines = {"task": one.example.task, "rejected": one.example.rejected}
-        if one.example.accepted:
-            lines["accepted"] = one.example.accepted
-        elif one.lesson != one.example.task:
-            lines["lesson"] = one.lesson
-        for name, text in lines.items():
-            if text:
-                show(f"  {name + ':':<9} {clean(text, WORDS)}")
-    if not found:
-        show("nothing related")
-    return 0
+        lines.append(f"{one.kind}, {how}, {near}, seen {one.seen}")
+        texts = {name: getattr(one.example, name) for name in ("task", "rejected", "accepted")}
+        if not one.example.accepted and one.lesson != one.example.task:
+            texts["lesson"] = one.lesson
+        lines += [f"  {f'{name}:':<9} {clean(text, WORDS)}" for name, text in texts.items() if text]
+    record = {"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)}
+    return answer(record, *(lines or ["nothing related"]), json=json)
 
 
 def _text_of(given: str) -> str:
@@ -164,144 +134,119 @@ def warn_of(spaces: Spaces | None, db: str | None) -> None:
 
 # Merged patterns
 
-patterns: typer.Typer = group("Show merged error patterns, and undo a merge.")
-Digests = Annotated[list[str], typer.Argument(help="The digests of patterns, as listed.")]
+patterns = group("Show merged error patterns, and undo a merge.")
+Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed.")]
 
 
 @patterns.command("list")
 def list_patterns(
-    error_type: Annotated[str, typer.Argument(help="Only those of this type.")] = "",
-    limit: Most = 50,
+    error_type: Annotated[str, Argument(help="Only those of this type.")] = "",
+    limit: Limit = 50,
     db: Db = None,
     json: Json = False,
 ) -> int:
     """List merged patterns and why they were merged, then those that are kept apart."""
     found = ask(db, lambda memory: memory.patterns(error_type))[:limit]
-    if json:
-        print_json({"patterns": found})
-        return 0
+    lines = []
     for one in found:
         kept = ", kept apart" if one["apart"] else ""
-        show(f"{clean(one['error_type'], WORDS)}: {clean(one['template'], WORDS)}{kept}")
-        for why in one["why"]:
-            show(f"  {clean(why, WORDS)}")
+        lines.append(f"{clean(one['error_type'], WORDS)}: {clean(one['template'], WORDS)}{kept}")
+        lines += [f"  {clean(why, WORDS)}" for why in one["why"]]
         for member in one["patterns"][:SHOWN_PATTERNS]:
-            seen = f"seen {member['seen']}"
-            show(f"  {member['signature']}  {seen}  {clean(member['pattern'], WORDS)}")
+            pattern = clean(member["pattern"], WORDS)
+            lines.append(f"  {member['signature']}  seen {member['seen']}  {pattern}")
         if (more := len(one["patterns"]) - SHOWN_PATTERNS) > 0:
-            show(f"  and {counted(more, 'other')}; --json shows them")
+            lines.append(f"  and {counted(more, 'other')}; --json shows them")
     if found:
         do = "remerge" if found[0]["apart"] else "unmerge"
         digest = found[0]["patterns"][0]["signature"]
-        show(following("patterns", do, digest, "--by", "NAME", db=db))
-    else:
-        show("no patterns are merged, and none are kept apart")
-    return 0
+        lines.append(following("patterns", do, digest, "--by", "NAME", db=db))
+    none = "no patterns are merged, and none are kept apart"
+    return answer({"patterns": found}, *(lines or [none]), json=json)
 
 
 @patterns.command()
 def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Keep patterns apart from all others from now on."""
     ask(db, lambda memory: memory.set_apart(*digests, by=by, why=why))
-    return _rule(digests, True, by, why, db, json)
+    return _ruled(digests, True, by, why, db, json)
 
 
 @patterns.command()
 def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
     """Let evidence merge patterns again that `unmerge` kept apart."""
     ask(db, lambda memory: memory.set_apart(*digests, by=by, why=why, apart=False))
-    return _rule(digests, False, by, why, db, json)
+    return _ruled(digests, False, by, why, db, json)
 
 
-def _rule(digests: list[str], apart: bool, by: str, why: str, db: str | None, json: bool) -> int:
+def _ruled(digests: list[str], apart: bool, by: str, why: str, db: str | None, json: bool) -> int:
     how = "kept apart" if apart else "merged with others where evidence says so"
-    answer(
-        {"patterns": digests, "apart": apart, "by": by, "why": why},
-        f"{counted(len(digests), 'pattern')} from now on {how}",
-        following("patterns", "list", db=db),
-        json=json,
-    )
-    return 0
+    words = f"{counted(len(digests), 'pattern')} from now on {how}"
+    record = {"patterns": digests, "apart": apart, "by": by, "why": why}
+    return answer(record, words, following("patterns", "list", db=db), json=json)
 
 
 @patterns.command()
-def suggest(
-    limit: Most = 20,
-    db: Db = None,
-    json: Json = False,
-) -> int:
+def suggest(limit: Limit = 20, db: Db = None, json: Json = False) -> int:
     """List pairs of lessons with nearly the same meaning; merges nothing. Needs an embedder."""
     found = ask(db, lambda memory: memory.suggest(limit))
-    if json:
-        print_json({"pairs": found})
-        return 0
+    lines = []
     for pair in found:
-        show(f"cosine {pair['cosine']:.2f}, {clean(pair['lessons'][0]['error_type'], WORDS)}")
-        for one in pair["lessons"]:
-            show(f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}")
-    show(following("lessons", db=db) if found else "no two lessons are similar enough")
-    return 0
+        error_type = clean(pair["lessons"][0]["error_type"], WORDS)
+        lines.append(f"cosine {pair['cosine']:.2f}, {error_type}")
+        lines += [
+            f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}"
+            for one in pair["lessons"]
+        ]
+    then = following("lessons", db=db) if found else "no two lessons are similar enough"
+    return answer({"pairs": found}, *lines, then, json=json)
 
 
 # What memory keeps
 
 
 def pin(
-    lesson: Annotated[int, typer.Argument(min=1, max=MOST, help="The id of a lesson.")],
+    lesson: Annotated[int, Argument(min=1, max=MOST, help="The id of a lesson.")],
     by: By,
     why: Why = "",
-    undo: Annotated[bool, typer.Option("--undo", help="Remove the pin.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Remove the pin.")] = False,
     db: Db = None,
     json: Json = False,
 ) -> int:
     """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows ids."""
     ask(db, lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
-    answer(
-        {"lesson": lesson, "pinned": not undo, "by": by, "why": why},
-        f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}",
-        following("lessons", db=db),
-        json=json,
-    )
-    return 0
+    words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
+    record = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
+    return answer(record, words, following("lessons", db=db), json=json)
 
 
 def prune(
     by: By,
-    unused_for: Annotated[
-        str | None, typer.Option(help="Remove lessons neither seen nor shown for this long: 180d.")
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option(min=0, max=MOST, help="Remove all but so many, the most useful.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be removed, and why.")
-    ] = False,
+    unused_for: UnusedFor = None,
+    keep: Keep = None,
+    dry_run: DryRun = False,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """Remove lessons that are of no use.
-
-    Pinned lessons, and lessons that proved helpful, stay.
-    """
+    """Remove lessons that are of no use; what is pinned or proved helpful stays."""
     if unused_for is None and keep is None:
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
     if unused_for is not None:
-        options["unused_for"] = seconds("--unused-for", unused_for)
+        options["unused_for"] = config.seconds("--unused-for", unused_for)
     found = ask(db, lambda memory: memory.prune(**options))
     if json:
-        print_json({"dry_run": dry_run, "removed": found})
-        return 0
+        return answer({"dry_run": dry_run, "removed": found}, json=json)
     if found:
         print_table(found[:SHOWN_REMOVED], REMOVED, text=3)
     if len(found) > SHOWN_REMOVED:
         show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
-    many = counted(len(found), "lesson")
-    show(f"{many} would be removed" if dry_run else f"{many} removed")
+    many, then = counted(len(found), "lesson"), following("lessons", db=db)
     if dry_run and found:
-        asked = (("--unused-for", unused_for), ("--keep", keep))
-        again = [word for name, value in asked if value is not None for word in (name, str(value))]
-        show(following("prune", *again, "--by", by, db=db))
-    else:
-        show(following("lessons", db=db))
+        asked = {"--unused-for": unused_for, "--keep": keep}
+        again = [
+            word for name, value in asked.items() if value is not None for word in (name, value)
+        ]
+        then = following("prune", *again, "--by", by, db=db)
+    show(f"{many} would be removed\n{then}" if dry_run else f"{many} removed\n{then}")
     return 0

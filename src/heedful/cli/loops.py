@@ -1,68 +1,46 @@
-"""`heedful why`, `loops`, `log` and `override`: stored loops, found by what a user types."""
+"""`heedful why`, `ask`, `runs`, `loops`, `log` and `override`: stored loops and runs."""
 
 from __future__ import annotations
 
 import json as jsonlib
-import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from heedful.cli.output import (
-    MOST,
-    By,
-    Columns,
-    Db,
-    Json,
-    Newest,
-    Why,
-    answer,
-    counted,
-    emit,
-    following,
-    print_json,
-    show,
-    when,
-)
-from heedful.cli.runs import loop_of, tell
-from heedful.cli.settings import ask
+from heedful.cli import settings
+from heedful.cli.output import answer, columns, counted, emit, following, print_table, show, when
+from heedful.cli.settings import MOST, By, Db, Json, Limit, Why, seconds
 from heedful.drive.report import override as lift
-from heedful.errors import InvalidInput, NotFound, UsageError
+from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Attempt, clean
+from heedful.loop.record import Attempt, clean, format_score
 from heedful.memory.memory import Memory
+from heedful.pages import markdown
+from heedful.pipeline import questions
 from heedful.store import exposures as exposure_store
 from heedful.store import loops as loop_store
-from heedful.store.loops import explained, state_of
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
+LAST = "last"
+LISTED = 10
+LOOKED_AT = 200  # loops that begin alike
 CANDIDATE = 400  # characters of a candidate that are shown
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-LONGEST = 3650 * SECONDS["d"]  # more than ten years is a typing error
 CHANGE = ("what", "outcome", "was", "to")
-LOOPS: Columns = {
-    "loop": "id",
-    "state": "state",
-    "stopped by": "stopped_by",
-    **{name: name for name in ("attempts", "best", "calls", "tokens")},
-    "updated": lambda one: when(one["updated"]),
-}
+
+
+# One loop, or the run of a pipeline
 
 
 def why(
-    loop: Annotated[
-        str, typer.Argument(help="The id of a loop or of a pipeline's run, its beginning, or last.")
-    ],
-    stage: Annotated[
-        str | None, typer.Argument(help="Only this stage of the run: its name or number.")
-    ] = None,
+    loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
+    stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -78,65 +56,30 @@ def why(
             return await report_of(memory.store, memory.scope, found.id)
         if stage is not None:
             raise UsageError(f"loop {found.id!r} is not a run of a pipeline: it has no stages")
-        return found, (
-            await memory.store.read(memory.scope, exposure_store.past, found.id)
-        ).exposures
+        past = await memory.store.read(memory.scope, exposure_store.past, found.id)
+        return found, past.exposures
 
-    found = ask(db, read)
+    found = settings.ask(db, read)
     if isinstance(found, Report):
-        tell(found, stage, db or "", json)
+        _print_run(found, stage, db, json)
         return 0
     stored, exposures = found
-    explanation = explained(stored)
+    explanation = loop_store.explained(stored)
     if json:
-        print_json({**_document(stored, explanation), "exposures": list(map(asdict, exposures))})
+        answer(
+            {**_document(stored, explanation), "exposures": list(map(asdict, exposures))}, json=True
+        )
     else:
         _print(stored, explanation, exposures)
     return 0
-
-
-def loops(
-    run: Annotated[str, typer.Option("--run", help="Only the loops of this run.")] = "",
-    limit: Newest = 50,
-    db: Db = None,
-    json: Json = False,
-) -> int:
-    """List the newest loops.
-
-    A loop that is open is running or was interrupted.
-    """
-    prefix = f"{run}/" if run else ""
-    found = ask(
-        db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
-    )
-    empty = f"no loop of a run {run!r}" if run else "no loop yet"
-    emit(list(map(_row, found)), LOOPS, json=json, key="loops", text=3, empty=empty)
-    return 0
-
-
-def _row(stored: StoredLoop) -> dict[str, Any]:
-    last = stored.verdicts[-1] if stored.verdicts else None
-    loop, usage = stored.loop, stored.loop.usage
-    return {
-        "id": stored.id,
-        "state": state_of(stored),
-        "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
-        "attempts": len(loop.attempts),
-        "best": loop.best or 0,
-        "calls": usage.calls,
-        "tokens": usage.tokens,
-        "updated": stored.updated,
-    }
 
 
 def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     lines = zip(stored.loop.attempts, stored.values, explanation.lines, strict=True)
     return {
         "id": stored.id,
-        "state": state_of(stored),
-        "task": stored.head.task,
-        "goals": stored.head.goals,
-        "policy": stored.head.policy,
+        "state": loop_store.state_of(stored),
+        **{name: getattr(stored.head, name) for name in ("task", "goals", "policy")},
         "attempts": [
             {
                 **codec.to_document(attempt),
@@ -160,10 +103,6 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _decision(one: Reasoning) -> dict[str, Any]:
-    return {**asdict(one), "rerun": one.rerun}
-
-
 def _feedback(stored: StoredLoop, number: int) -> str:
     """Return what was fed back after an attempt; "" if no attempt followed."""
     again = [one.feedback for one in stored.verdicts if isinstance(one, Again)]
@@ -171,10 +110,11 @@ def _feedback(stored: StoredLoop, number: int) -> str:
 
 
 def _print(stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exposure]) -> None:
-    loop, usage = stored.loop, stored.loop.usage
+    loop, usage, state = stored.loop, stored.loop.usage, loop_store.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
-    policy = stored.head.policy.get("name") or "of its own"
-    show(f"loop {stored.id}: {state_of(stored)}, policy {policy}{goals}")
+    show(
+        f"loop {stored.id}: {state}, policy {stored.head.policy.get('name') or 'of its own'}{goals}"
+    )
     show(f"task: {_text(stored.head.task)}")
     if exposures:
         withheld = sum(not one.shown for one in exposures)
@@ -192,10 +132,10 @@ def _print(stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exp
         used = f"used {override.used} of {override.decisions}{until}"
         reason = clean(override.why, CANDIDATE) or "no reason given"
         show(f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})")
-    if state_of(stored) == "open":
+    if state == "open":
         waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
         show(f"open: {waiting}; run it again with --resume")
-    elif state_of(stored) == "stopped":
+    elif state == "stopped":
         show(f"kept: attempt {loop.best}" if loop.best else "kept: nothing")
     for way in explanation.ways:
         show(f"would have changed it: {way}")
@@ -218,6 +158,190 @@ def _text(value: Any) -> str:
     return clean(value if isinstance(value, str) else jsonlib.dumps(value), CANDIDATE)
 
 
+def _print_run(report: Report, name: str | None, db: str | None, json: bool) -> None:
+    """Show the page of a run, or of one of its stages by name or number. Raises UnknownName."""
+    stage = questions.find_stage(report, name) if name else None
+    if json:
+        run = {"pipeline": report.pipeline, "run": report.run}
+        answer({**run, **stage.plain()} if stage else report.plain(), json=True)
+        return
+    show(questions.describe_stage(report, stage) if stage else questions.describe_run(report))
+    show(f"\n{markdown(replace(report, stages=(stage,)) if stage else report)}")
+    show(following("ask", report.run, db=db))
+
+
+# Loops and runs by name
+
+
+async def loop_of(memory: Memory, name: str) -> StoredLoop:
+    """Return the loop with this id, or the only loop whose id begins so; `last`: the newest run.
+
+    The stages of a run have ids that begin with the run's id; such a beginning means the run.
+    Raises NotFound, UsageError.
+    """
+    try:
+        return await memory.store.read(memory.scope, loop_store.read, name)
+    except NotFound as error:
+        if name == LAST:
+            if newest := await newest_runs(memory, 1):
+                return newest[0]
+            where = f"{memory.store.url}; no pipeline has run in this scope"
+            raise NotFound("loop", name, where) from None
+        found = await memory.store.read(memory.scope, loop_store.newest, LOOKED_AT, name)
+        if not found:
+            hint = "heedful loops and heedful runs list them"
+            raise NotFound("loop", name, f"{error.where}; {hint}") from None
+    ends = tuple(f"{one.id}/" for one in found if is_run(one))
+    found = [one for one in found if not one.id.startswith(ends)] if ends else found
+    if len(found) == 1:
+        return found[0]
+    ids = ", ".join(sorted(one.id for one in found)[:LISTED])
+    more = ", …" if len(found) > LISTED else ""
+    raise UsageError(f"several loops begin with {name!r}: {ids}{more}; give more of the id")
+
+
+async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[StoredLoop]:
+    """Return the newest runs, newest first; those of one pipeline if its name is given."""
+    most = 8 * limit
+    while True:
+        found = await memory.store.read(memory.scope, loop_store.newest, most)
+        runs = [one for one in found if is_run(one)]
+        runs = [one for one in runs if pipeline in ("", one.head.task["pipeline"])]
+        if len(runs) >= limit or len(found) < most:
+            return runs[:limit]
+        most *= 4
+
+
+# Runs of pipelines
+
+
+def ask(
+    run: Annotated[str, Argument(help="A run's id, its beginning, or `last`.")],
+    question: Annotated[str, Argument(help="What to know. [a summary]")] = "",
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
+
+    The question is understood by its keywords, without a model. The answer cites the reports.
+    """
+
+    async def read(memory: Memory) -> Report:
+        found = await loop_of(memory, run)
+        if not is_run(found):
+            hint = f"heedful why {found.id} explains it, heedful runs lists runs"
+            raise UsageError(f"loop {found.id!r} is not the run of a pipeline; {hint}")
+        return await report_of(memory.store, memory.scope, found.id)
+
+    report = settings.ask(db, read)
+    found = questions.answer(report, question)
+    stages = {fact.stage for fact in found.facts if fact.stage}
+    then = following("why", report.run, *(stages if len(stages) == 1 else ()), db=db)
+    record = {"pipeline": report.pipeline, "run": report.run, **found.plain()}
+    return answer(record, f"{found}\n", then, json=json)
+
+
+RUNS = columns(
+    "run pipeline state passed attempts retries seconds began",
+    seconds=lambda one: f"{one['seconds']:.1f}",
+    began=lambda one: when(one["began"]),
+)
+COUNTS: dict[str, Any] = {
+    "retries": lambda one: one.cost.attempts,
+    "seconds": lambda one: f"{one.cost.seconds:.1f}",
+    "tokens": lambda one: one.cost.tokens,
+}
+HEADS = "runs failed stages recovered retries seconds tokens"
+CHECKS = columns(f"check {HEADS}", check="name", **COUNTS)
+STAGES = columns(f"stage {HEADS}", stage="name", **COUNTS)
+
+
+def runs(
+    pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
+    stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
+    limit: Limit = 20,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """List the newest runs of pipelines, or count over them."""
+
+    async def found(memory: Memory) -> list[Report]:
+        listed = await newest_runs(memory, limit, pipeline)
+        return [await report_of(memory.store, memory.scope, one.id) for one in listed]
+
+    reports = settings.ask(db, found)
+    rows = list(map(_run_row, reports))
+    then = following("why", reports[0].run, db=db) if reports else ""
+    if not stats or not (json or reports):
+        empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
+        return emit(rows, RUNS, json=json, key="runs", text=3, empty=empty, then=then)
+    counts = questions.statistics(reports)
+    if json:
+        return answer({"runs": rows, "stats": asdict(counts)}, json=json)
+    retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
+    show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
+    if failed := [one for one in counts.checks if one.failed]:
+        print_table(failed, CHECKS, 1)
+    print_table(counts.stages, STAGES, 1)
+    show("failed: attempts that failed; stages: those with such an attempt that have ended;")
+    show("recovered: those of them that passed; seconds, tokens: those of retries")
+    show(then)
+    return 0
+
+
+def _run_row(report: Report) -> dict[str, Any]:
+    made = [attempt for stage in report.stages for attempt in stage.attempts]
+    return {
+        "run": report.run,
+        "pipeline": report.pipeline,
+        "state": report.status,
+        "passed": f"{sum(one.action == 'passed' for one in report.stages)}/{len(report.stages)}",
+        "attempts": len(made),
+        "retries": sum(max(0, len(one.attempts) - 1) for one in report.stages),
+        "seconds": questions.AttemptCost.of(made).seconds,
+        "began": report.began,
+    }
+
+
+# Loops and decisions
+
+LOOPS = columns(
+    "loop state stopped_by attempts best calls tokens updated",
+    loop="id",
+    updated=lambda one: when(one["updated"]),
+)
+
+
+def loops(
+    run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
+    limit: Limit = 50,
+    db: Db = None,
+    json: Json = False,
+) -> int:
+    """List the newest loops; one that is open is running or was interrupted."""
+    prefix = f"{run}/" if run else ""
+    found = settings.ask(
+        db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+    )
+    empty = f"no loop of a run {run!r}" if run else "no loop yet"
+    return emit(list(map(_row, found)), LOOPS, json=json, key="loops", text=3, empty=empty)
+
+
+def _row(stored: StoredLoop) -> dict[str, Any]:
+    last = stored.verdicts[-1] if stored.verdicts else None
+    loop, usage = stored.loop, stored.loop.usage
+    return {
+        "id": stored.id,
+        "state": loop_store.state_of(stored),
+        "stopped_by": last.stopped_by[0].rule if isinstance(last, Done) and last.stopped_by else "",
+        "attempts": len(loop.attempts),
+        "best": loop.best or 0,
+        "calls": usage.calls,
+        "tokens": usage.tokens,
+        "updated": stored.updated,
+    }
+
+
 def _reason(one: Reasoning) -> str:
     if one.decided == "stopped":
         return f"{one.reason}: {one.detail}"
@@ -230,28 +354,27 @@ def _fatigue(one: Reasoning) -> str:
     return f"{one.standing.fatigue:.2f}{change}"
 
 
-DECISIONS: Columns = {
-    "loop": "loop",
-    "decided": "decided",
-    "why": _reason,
-    "overridden by": lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
-    "attempt": "attempt",
-    "fatigue": _fatigue,
-    "echoes": lambda one: max(one.standing.echoes.values(), default=0),
-    "at": lambda one: when(one.at),
-}
+def _decision(one: Reasoning) -> dict[str, Any]:
+    return {**asdict(one), "rerun": one.rerun}
+
+
+DECISIONS = columns(
+    "loop decided why overridden_by attempt fatigue echoes at",
+    why=_reason,
+    overridden_by=lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
+    fatigue=_fatigue,
+    echoes=lambda one: max(one.standing.echoes.values(), default=0),
+    at=lambda one: when(one.at),
+)
 
 
 def log(
-    loop: Annotated[str, typer.Argument(help="The beginning of the loops' ids.")] = "",
-    limit: Newest = 20,
+    loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
+    limit: Limit = 20,
     db: Db = None,
     json: Json = False,
 ) -> int:
-    """List decisions with their reasons and overrides.
-
-    Why again, why stopped, which rules were overridden and by whom.
-    """
+    """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
 
     async def read(memory: Memory) -> list[Reasoning]:
         found = await memory.store.read(memory.scope, loop_store.newest, limit, loop)
@@ -259,22 +382,19 @@ def log(
             raise NotFound("loop that begins with", loop, memory.store.url)
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
 
-    found = ask(db, read)
+    found = settings.ask(db, read)
+    then = following("why", found[-1 if loop else 0].loop, db=db) if found else ""
     options: dict[str, Any] = {"key": "decisions", "text": 4, "empty": "no decision yet"}
-    if emit(found, DECISIONS, json=json, document=_decision, **options):
-        show(following("why", found[-1].loop if loop else found[0].loop, db=db))
-    return 0
+    return emit(found, DECISIONS, json=json, document=_decision, then=then, **options)
 
 
 def override(
-    loop: Annotated[str, typer.Argument(help="The id of a loop.")],
-    rule: Annotated[str, typer.Argument(help="The rule to lift, such as attempts.")],
+    loop: Annotated[str, Argument(help="The id of a loop.")],
+    rule: Annotated[str, Argument(help="The rule to lift, such as attempts.")],
     by: By,
     why: Why = "",
-    decisions: Annotated[
-        int, typer.Option(min=1, max=MOST, help="For how many decisions the rule is lifted.")
-    ] = 1,
-    expires: Annotated[str | None, typer.Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
+    decisions: Annotated[int, Option(min=1, max=MOST, help="For how many decisions.")] = 1,
+    expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -288,14 +408,13 @@ def override(
     async def lifted(memory: Memory) -> Verdict:
         return await lift(loop, rule, **options, store=memory.store, scope=memory.scope)
 
-    verdict = ask(db, lifted)
-    answer(
+    verdict = settings.ask(db, lifted)
+    return answer(
         {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)},
         f"{rule} is lifted for {counted(decisions, 'decision')}; {_outcome(loop, verdict)}",
         following("why", loop, db=db),
         json=json,
     )
-    return 0
 
 
 def _outcome(loop: str, verdict: Verdict) -> str:
@@ -307,13 +426,3 @@ def _outcome(loop: str, verdict: Verdict) -> str:
     if not (run and task):
         return f"loop {name} is open; resume it where it was driven"
     return f"loop {name} is open; heedful run TASKS --run {run} --resume continues it"
-
-
-def seconds(option: str, text: str) -> float:
-    """Parse a time such as 2h or 1d. Raises InvalidInput, which names the option."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
-    parsed = float(found[1]) * SECONDS[found[2]] if found else 0.0
-    if not 0 < parsed <= LONGEST:
-        allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
-        raise InvalidInput(option, text, allowed)
-    return parsed

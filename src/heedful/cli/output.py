@@ -14,44 +14,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
-from importlib.util import find_spec
-from pathlib import Path
-from textwrap import fill
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
-import typer
-
-from heedful.errors import (
-    HeedfulError,
-    InvalidInput,
-    ModelError,
-    NotFound,
-    StoreError,
-    UsageError,
-)
+from heedful.errors import HeedfulError, InvalidInput, ModelError, NotFound, StoreError, UsageError
 from heedful.loop.record import clean
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
-MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
 WIDTH = 120  # columns of a table that is not printed to a terminal
-NARROW = 72  # columns below which a table becomes lines
 LEAST = 16  # columns that text needs at least; numbers are never cut
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
-
-Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
-Db = Annotated[str | None, typer.Option("--db", "--store", help="The database. [heedful.db]")]
-ModelName = Annotated[str | None, typer.Option("--model", help="The model. [embedded]")]
-Newest = Annotated[
-    int, typer.Option("--limit", min=1, max=MOST, help="How many, the newest first.")
-]
-Most = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
-By = Annotated[str, typer.Option(help="Who is responsible.")]
-Why = Annotated[str, typer.Option(help="The reason.")]
 
 
 class Interrupted(Exception):
@@ -74,6 +50,14 @@ CODES: tuple[tuple[type[BaseException], int], ...] = (
 # Results
 
 
+def columns(names: str, **special: str | Callable[[Any], Any]) -> Columns:
+    """Return columns by their names: each shows the field so named, or what `special` says of it.
+
+    In a name, `_` is a blank.
+    """
+    return {name.replace("_", " "): special.get(name, name) for name in names.split()}
+
+
 def show(text: str = "") -> None:
     """Print a line of a result to stdout."""
     print(text, flush=True)
@@ -94,12 +78,13 @@ def document(record: Any) -> Any:
     return asdict(record) if is_dataclass(record) and not isinstance(record, type) else record
 
 
-def answer(record: Any, *lines: str, json: bool) -> None:
-    """Print one result: the record as JSON, or the lines; empty lines are left out."""
+def answer(record: Any, *lines: str, json: bool) -> int:
+    """Print one result, as JSON or as the lines that are not empty; return the exit code 0."""
     if json:
         print_json(document(record))
     else:
         show("\n".join(line for line in lines if line))
+    return 0
 
 
 def emit(
@@ -110,13 +95,13 @@ def emit(
     key: str,
     text: int,
     empty: str,
+    then: str = "",
     document: Callable[[Any], Any] = document,
-) -> bool:
-    """Print records as the JSON document `{key: [...]}` or as a table with these columns.
+) -> int:
+    """Print records as the JSON document `{key: [...]}` or as a table; return the exit code 0.
 
-    A column is the name of a field, or a function of the record. The first `text` columns are
-    words, the others numbers. Without records `empty` is printed. Returns True if a table was
-    printed, so that the caller can add the next command.
+    The first `text` columns are words, the others numbers. Without records `empty` is printed;
+    below a table, the line `then`.
     """
     if json:
         print_json({key: list(map(document, records))})
@@ -124,12 +109,13 @@ def emit(
         show(empty)
     else:
         print_table(records, columns, text)
-        return True
-    return False
+        if then:
+            show(then)
+    return 0
 
 
-def print_table(records: Iterable[Any], columns: Columns, text: int) -> None:
-    """Print records as a table with these columns."""
+def print_table(records: Sequence[Any], columns: Columns, text: int) -> None:
+    """Print records as a table; a column is the name of a field, or a function of the record."""
 
     def cell(record: Any, column: str | Callable[[Any], Any]) -> Any:
         if not isinstance(column, str):
@@ -139,47 +125,37 @@ def print_table(records: Iterable[Any], columns: Columns, text: int) -> None:
     table(list(columns), [[cell(one, it) for it in columns.values()] for one in records], text)
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[Any]], text: int = 1) -> None:
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) -> None:
     """Print a table; the first `text` columns are words, the others numbers.
 
-    On a narrow terminal columns move closer and words are folded, numbers never. If that is not
-    enough, each row becomes a line of words.
+    A narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
     """
     from rich import box
-    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
-    cleaned = [[clean(str(cell), 200) for cell in row] for row in rows]
-    columns = list(zip(heads, *cleaned, strict=True))
-    whole = [max(map(cell_len, cells)) for cells in columns]
-    least = [max(map(cell_len, " ".join(cells).split()), default=0) for cells in columns[text:]]
-    room = console.width - 2 * len(heads) - sum(min(width, LEAST) for width in whole[:text])
-    if console.width < NARROW or room < sum(least):
-        for cells in cleaned:
-            _show_row(heads, cells, console.width)
+    lines = [[clean(str(cell), 200) for cell in row] for row in rows]
+    columns = list(zip(heads, *lines, strict=True))
+    longest = [max(map(len, column)) for column in columns]
+    room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
+    tight = int(console.width < sum(longest) + 3 * len(heads))
+    if room < sum(longest[text:]):  # then numbers fold at blanks
+        longest[text:] = [max(map(len, " ".join(cells).split())) for cells in columns[text:]]
+    if room < sum(longest[text:]):
+        for cells in lines:
+            pairs = zip(heads, cells, strict=True)
+            show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
         return
-    tight = console.width < sum(whole) + 3 * len(heads)
-    numbers = whole[text:] if room >= sum(whole[text:]) else least
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, int(not tight)))
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
     for head in heads[:text]:
         drawn.add_column(head, overflow="fold")
-    for head, width in zip(heads[text:], numbers, strict=True):
+    for head, width in zip(heads[text:], longest[text:], strict=True):
         drawn.add_column(head, justify="right", width=width, overflow="fold")
-    for cells in cleaned:
+    for cells in lines:
         drawn.add_row(*map(Text, cells))
     console.print(drawn)
-
-
-def _show_row(heads: Sequence[str], cells: Sequence[str], width: int) -> None:
-    pairs = [f"{head} {cell}".strip() for head, cell in zip(heads, cells, strict=True) if cell]
-    # A no-break space keeps a number with its name.
-    words = [pair.replace(" ", "\xa0") if len(pair) <= 2 * LEAST else pair for pair in pairs]
-    kept: Any = {"break_on_hyphens": False, "break_long_words": False}
-    lines = fill(", ".join(words), max(LEAST, width - 1), subsequent_indent="  ", **kept)
-    show(lines.replace("\xa0", " "))
 
 
 def when(seconds: float) -> str:
@@ -195,12 +171,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def following(*words: str, db: str | None = None) -> str:
+def following(*words: object, db: str | None = None) -> str:
     """Return the line that names the next command, with the database unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
-    return f"Next: {shlex.join(['heedful', *words, *more])}"
+    return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
 
 # Errors
@@ -210,10 +186,10 @@ def report_error(error: BaseException, *, json: bool, debug: bool, **more: Any) 
     """Print the error and return its exit code.
 
     With `json` it is one JSON document on stdout that also holds `more`. A traceback is printed
-    only with `debug` or HEEDFUL_DEBUG.
+    only with `debug`.
     """
     message = _message(error, debug)
-    if debug or os.environ.get("HEEDFUL_DEBUG", "") not in ("", "0", "false"):
+    if debug:
         traceback.print_exception(error, file=sys.stderr)
     code = next((code for kind, code in CODES if isinstance(error, kind)), 1)
     if json:
@@ -267,25 +243,3 @@ def leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-# Pictures
-
-
-class NoPictures(UsageError):
-    """matplotlib is not installed."""
-
-
-def check_picture_path(path: Path) -> None:
-    """Raise before the work begins if no picture can be written: NoPictures, InvalidInput."""
-    if path.suffix != ".png" or not path.parent.is_dir() or path.is_dir():
-        allowed = "a file that ends in .png, in a folder that exists"
-        raise InvalidInput("--plot", str(path), allowed)
-    check_matplotlib()
-
-
-def check_matplotlib() -> None:
-    """Raise NoPictures if matplotlib is not installed."""
-    if find_spec("matplotlib") is None:
-        how = "pip install 'heedful[report]'; the table does without it"
-        raise NoPictures(f"the picture needs matplotlib: {how}")

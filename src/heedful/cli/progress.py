@@ -10,15 +10,10 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from heedful.cli.output import GRACE_SECONDS, INTERRUPTED, Interrupted, say
 from heedful.errors import UserCodeError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import TaskID
-    from rich.text import Text
 
 T = TypeVar("T")
 MANY = 5_000  # loops or lessons; fewer take only a few seconds
@@ -27,18 +22,17 @@ MANY = 5_000  # loops or lessons; fewer take only a few seconds
 class Progress:
     """Lines on stderr, and on a terminal bars below them. Use it as a context manager."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self) -> None:
         from rich import progress
         from rich.console import Console
 
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = Console(stderr=True, highlight=False)
         words = progress.TextColumn("{task.description:<14}", markup=False)
         count = progress.TextColumn("{task.fields[count]}", markup=False)
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
         self._bars = progress.Progress(*columns, console=self._console, transient=True)
-        self._lines: dict[str, TaskID] = {}
-        self._last: dict[str, str] = {}
-        self._counted: dict[str, int] = {}
+        self._lines: dict[str, Any] = {}  # the bar of each name
+        self._last: dict[str, object] = {}  # what was last shown of each name
         self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:
@@ -53,15 +47,11 @@ class Progress:
         """Return True if bars are drawn."""
         return self._console.is_terminal
 
-    def say(self, text: str | Text) -> None:
-        """Print a line above the bars; a terminal cuts it at its width."""
-        from rich.text import Text
-
-        line = text if isinstance(text, Text) else Text(text)
-        if self.live:
-            self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
-        else:
-            self._console.print(line, soft_wrap=True)
+    def say(self, text: Any) -> None:
+        """Print a line, text or rich's Text, above the bars; a terminal cuts it at its width."""
+        cut: Any = {"no_wrap": True, "overflow": "ellipsis", "crop": True}
+        how = cut if self.live else {"soft_wrap": True}
+        self._console.print(text, markup=False, **how)
 
     def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
         """Move the bar `name`; `count` stands behind it, `words` before it."""
@@ -84,10 +74,10 @@ class Progress:
 
     def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
         """Show `done` of `total`: a bar on a terminal, else at most ten lines for large totals."""
-        step = 100 if self.live else max(MANY, total // 10)
-        if done // step == self._counted.get(what, -1 if self.live else 0):
+        step = done // (100 if self.live else max(MANY, total // 10))
+        if step == self._last.get(what, -1 if self.live else 0):
             return
-        self._counted[what] = done // step
+        self._last[what] = step
         self.bar(what, done, total, f"{done}/{total} {noun}")
         if not self.live:
             self.say(f"{what}: {done} of {total} {noun}")
@@ -99,46 +89,37 @@ def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: 
     If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130.
     Committed data is safe.
     """
-    press = _Press(last_words)
+    pressed, ended = threading.Event(), threading.Event()
+    cancels: list[Callable[[], object]] = []
+
+    async def watch() -> T:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        if pressed.is_set():
+            task.cancel()
+        return await task
+
+    def leave() -> None:
+        if not ended.wait(GRACE_SECONDS):
+            say(f"heedful: {last_words()}")
+            os._exit(INTERRUPTED)
+
+    def press(signum: int, frame: object) -> None:
+        if pressed.is_set():
+            os._exit(INTERRUPTED)
+        pressed.set()
+        threading.Thread(target=leave, name="heedful-leave", daemon=True).start()
+        for cancel in cancels:
+            cancel()
+
     before = signal.signal(signal.SIGINT, press)
     try:
-        return asyncio.run(press.watch(work))
+        return asyncio.run(watch())
     except asyncio.CancelledError:
         raise Interrupted(last_words()) from None
     except SystemExit as error:
         raise UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
     finally:
-        press.ended.set()
+        ended.set()
         signal.signal(signal.SIGINT, before)
-
-
-class _Press:
-    """Receives SIGINT while one coroutine runs."""
-
-    def __init__(self, last_words: Callable[[], str]) -> None:
-        self.ended = threading.Event()
-        self._pressed = False
-        self._last_words = last_words
-        self._cancel: Callable[[], object] | None = None
-
-    async def watch(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await the coroutine in a task that the signal cancels."""
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self._pressed:
-            task.cancel()
-        return await task
-
-    def __call__(self, signum: int, frame: object) -> None:
-        if self._pressed:
-            os._exit(INTERRUPTED)
-        self._pressed = True
-        threading.Thread(target=self._leave, name="heedful-leave", daemon=True).start()
-        if self._cancel is not None:
-            self._cancel()
-
-    def _leave(self) -> None:
-        if not self.ended.wait(GRACE_SECONDS):
-            say(f"heedful: {self._last_words()}")
-            os._exit(INTERRUPTED)

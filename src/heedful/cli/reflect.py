@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 
-from heedful.cli.output import Db, Json, counted, following, print_json, report_error, say, show
+from heedful.cli.output import answer, counted, following, report_error, say, show
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
+from heedful.cli.settings import Db, Json, Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
-from heedful.lessons.lesson import Trust
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import Reflected, reflect_waiting
@@ -30,7 +28,6 @@ from heedful.traces.episode import Episode
 STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
 BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
-QUIET = logging.NullHandler()
 SIGNALS = 5
 WORDS = 300  # characters of a text that are shown
 NAME = 60
@@ -41,45 +38,30 @@ class Result:
     """The lessons of an episode, None if there were none; `error` is the error of the model."""
 
     name: str
-    episode: Episode | None
-    reflected: Reflected | None
+    episode: Episode | None = None
+    reflected: Reflected | None = None
     error: str = ""
 
 
 @dataclass
-class Work:
-    """The model or rules that reflect, and the results so far.
+class Summary:
+    """All results; `damage` is the error that ended reading.
 
-    `damage` is the error that ended reading. `left` counts the waiting episodes that other
-    processes hold, or held when they were killed. The files in `empty` hold no run.
+    `left` counts the waiting episodes that other processes hold, or held when they were killed.
     """
 
-    memory: Memory
-    model: Model | None
-    trust: Trust
-    keep: bool
     results: list[Result] = field(default_factory=list)
     damage: HeedfulError | None = None
     left: int = 0
-    empty: list[str] = field(default_factory=list)
 
 
 def reflect(
-    context: typer.Context,
-    files: Annotated[
-        list[Path] | None, typer.Argument(help="Traces of any format.", show_default=False)
-    ] = None,
-    waiting: Annotated[
-        bool, typer.Option("--waiting", help="Try failed and unfinished episodes again.")
-    ] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", help="A model that words the lessons. [rules do]")
-    ] = None,
-    format: Annotated[str, typer.Option(help="auto, heedful, otlp, chat or claude-code.")] = "auto",
-    trust: Annotated[
-        str, typer.Option(help="Who wrote the tasks: external or operator (you).")
-    ] = "external",
-    keep: Annotated[bool, typer.Option("--store/--no-store", help="Keep what is learnt.")] = True,
+    context: Context,
+    files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
+    waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
+    model: Annotated[str | None, Option("--model", help="Words the lessons. [rules]")] = None,
+    trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
+    keep: Annotated[bool, Option("--store/--no-store", help="Keep what is learnt.")] = True,
     db: Db = None,
     json: Json = False,
 ) -> int:
@@ -92,94 +74,82 @@ def reflect(
         raise UsageError("give files of traces, or --waiting for what failed before")
     if trust not in ("external", "operator"):
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
-    values = settings(db=db, model=model)
-    logging.getLogger("heedful").addHandler(QUIET)  # failures are printed below
-    sys.path.insert(0, str(Path.cwd()))  # a model may be named module:function
+    logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
+    options = {"trust": trust, "store": keep}
     with Progress() as progress:
-        reading = _reflect(values, files or [], format, trust, keep, bool(model), progress)
-        work = drive(reading, lambda: STOPPED)
-    failed = sum(bool(one.error) for one in work.results)
-    described = list(map(_document, work.results)) if json else []
-    document = {"episodes": described, "failed": failed, "left": work.left}
+        reading = _reflect(
+            settings(db=db, model=model), files or [], bool(model), options, progress
+        )
+        done = drive(reading, lambda: STOPPED)
+    failed = sum(bool(one.error) for one in done.results)
     if not json:
-        for result in work.results:
+        for result in done.results:
             _print(result)
-        _print_sum(work, failed, db)
-    for name in work.empty:
-        say(f"heedful: {name} holds no run of an agent; is it in one of the formats?")
-    if work.damage is not None:
+        _print_sum(done, failed, db)
+    record = {"episodes": list(map(_document, done.results)), "failed": failed, "left": done.left}
+    if done.damage is not None:
         debug = "--debug" in (context.obj or ())
-        return report_error(work.damage, json=json, debug=debug, **document)
+        return report_error(done.damage, json=json, debug=debug, **record)
     if json:
-        print_json(document)
+        answer(record, json=json)
     return 1 if failed else 0
 
 
 async def _reflect(
-    values: Settings,
-    files: Sequence[Path],
-    format: str,
-    trust: Any,
-    keep: bool,
-    asks: bool,
-    progress: Progress,
-) -> Work:
+    values: Settings, files: Sequence[Path], asks: bool, options: Any, progress: Progress
+) -> Summary:
+    done = Summary()
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values, new=bool(files)))
         model = None
         if asks:
             model = await stack.enter_async_context(model_of(values, progress.fetched))
-        work = Work(memory_of(values, store), model, trust, keep)
-        async for result in _from_files(work, files, format) if files else _from_waiting(work):
-            work.results.append(result)
-            number = len(work.results)
-            progress.bar("reflecting", number, 0, counted(number, "episode"))
-            if model is not None:
-                progress.say(f"{result.name}: {result.error or 'reflected on'}")
-        if not files:
-            counts = await store.read(work.memory.scope, episodes.counts)
-            work.left = counts.get("waiting", 0)
-        return work
-
-
-async def _from_files(work: Work, files: Sequence[Path], format: str) -> AsyncIterator[Result]:
-    options: dict[str, Any] = {"memory": work.memory, "trust": work.trust, "store": work.keep}
-    for name, episode in _episodes(work, files, format):
+        memory = memory_of(values, store)
+        options = {**options, "memory": memory, "model": model, "on_model_error": "raise"}
+        results = _from_files(files, options) if files else _from_waiting(memory, model)
         try:
-            found = await reflect_on(episode, model=work.model, on_model_error="raise", **options)
-            yield Result(name, episode, found)
-        except ModelUnavailable:
-            raise
-        except ModelError as error:
-            found = await reflect_on(episode, **{**options, "store": False})
-            yield Result(name, episode, found, str(error))
+            async for result in results:
+                done.results.append(result)
+                number = len(done.results)
+                progress.bar("reflecting", number, 0, counted(number, "episode"))
+                if model is not None:
+                    progress.say(f"{result.name}: {result.error or 'reflected on'}")
+        except UsageError as error:
+            done.damage = error
+        if not files:
+            counts = await store.read(memory.scope, episodes.counts)
+            done.left = counts.get("waiting", 0)
+    return done
 
 
-def _episodes(work: Work, files: Sequence[Path], format: str) -> Iterator[tuple[str, Episode]]:
+async def _from_files(files: Sequence[Path], options: Any) -> AsyncIterator[Result]:
     for file in files:
         number = 0
-        try:
-            for number, episode in enumerate(read(file, format), 1):
-                yield f"{file.name}:{clean(episode.id, NAME) or number}", episode
-            if not number:
-                work.empty.append(file.name)
-        except UsageError as error:
-            work.damage = error
-            return
+        for number, episode in enumerate(read(file), 1):
+            name = f"{file.name}:{clean(episode.id, NAME) or number}"
+            try:
+                yield Result(name, episode, await reflect_on(episode, **options))
+            except ModelUnavailable:
+                raise
+            except ModelError as error:
+                yield Result(name, episode, None, str(error))
+        if not number:
+            yield Result(file.name)
 
 
-async def _from_waiting(work: Work) -> AsyncIterator[Result]:
-    began, going = time.time(), True
-    while going:
+async def _from_waiting(memory: Memory, model: Model | None) -> AsyncIterator[Result]:
+    began = time.time()
+    while True:
         try:
-            found = await reflect_waiting(work.memory, before=began, model=work.model)
-            going = found is not None
-            if found is not None:
-                yield Result(clean(found.reflection.source, NAME), None, found)
+            found = await reflect_waiting(memory, before=began, model=model)
         except ModelUnavailable:
             raise
         except ModelError as error:
-            yield Result("episode", None, None, str(error))
+            yield Result("episode", error=str(error))
+            continue
+        if found is None:
+            return
+        yield Result(clean(found.reflection.source, NAME), None, found)
 
 
 def _print(result: Result) -> None:
@@ -189,8 +159,12 @@ def _print(result: Result) -> None:
         events = counted(len(episode.events) + episode.omitted, "event")
         about = f"  {episode.outcome}, {events}: {clean(episode.task, WORDS)}"
     show(f"{result.name}{about}".rstrip(": "))
+    if result.error:
+        why = clean(result.error, WORDS)
+        show(f"  the model failed, so nothing was kept ({why}); {AGAIN}")
+        return
     if found is None:
-        show(f"  {result.error or 'nothing to reflect on: it has no events and no error'}")
+        show("  nothing to reflect on: no run of an agent, or one without events and error")
         return
     for signal in found.signals[:SIGNALS]:
         proof = ", ".join(
@@ -203,13 +177,11 @@ def _print(result: Result) -> None:
     if found.strategy is not None:
         show(f"  rule     {clean(found.strategy.text, WORDS)}")
     importance = f"importance {found.reflection.importance:.2f}"
-    show(f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(result, found)}")
+    show(f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}")
 
 
-def _stored_as(result: Result, found: Reflected) -> str:
+def _stored_as(found: Reflected) -> str:
     """Describe how memory stored the lesson."""
-    if result.error:
-        return f"the model failed, so nothing was kept ({clean(result.error, WORDS)}); {AGAIN}"
     if found.busy:
         return BUSY
     if found.again:
@@ -220,15 +192,15 @@ def _stored_as(result: Result, found: Reflected) -> str:
     return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
 
 
-def _print_sum(work: Work, failed: int, db: str | None) -> None:
-    some = [one.reflected for one in work.results if one.reflected is not None and not one.error]
+def _print_sum(done: Summary, failed: int, db: str | None) -> None:
+    some = [one.reflected for one in done.results if one.reflected is not None]
     new = [one for one in some if one.stored and not one.known]
     known = [one for one in some if (one.known or one.again) and not one.busy]
-    left = work.left + sum(one.busy for one in some)
-    words = f"{counted(len(work.results), 'episode')}: {len(new)} new, {len(known)} known"
+    left = done.left + sum(one.busy for one in some)
+    words = f"{counted(len(done.results), 'episode')}: {len(new)} new, {len(known)} known"
     words += f", {left} left to others" if left else ""
     show(f"{words}, {failed} failed" if failed else words)
-    if work.left:
+    if done.left:
         say(f"heedful: {BUSY.replace('on it,', 'on the rest,')}")
     if failed:
         say(f"heedful: {AGAIN}")
@@ -239,24 +211,18 @@ def _print_sum(work: Work, failed: int, db: str | None) -> None:
 
 
 def _document(result: Result) -> dict[str, Any]:
-    episode, found = result.episode, result.reflected
+    def parts(record: Any, names: str) -> dict[str, Any]:
+        return {name: getattr(record, name) for name in names.split()}
+
     head: dict[str, Any] = {"name": result.name, "error": result.error}
-    if episode is not None:
-        head |= {name: getattr(episode, name) for name in ("outcome", "task", "digest")}
+    if result.episode is not None:
+        head |= parts(result.episode, "outcome task digest")
+    found = result.reflected
     if found is None:
         return {**head, "reflection": None}
-    parts = ("text", "importance", "trust", "state", "tags", "source", "meta")
-    lessons = {"reflection": found.reflection, "strategy": found.strategy}
-    return {
-        **head,
-        **{
-            name: lesson and {part: getattr(lesson, part) for part in parts}
-            for name, lesson in lessons.items()
-        },
-        **{
-            name: list(map(asdict, getattr(found, name)))
-            for name in ("signals", "claims", "dropped", "stored")
-        },
-        **{name: getattr(found, name) for name in ("known", "again", "busy")},
-        "usage": asdict(found.usage),
-    }
+    lesson = "text importance trust state tags source meta"
+    head["reflection"] = parts(found.reflection, lesson)
+    head["strategy"] = found.strategy and parts(found.strategy, lesson)
+    for name in ("signals", "claims", "dropped", "stored"):
+        head[name] = list(map(asdict, getattr(found, name)))
+    return {**head, **parts(found, "known again busy"), "usage": asdict(found.usage)}

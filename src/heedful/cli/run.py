@@ -1,4 +1,4 @@
-"""`heedful run`: drive every task of a file as a loop, several at once, resumably."""
+"""`heedful run`: drive every task of a file as a loop; `heedful demo`: with and without memory."""
 
 from __future__ import annotations
 
@@ -8,48 +8,24 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from itertools import count
 from pathlib import Path
+from shutil import which
+from types import ModuleType
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 
-from heedful.cli.output import (
-    Db,
-    Json,
-    ModelName,
-    counted,
-    following,
-    print_json,
-    report_error,
-    say,
-    show,
-    table,
-)
+import heedful
+from heedful import errors
+from heedful.cli import settings as config
+from heedful.cli.output import counted, following, print_json, report_error, say, show, table
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import (
-    Settings,
-    memory_of,
-    model_of,
-    policy_of,
-    scope_of,
-    settings,
-    stored,
-)
+from heedful.cli.settings import Db, Json, ModelName, Settings, settings
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
-from heedful.errors import (
-    HeedfulError,
-    InvalidInput,
-    LeaseLost,
-    MalformedAnswer,
-    ModelError,
-    NotFound,
-    PromptTooLong,
-    UsageError,
-    UserCodeError,
-)
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Policy
@@ -65,7 +41,8 @@ NEWEST = 500  # loops among which a run is looked for
 HEADS = ("", "tasks", "at once", "solved", "calls", "tokens", "seconds")
 MOST_LINES = 20
 # Errors of one task alone: the other tasks go on. Any other model error would hit them, too.
-OF_ONE_TASK = (UserCodeError, MalformedAnswer, PromptTooLong)
+OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
+EXAMPLES = "heedful._examples"
 
 
 @dataclass(frozen=True)
@@ -115,43 +92,20 @@ class Job:
     rows: list[Row] = field(default_factory=list)
 
 
-Tasks = Annotated[
-    Path, typer.Argument(metavar="TASKS", help="A .jsonl, .yaml or .toml file of tasks.")
-]
-Name = Annotated[
-    str | None, typer.Option("--run", help="The name of the run. [file name and a number]")
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue a run; without --run, the newest.")
-]
-Memory = Annotated[
-    bool | None, typer.Option("--memory/--no-memory", help="Learn and recall. [memory]")
-]
-Holdout = Annotated[
-    float | None,
-    typer.Option(help="Share of recalled lessons withheld, to see if they help. [0.1]"),
-]
-Preset = Annotated[str | None, typer.Option("--policy", help="A preset: when to stop. [default]")]
-Jobs = Annotated[int | None, typer.Option(help="Tasks at once. [1]")]
-Timeout = Annotated[float | None, typer.Option(help="Seconds for an attempt. [120]")]
-MaxTokens = Annotated[int | None, typer.Option(help="Tokens for an answer. [256]")]
-System = Annotated[str, typer.Option(help="The system prompt.")]
-
-
 def run(
-    ctx: typer.Context,
-    tasks: Tasks,
+    ctx: Context,
+    tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
     model: ModelName = None,
     db: Db = None,
-    name: Name = None,
-    resume: Resume = False,
-    memory: Memory = None,
-    holdout: Holdout = None,
-    policy: Preset = None,
-    jobs: Jobs = None,
-    timeout: Timeout = None,
-    max_tokens: MaxTokens = None,
-    system: System = "",
+    name: Annotated[str | None, Option("--run", help="Its name. [the file's and a number]")] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue a run, or the newest.")] = False,
+    memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
+    holdout: Annotated[float | None, Option(help="Share of lessons to withhold. [0.1]")] = None,
+    policy: Annotated[str | None, Option(help="When to stop. [default]")] = None,
+    jobs: Annotated[int | None, Option(help="Tasks at once. [1]")] = None,
+    timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
+    max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
+    system: Annotated[str, Option(help="The system prompt.")] = "",
     json: Json = False,
 ) -> int:
     """Drive every task of a file until it passes or is stopped.
@@ -162,40 +116,37 @@ def run(
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
     values = settings(model=model, db=db, policy=policy, **learning, **limits)
-    # A model is named module:function; a console script does not look here by itself.
-    sys.path[:0] = [str(Path.cwd()), str(tasks.parent.resolve())]
-    given = name if name is None else _check_name(name)
-    chosen, arguments = policy_of(policy), ctx.obj or ["run"]
-    listed = read_tasks(tasks)
-    _warn([chosen, *(task.policy for task in listed if task.policy is not None)])
-    job = Job(tasks, listed, chosen, given, resume, system, values, arguments)
-    failure: HeedfulError | None = None
+    if name is not None and not (
+        0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
+    ):
+        raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
+    sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
+    chosen, arguments = config.policy_of(policy), ctx.obj or ["run"]
+    job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
+    _warn([job.policy, *(task.policy for task in job.tasks if task.policy is not None)])
+    failure: errors.HeedfulError | None = None
     try:
         drive(_drive(job), lambda: f"interrupted{_how_to_resume(job)}")
-    except HeedfulError as error:
+    except errors.HeedfulError as error:
         failure = error
     return _report(job, failure, json)
 
 
 def _warn(policies: Sequence[Policy]) -> None:
     """Warn of rules that can never fire: their author relies on a guard that does nothing."""
-    warnings = {
-        f"warning: policy {one.name or 'of its own'}: {found}": None
-        for one in dict.fromkeys(policies)
-        for found in reach(one, most=1_000)
-        if found.proof
-    }
-    for words in warnings:
-        say(words)
+    for policy in dict.fromkeys(policies):
+        for found in reach(policy, most=1_000):
+            if found.proof:
+                say(f"warning: policy {policy.name or 'of its own'}: {found}")
 
 
 async def _drive(job: Job) -> None:
     """Drive the job; open the model first, so that a failure takes no name, makes no file."""
-    values, scope, total = job.settings, scope_of(job.settings), len(job.tasks)
+    values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
     with Progress() as progress:
         async with (
-            model_of(values, progress.fetched) as model,
-            stored(values, new=not job.resume) as store,
+            config.model_of(values, progress.fetched) as model,
+            config.stored(values, new=not job.resume) as store,
         ):
             find = _existing_run if job.resume else _new_run
             job.name = await find(store, scope, job)
@@ -208,48 +159,40 @@ async def _drive(job: Job) -> None:
                 progress.say(str(row) if progress.live else f"{number} {row}")
                 progress.bar("running", len(job.rows), total, number)
 
+            memory = config.memory_of(values, store, progress.fetched) if values.memory else None
+            writer = Writer(model, job.system, max_tokens=values.max_tokens)
+            limits: dict[str, Any] = {"jobs": values.jobs, "timeout": values.timeout}
+            where: dict[str, Any] = {"store": store, "scope": scope, "memory": memory}
             await batch(
-                job.tasks,
-                run=job.name,
-                policy=job.policy,
-                jobs=values.jobs,
-                watch=watch,
-                generate=Writer(model, job.system, max_tokens=values.max_tokens),
-                memory=memory_of(values, store, progress.fetched) if values.memory else None,
-                store=store,
-                scope=scope,
-                timeout=values.timeout,
+                job.tasks, job.name, job.policy, watch=watch, generate=writer, **limits, **where
             )
 
 
 async def batch(
     tasks: Sequence[Task],
-    *,
     run: str,
     policy: Policy,
+    *,
     jobs: int = 1,
-    watch: Callable[[Row], None] = lambda row: None,
+    watch: Callable[[Row], None],
     **options: Any,
-) -> list[Row]:
-    """Drive every task as the loop `run/id`, `jobs` at once; return rows in task order.
+) -> None:
+    """Drive every task as the loop `run/id`, `jobs` at once.
 
     `options` are those of every `Run`; `watch` gets every row when it ends. A task whose loop has
     ended is not run again, so a second call resumes. If user code or an answer fails in one task,
     the others go on; after any other model error nothing new begins. Then the first error is
     raised, with a note that names its task. A StoreError stops at once.
     """
-    rows: dict[str, Row] = {}
-    failed: dict[str, HeedfulError] = {}
+    failed: dict[str, errors.HeedfulError] = {}
     waiting = iter(tasks)
 
     async def work() -> None:
         for task in waiting:
             try:
-                rows[task.id] = await ended(task, run, policy, **options)
-            except (UserCodeError, ModelError) as error:
+                watch(await ended(task, run, policy, **options))
+            except (errors.UserCodeError, errors.ModelError) as error:
                 failed[task.id] = error
-            else:
-                watch(rows[task.id])
             if not all(isinstance(error, OF_ONE_TASK) for error in failed.values()):
                 return
 
@@ -265,7 +208,6 @@ async def batch(
         also = f" (nor did {len(others)} more: {', '.join(others[:5])})" if others else ""
         failed[first].add_note(f"task {first!r} did not end{also}; all others are stored")
         raise failed[first]
-    return [rows[task.id] for task in tasks]
 
 
 async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
@@ -289,7 +231,7 @@ async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     )
 
 
-def _report(job: Job, failure: HeedfulError | None, json: bool) -> int:
+def _report(job: Job, failure: errors.HeedfulError | None, json: bool) -> int:
     """Print how the tasks ended, in task order, and what failed; return the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
@@ -312,13 +254,9 @@ def _how_to_resume(job: Job) -> str:
     """Return how to resume the run, as the end of a sentence; "" if it did not begin."""
     if not job.name:
         return ""
-    given, kept = iter(job.arguments), ["heedful"]
-    for argument in given:
-        if argument == "--run":
-            next(given, None)
-        elif argument.partition("=")[0] not in ("--run", "--resume", "--json"):
-            kept.append(argument)
-    again = shlex.join([*kept, "--run", job.name, "--resume"])
+    kept = [word for word in job.arguments if word not in ("--resume", "--json")]
+    named = [] if job.given else ["--run", job.name]
+    again = shlex.join(["heedful", *kept, *named, "--resume"])
     return f"; stored results stay; continue with:\n  {again}"
 
 
@@ -350,13 +288,6 @@ def _print(rows: Sequence[Row], name: str, db: str) -> None:
         show(f"\n{following('why', failed[0].loop, db=db)}")
 
 
-def _check_name(name: str) -> str:
-    """Return the name that a user gave to a run. Raises InvalidInput."""
-    if not 0 < len(name) <= LONGEST or not name.isprintable() or "/" in name:
-        raise InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
-    return name
-
-
 async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the name of a new run: the given one, or the file's with the first free number.
 
@@ -371,11 +302,13 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
             continue
         try:
             claim = await store.write(scope, loops.claim, f"{free}/{first.id}", head, new_owner())
-        except LeaseLost:
+        except errors.LeaseLost:
             continue
         if claim.epoch == 1:
             return free
-    raise UsageError(f"run {name!r} exists; add --resume to continue it, or give another name")
+    raise errors.UsageError(
+        f"run {name!r} exists; add --resume to continue it, or give another name"
+    )
 
 
 async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
@@ -389,9 +322,66 @@ async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
         found = next((match[1] for one in newest if (match := numbered.match(one.id))), "")
     if not found:
         where = f"{store.url}; leave --resume out to begin it"
-        raise NotFound("run", name or f"{stem}-…", where)
+        raise errors.NotFound("run", name or f"{stem}-…", where)
     return found
 
 
 def _stem(path: Path) -> str:
     return re.sub(r"[^\w.-]", "_", path.stem)[:LONGEST] or "tasks"
+
+
+# The demo: its laboratory is in `examples/`, which the wheel holds as a package
+
+
+def demo(
+    ctx: Context,
+    full: Annotated[bool, Option("--full", help="All tasks.")] = False,
+    pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
+    model: ModelName = None,
+    tasks: Annotated[Path | None, Option(help="Another task file. [house rules]")] = None,
+    out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
+    fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
+    json: Json = False,
+) -> None:
+    """Run tasks with and without memory, and report the difference.
+
+    Only a check knows the rule of a task. Nothing is faked: every answer is the model's, and
+    another model gives other numbers. With --pipeline stages are checked and corrected; the two
+    that fail stand in for an agent. If it is stopped, the same command continues.
+    """
+    values = settings(model=model)
+    given = [word for word in ctx.obj or ["demo"] if word not in ("--fresh", "--json")]
+    again = f"{program()} {shlex.join(given)}"
+    if pipeline and (full or tasks):
+        raise errors.InvalidInput(
+            "--pipeline", "with --full or --tasks", "by itself: it has no tasks"
+        )
+    out = out or Path("out/pipeline" if pipeline else "out/demo")
+
+    def stopped() -> str:
+        return f"stopped; what is done is kept in {out}. The same command continues:\n  {again}"
+
+    package = ModuleType(EXAMPLES)
+    package.__path__ = [str(examples_folder())]
+    sys.modules.setdefault(EXAMPLES, package)
+    lab: Any = import_module(f"{EXAMPLES}.demo.{'pipeline' if pipeline else 'lab'}")
+    if pipeline:
+        lab.write(drive(lab.run(values, out, fresh), stopped), again, json)
+        return
+    chosen = lab.plan(tasks, values.model, full=full)
+    out.mkdir(parents=True, exist_ok=True)
+    lab.write(drive(lab.measure(chosen, values, out, fresh, again), stopped), out, json)
+
+
+def examples_folder() -> Path:
+    """Return the folder of the examples. Raises NotFound."""
+    package = Path(heedful.__file__).parent
+    for folder in (package / "_examples", package.parents[1] / "examples"):
+        if (folder / "demo").is_dir():
+            return folder
+    raise errors.NotFound("examples", "demo", f"{package}; install heedful again")
+
+
+def program() -> str:
+    """Return how this user can call heedful: by its name, or by its module."""
+    return "heedful" if which("heedful") else f"{shlex.quote(sys.executable)} -m heedful.cli"

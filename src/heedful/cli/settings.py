@@ -1,13 +1,15 @@
 """The settings of a command, and the store, memory and model opened from them.
 
 Settings come from options, then the environment, then `heedful.toml`, then `[tool.heedful]` in
-`pyproject.toml`, both in the current folder. Only the command line reads any of them.
+`pyproject.toml`, both in the current folder. Only the command line reads any of them. The options
+that commands share are declared here once.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
+import sys
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,17 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-)
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typer import Option
 
 from heedful.cli.progress import drive
-from heedful.errors import NotFound, UsageError
+from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
 from heedful.memory.memory import Memory
@@ -36,17 +33,27 @@ from heedful.store.store import Store
 T = TypeVar("T")
 Progress = Callable[[str, int, int, str], None]
 PREFIX = "HEEDFUL_"
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 LONGEST = 1000  # characters of a policy as text
 MIB = 1024 * 1024
 SHOWN = 120  # characters of a wrong value
-Written = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST)]
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+LONGEST_TIME = 3650 * SECONDS["d"]  # more than ten years is a typing error
 EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 
+# Options that commands share.
+MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
+Json = Annotated[bool, Option("--json", help="Print exactly one JSON document.")]
+Db = Annotated[str | None, Option("--db", "--store", help="The database. [heedful.db]")]
+ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]")]
+Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
+By = Annotated[str, Option(help="Who is responsible.")]
+Why = Annotated[str, Option(help="The reason.")]
+Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
+UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
 
-def _parse_table(given: Any) -> Any:
-    """Parse a table, which is JSON in a variable of the environment."""
-    return json.loads(given) if isinstance(given, str) else given
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Written = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 
 
 class Settings(BaseModel):
@@ -78,7 +85,8 @@ class Settings(BaseModel):
     timeout: float = Field(120.0, gt=0, le=86_400, allow_inf_nan=False)
     max_tokens: int = Field(256, ge=1, le=1_000_000)
     max_entries: int | None = Field(None, ge=1)
-    checks: Annotated[dict[Name, dict[str, Any]], BeforeValidator(_parse_table)] = {}
+    # A table is JSON in a variable of the environment.
+    checks: dict[Name, dict[str, Any]] | pydantic.Json[dict[Name, dict[str, Any]]] = {}
     host: Name = "127.0.0.1"
     port: int = Field(8765, ge=0, le=65_535)
     key_required: bool = False
@@ -141,13 +149,19 @@ def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) ->
     where = _place(field, places)
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; there are: {', '.join(Settings.model_fields)}"
-    allowed = error["msg"].replace("Input should be", "it must be")
-    allowed = allowed.replace("String should have", "it must have")
     if field == "policy":
         allowed = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
+    else:
+        allowed = must(error["msg"])
     given = repr(shown(value) if isinstance(value := error["input"], str) else value)
     given = given if len(given) <= SHOWN else f"{given[: SHOWN - 1]}…"
-    return f"{where} is {given}; {allowed[:1].lower()}{allowed[1:]}"
+    return f"{where} is {given}; {allowed}"
+
+
+def must(message: str) -> str:
+    """Return pydantic's message as the second half of a sentence."""
+    message = re.sub(r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message)
+    return message[:1].lower() + message[1:]
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:
@@ -163,6 +177,16 @@ def _table(file: str, *keys: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"[{'.'.join(keys)}] in {file} must be a table")
     return found
+
+
+def seconds(option: str, text: str) -> float:
+    """Parse a time such as 2h or 1d. Raises InvalidInput, which names the option."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
+    parsed = float(found[1]) * SECONDS[found[2]] if found else 0.0
+    if not 0 < parsed <= LONGEST_TIME:
+        allowed = "a time such as 90s, 30m, 2h or 1d, above 0 and up to 3650d"
+        raise InvalidInput(option, text, allowed)
+    return parsed
 
 
 # Opened as the settings say
@@ -199,8 +223,9 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
     """Open the store. Raises NotFound if there is no such file, unless it may be `new`."""
     from heedful.store import open_store
 
-    if not new:
-        _check_file(values.db)
+    if not (new or _exists(values.db)):
+        where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
+        raise NotFound("database", values.db, where)
     store = open_store(values.db)
     try:
         yield store
@@ -208,10 +233,8 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
         await store.close()
 
 
-def _check_file(db: str) -> None:
-    if not db.startswith(POSTGRES) and not Path(db).exists():
-        where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
-        raise NotFound("database", db, where)
+def _exists(db: str) -> bool:
+    return db.startswith(POSTGRES) or Path(db).exists()
 
 
 @asynccontextmanager
@@ -242,13 +265,14 @@ def model_here(values: Settings) -> Model | None:
 def _open_model(values: Settings) -> Model:
     from heedful.models import open_model
 
-    return open_model(
-        values.model,
-        cache=values.cache,
-        threads=values.threads,
-        context=values.context,
-        timeout=values.timeout,
-    )
+    look_here()
+    options: Any = values.model_dump(include={"cache", "threads", "context", "timeout"})
+    return open_model(values.model, **options)
+
+
+def look_here() -> None:
+    """Let `module:function` be found in this folder, where a console script does not look."""
+    sys.path.insert(0, str(Path.cwd()))
 
 
 def describe_writer(model: Model | None) -> str:
@@ -258,8 +282,6 @@ def describe_writer(model: Model | None) -> str:
 
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:
     """Return the memory of the scope, with the embedder that settings and machine allow."""
-    from heedful.memory.memory import Memory
-
     embedder = embedder_of(values, progress)
     return Memory(store, scope_of(values), embedder, holdout=values.holdout)
 

@@ -1,59 +1,55 @@
-"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names its line."""
+"""Files that people write: tasks as JSON Lines or YAML; every error names its line."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
-import tomllib
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, time
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.errors import InvalidInput, LineError, TaskFileError, UsageError
+from heedful.cli.settings import must
+from heedful.errors import LineError, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
 from heedful.loop.record import Goal, check_goals
 
-# Values of one entry, counted at every YAML alias: a file of 1 kB can stand for 10⁹.
-MOST_VALUES = 1_000_000
+M = TypeVar("M", bound=BaseModel)
 LONGEST_ID = 200
-KEYS = ("id", "task", "context", "goals", "checks", "policy")
-FITTING: Mapping[str, tuple[Callable[[Any], object], str]] = {
-    "id": (
-        lambda id: isinstance(id, str) and 0 < len(id) <= LONGEST_ID and id.isprintable(),
-        f"text of 1 to {LONGEST_ID} printable characters (quote a number)",
-    ),
-    "task": (lambda task: isinstance(task, str) and task.strip(), "text that says what to do"),
-    "goals": (lambda goals: isinstance(goals, list), "a list"),
-    "checks": (
-        lambda checks: isinstance(checks, list) and checks,
-        'a list of at least one, such as [{"name": "not_empty"}]: without a check, all pass',
-    ),
-}
-_AT_LINE = re.compile(r"at line (\d+)")
-_TOML_HEAD = re.compile(r"""\s*\[\[\s*(tasks|"tasks"|'tasks')\s*\]\]""")
+ALIKE = 80  # characters of a wrong value
 
 
-@dataclass(frozen=True)
-class Entry:
-    """An entry of a file and the line where it begins, from 1; 0 if the line is unknown."""
+class Shape(BaseModel):
+    """What a line of a file may hold: no other key, and numbers that are finite."""
 
-    line: int
-    value: Any
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class TaskShape(Shape):
+    """An entry of a task file."""
+
+    # Printable; Unicode's category C is control characters and the like.
+    id: str = Field(max_length=LONGEST_ID, pattern=r"^\P{C}+$")
+    task: str = Field(pattern=r"\S")
+    context: JsonValue = None
+    goals: list[Any] | None = None
+    # Without a check, all would pass.
+    checks: list[Any] = Field(min_length=1)
+    policy: Any = None
+
+
+# An entry of a file: the line where it begins, from 1, and its value.
+Entry = tuple[int, Any]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a file; `line` is where it begins, from 1, or 0 if the line is unknown."""
+    """A task of a file; `line` is where it begins, from 1."""
 
     id: str
     task: str
@@ -71,92 +67,62 @@ class Task:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read the tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
+    """Read the tasks of a .jsonl, .yaml or .yml file, in order, at least one.
 
     Checks are loaded; the modules that they name are looked for beside the file first. Raises
     TaskFileError with the line.
     """
-    readers: Mapping[str, Callable[[Path, str], list[Entry]]] = {
-        ".jsonl": partial(json_lines, kind=TaskFileError),
-        ".yaml": _yaml,
-        ".yml": _yaml,
-        ".toml": _toml,
-    }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        kinds = ", ".join(readers)
-        raise TaskFileError(str(path), 0, f"its name must end in one of {kinds}")
-    entries = reader(path, text_of(path, TaskFileError))
+    text = text_of(path, TaskFileError)
+    match path.suffix.lower():
+        case ".jsonl":
+            entries = json_lines(path, text, TaskFileError)
+        case ".yaml" | ".yml":
+            entries = _yaml(path, text)
+        case _:
+            raise TaskFileError(str(path), 0, "its name must end in .jsonl, .yaml or .yml")
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
-    for entry in entries:
-        task = _task(path, entry)
+    for line, value in entries:
+        task = _task(path, line, value)
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
-            raise TaskFileError(str(path), entry.line, f"{what}; give another")
+            raise TaskFileError(str(path), line, f"{what}; give another")
         tasks[task.id] = task
     return list(tasks.values())
 
 
-def _task(path: Path, entry: Entry) -> Task:
+def _task(path: Path, line: int, value: Any) -> Task:
     try:
-        value = _plain(entry.value)
-        if not isinstance(value, dict):
-            raise InvalidInput("a task", value, "an object with id, task and checks")
-        for key in value:
-            if key not in KEYS:
-                raise InvalidInput("a key", key, f"one of {', '.join(KEYS)}")
-        value = {"goals": [], **{key: given for key, given in value.items() if given is not None}}
-        id, task = _fit(value, "id"), _fit(value, "task")
-        goals = tuple(map(goal, _fit(value, "goals")))
+        given = fit(TaskShape, value)
+        goals = tuple(map(goal, given.goals or ()))
         check_goals(goals)
-        return Task(
-            id,
-            task,
-            value.get("context"),
-            goals,
-            tuple(load(spec, folder=path.parent) for spec in _fit(value, "checks")),
-            policy(value["policy"]) if "policy" in value else None,
-            entry.line,
-        )
+        checks = tuple(load(spec, folder=path.parent) for spec in given.checks)
+        chosen = None if given.policy is None else policy(given.policy)
     except UsageError as error:
-        raise TaskFileError(str(path), entry.line, str(error)) from error
-    except RecursionError as error:
-        raise TaskFileError(str(path), entry.line, "it is nested too deeply") from error
+        raise TaskFileError(str(path), line, str(error)) from error
+    return Task(given.id, given.task, given.context, goals, checks, chosen, line)
 
 
-def _fit(value: Mapping[str, Any], key: str) -> Any:
-    fits, allowed = FITTING[key]
-    if not fits(value.get(key)):
-        raise InvalidInput(key, value.get(key), allowed)
-    return value[key]
-
-
-def _plain(value: Any) -> Any:
-    """Return the value as JSON would hold it, whatever its format. Raises InvalidInput."""
-    room = iter(range(MOST_VALUES))
-
-    def plain(one: Any) -> Any:
-        if next(room, None) is None:
-            raise InvalidInput("a task", "too large", f"made of at most {MOST_VALUES} values")
-        match one:
-            case None | bool() | int() | float() | str():
-                return one
-            case date() | time():
-                return one.isoformat()
-            case Mapping():
-                for key in one:
-                    if not isinstance(key, str):
-                        raise InvalidInput("a key", key, "text (quote it)")
-                return {key: plain(each) for key, each in one.items()}
-            case list() | tuple():
-                return [plain(each) for each in one]
-            case _:
-                pass
-        raise InvalidInput("a value", one, "JSON data: text, numbers, lists, objects")
-
-    return plain(value)
+def fit(shape: type[M], value: Any) -> M:
+    """Return the value as its shape. Raises UsageError, which names the field and the value."""
+    try:
+        return shape.model_validate(value)
+    except (ValidationError, RecursionError) as error:
+        if isinstance(error, RecursionError):
+            raise UsageError("it is nested too deeply") from error
+        first = error.errors()[0]
+        # Places in lists count from 1, as people do.
+        parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
+        where = ".".join(map(str, parts)) or "it"
+        if first["type"] == "extra_forbidden":
+            raise UsageError(f"there is no key {where}; remove it or correct its name") from error
+        if first["type"] == "missing":
+            raise UsageError(f"{where} is missing; it must be given") from error
+        given = repr(first["input"])
+        given = given if len(given) <= ALIKE else f"{given[:ALIKE]}…"
+        allowed = must(first["msg"].removeprefix("Value error, "))
+        raise UsageError(f"{where} is {given}; {allowed}") from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -164,16 +130,20 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Refuses duplicate keys, because YAML would silently keep the last."""
+    """Keeps dates as text, and refuses duplicate keys, of which YAML would keep the last."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
+        for first, forms in _Yaml.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Return the mapping. Raises ConstructorError."""
-        keys = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in keys:
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        for number, (key, _) in enumerate(node.value):
+            if key.value in keys[:number]:
                 what = f"key {key.value!r} is given twice"
                 raise yaml.constructor.ConstructorError(None, None, what, key.start_mark)
-            keys.add((key.tag, str(key.value)))
         made: dict[Any, Any] = super().construct_mapping(node, deep)
         return made
 
@@ -186,7 +156,7 @@ def _yaml(path: Path, text: str) -> list[Entry]:
             line = node.start_mark.line + 1
             raise TaskFileError(str(path), line, "the file must be a list of tasks: begin with -")
         return [
-            Entry(item.start_mark.line + 1, loader.construct_document(item))
+            (item.start_mark.line + 1, loader.construct_document(item))
             for item in (node.value if node else ())
         ]
     except yaml.YAMLError as error:
@@ -198,40 +168,16 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         raise TaskFileError(str(path), 0, f"not YAML that can be read: {error}") from error
 
 
-def _toml(path: Path, text: str) -> list[Entry]:
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        found = _AT_LINE.search(str(error))
-        line = int(found[1]) if found else 0
-        raise TaskFileError(str(path), line, f"not TOML: {error}") from error
-    others = sorted(document.keys() - {"tasks"})
-    tasks = document.get("tasks", [])
-    if others or not isinstance(tasks, list):
-        what = f"{others[0] if others else 'tasks'!r} is not expected; write each task as [[tasks]]"
-        raise TaskFileError(str(path), 0, what)
-    heads = [n for n, line in enumerate(text.split("\n"), 1) if _TOML_HEAD.match(line)]
-    lines = heads if len(heads) == len(tasks) else [0] * len(tasks)
-    return list(map(Entry, lines, tasks))
-
-
 def text_of(path: Path, kind: type[LineError]) -> str:
-    """Read a file as text, unpacked if its name ends in .gz. Raises `kind`."""
+    """Read a file as text. Raises `kind`."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
         raise kind(str(path), 0, what) from error
-    try:
-        data = gzip.decompress(data) if path.suffix == ".gz" else data
-    except (OSError, EOFError, zlib.error) as error:
-        what = f"it is no whole gzip file ({error}); fetch it again, or take .gz off its name"
-        raise kind(str(path), 0, what) from error
-    try:
-        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        what = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"
+        line = error.object.count(b"\n", 0, error.start) + 1
+        what = f"byte {error.object[error.start]:#04x} is not UTF-8; save the file as UTF-8"
         raise kind(str(path), line, what) from error
 
 
@@ -250,7 +196,7 @@ def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
             elif isinstance(error, json.JSONDecodeError):  # its own line is always 1
                 what = f"{error.msg} (column {error.colno})"
             raise kind(str(path), number, f"not one JSON object on one line: {what}") from error
-        entries.append(Entry(number, value))
+        entries.append((number, value))
     return entries
 
 

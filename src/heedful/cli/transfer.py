@@ -12,9 +12,9 @@ import typer
 
 from heedful.cli.app import group
 from heedful.cli.lessons import spaces_of, warn_of
-from heedful.cli.output import By, Db, Json, Why, counted, following, print_json, say, show, table
+from heedful.cli.output import counted, following, print_json, say, show, table
 from heedful.cli.progress import Progress
-from heedful.cli.settings import ask, settings
+from heedful.cli.settings import By, Db, Json, Why, ask, settings
 from heedful.errors import UsageError
 from heedful.memory.memory import Memory, Spaces
 from heedful.memory.transfer import Imported

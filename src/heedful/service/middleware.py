@@ -30,7 +30,7 @@ from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
 from heedful.service.problems import SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
-from heedful.store.store import Beside, Call, beside, keep_answer, read_call, write_effect
+from heedful.store.store import Effects, Call, keep_answer, read_call, write_effect
 
 log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
@@ -187,7 +187,7 @@ async def answer_once(
     """
     once = Headers(scope=scope).get(ONCE)
     if once is None or scope["method"] != "POST":
-        with beside(Beside()):
+        with Effects():
             await app(scope, receive, send)
         return
     if not (0 < len(once) <= LONGEST and once.isascii() and once.isprintable()):
@@ -208,10 +208,10 @@ async def answer_once(
         async def hold(message: Message) -> None:
             sent.append(message)
 
-        effects = Beside(
+        effects = Effects(
             lambda db, n, effect: write_effect(db, call, n, effect), before.effects, before.next
         )
-        with beside(effects):
+        with effects:
             await app(scope, receive, hold)
         made = _plain(sent)
         # A failed call had no effect, or a repeat continues it. A secret is shown once.

@@ -1,0 +1,264 @@
+"""Task files and files of recorded loops: what they hold, and errors that name line and field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.checks.evaluate import Context
+from heedful.cli.replay import NOT_PASSED, read_file
+from heedful.cli.tasks import read_tasks
+from heedful.errors import LineError, RecordFileError, TaskFileError
+from heedful.loop import policies
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Usage
+
+CHECKS = [{"name": "not_empty"}, {"name": "contains", "needles": ["hi"]}]
+GOALS = ["length >= 0.5", {"score": "drift", "threshold": 0.25, "direction": "at_most"}]
+YAML = """
+# two tasks
+- id: a
+  task: Say hi
+  context: {family: x, day: 2020-01-02}
+  goals: [length >= 0.5, {score: drift, threshold: 0.25, direction: at_most}]
+  checks: &same
+    - name: not_empty
+    - {name: contains, needles: [hi]}
+  policy: reflection
+
+- {id: b, task: Say yo, checks: *same, policy: {preset: stage, unscored: again}}
+"""
+ENTRIES = [
+    {"id": "a", "task": "Say hi", "context": {"family": "x", "day": "2020-01-02"},
+     "goals": GOALS, "checks": CHECKS, "policy": "reflection"},
+    {"id": "b", "task": "Say yo", "checks": CHECKS, "goals": None,
+     "policy": {"preset": "stage", "unscored": "again"}},
+]  # fmt: skip
+JSONL = "\n" + "\n\n".join(json.dumps(entry) for entry in ENTRIES) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"), [("t.yaml", YAML, [3, 12]), ("T.JSONL", JSONL, [2, 4])]
+)
+def test_both_formats_give_the_same_tasks(tmp_path, name, text, lines):
+    (tmp_path / name).write_text(text, "utf-8")
+    a, b = read_tasks(tmp_path / name)
+    assert [a.line, b.line] == lines
+    assert (a.id, a.task, a.context) == ("a", "Say hi", {"family": "x", "day": "2020-01-02"})
+    assert a.goals == (Goal("length", 0.5), Goal("drift", 0.25, "at_most"))
+    assert [getattr(check, "name", "") for check in a.checks] == ["not_empty", "contains"]
+    assert a.policy == policies.reflection
+    assert (b.context, b.goals, b.policy and b.policy.unscored) == (None, (), "again")
+
+
+GOOD = '{"id": "ok", "task": "t", "checks": [{"name": "not_empty"}]}\n'
+BAD_TASKS = {
+    "not JSON": ("{", "not one JSON object"),
+    "a list": ("[1]", "valid dictionary"),
+    "NaN": ('{"id": NaN}', "NaN is not JSON"),
+    "a key twice": ('{"id": "a", "id": "b"}', "key 'id' is given twice"),
+    "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
+    "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
+    "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "there is no key tsak"),
+    "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a valid string"),
+    "a long id": (json.dumps({"id": "x" * 201}), "at most 200 characters"),
+    "an unprintable id": (json.dumps({"id": "x\x1b"}), "it must match pattern"),
+    "an empty task": ('{"id": "a", "task": " "}', "task is ' '; it must match"),
+    "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
+    "no checks": ('{"id": "a", "task": "t", "checks": []}', "at least 1 item"),
+    "an unknown check": (
+        '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
+        "no check is called 'nope'; there are: .*not_empty",
+    ),
+    "the id again": (GOOD, "id 'ok' is taken by the task of line 1"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_TASKS)
+def test_a_bad_task_is_named_by_its_line(tmp_path, what):
+    line, said = BAD_TASKS[what]
+    path = tmp_path / "t.jsonl"
+    path.write_text(f"{GOOD}\n{line}\n", "utf-8")
+    with pytest.raises(TaskFileError, match=said) as caught:
+        read_tasks(path)
+    assert (str(caught.value).startswith(f"{path}:3: "), caught.value.line) == (True, 3)
+
+
+BAD_FILES = {
+    "blank.jsonl": (b"\n \n", 0, "holds no task"),
+    "empty.yaml": (b"# nothing\n", 0, "holds no task"),
+    "latin.jsonl": (GOOD.encode() + b'{"id": "\xe4"}', 2, "byte 0xe4 is not UTF-8"),
+    "broken.yaml": (b"- id: a\n  task: [\n", 3, "not YAML"),
+    "control.yaml": (b"- id: a\n- \x01\n", 2, "not YAML"),
+    "mapping.yaml": (b"# x\nid: a\n", 2, "a list of tasks"),
+    "twice.yaml": (b"- id: a\n  task: t\n  id: b\n", 3, "key 'id' is given twice"),
+    "key.yaml": (b"- id: a\n  task: t\n  context: {1: x}\n", 1, "context"),
+    "tag.yaml": (b"- !!python/object:os.system {}\n", 1, "not YAML"),
+    "two.yaml": (b"- id: a\n---\n- id: b\n", 2, "not YAML"),
+    "itself.yaml": (b"- &a [*a]\n", 1, "valid dictionary"),
+    "second.yaml": (b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n", 4, "it is 7"),
+    "tasks.csv": (b"id,task\n", 0, "must end in .jsonl"),
+    "none.jsonl": (None, 0, "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_named(tmp_path, name):
+    data, line, said = BAD_FILES[name]
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(TaskFileError, match=said) as caught:
+        read_tasks(tmp_path / name)
+    assert caught.value.line == line
+
+
+def test_a_check_beside_the_file(tmp_path):
+    (tmp_path / "beside_it.py").write_text("def check(candidate, context):\n    return []\n")
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"id": "a", "task": "t", "checks": [{"name": "beside_it:check"}]}\n')
+    (task,) = read_tasks(path)
+    assert task.checks[0]("x", Context("t")) == []
+
+
+# Recorded loops
+
+ANSWER = {"candidate": "x", "passed": False}
+WHY = {"check": "tests", "message": "case 1 fails"}
+
+
+def line(*attempts: Any, **more: Any) -> str:
+    return json.dumps({"id": "a", "attempts": attempts or [ANSWER], **more})
+
+
+def read(path: Path, text: str) -> Any:
+    file = path / "loops.jsonl"
+    file.write_bytes(text.encode("utf-8"))
+    return read_file(file)
+
+
+def refused(path: Path, text: str) -> str:
+    with pytest.raises(LineError) as caught:
+        read(path, text)
+    return str(caught.value).removeprefix(f"{path / 'loops.jsonl'}")
+
+
+def test_every_field_arrives(tmp_path):
+    finding = {**WHY, "fix": "look", "severity": 0.9, "key": "k", "level": "error",
+               "persistent": True, "evidence": "e", "span": [1, 2]}  # fmt: skip
+    usage = {"calls": 2, "prompt_tokens": 3, "completion_tokens": 4, "cost": 0.5, "seconds": 6}
+    first = {"candidate": "some text", "findings": [finding], "scores": {"q": 0.5}, "met": 0.25,
+             "usage": usage, "quality": 0.5}  # fmt: skip
+    second = {"candidate": {"b": 1, "a": [2]}, "digest": "d", "passed": True, "scores": {"q": 1},
+              "quality": 1}  # fmt: skip
+    goals = ["q >= 0.8", {"score": "q", "threshold": 2, "direction": "at_most"}]
+    (made,) = read(tmp_path, line(first, second, goals=goals, task={"any": "thing"}))
+    found = Finding("tests", "case 1 fails", "look", "error", 0.9, "k", True, "e", (1, 2))
+    told = Evaluation((found,), {"q": 0.5}, met=0.25)
+    other = Candidate("d", '{"a": [2], "b": 1}')
+    assert made.loop.attempts == (
+        Attempt(1, Candidate.of("some text"), told, Usage(2, 3, 4, 0.5, 6)),
+        Attempt(2, other, Evaluation((), {"q": 1}), Usage(calls=1)),
+    )
+    assert made.loop.goals == (Goal("q", 0.8), Goal("q", 2, "at_most"))
+    assert (made.loop.id, made.quality) == ("a", (0.5, 1))
+
+
+def test_what_is_left_out_or_null(tmp_path):
+    attempt = {"digest": "d", "candidate": None, "passed": True, "findings": None, "met": None}
+    text = '\n \n{"attempts": [%s]}\r\n{"id": 7, "goals": null, "attempts": [%s]}'
+    blank, number = read(tmp_path, text % (json.dumps(attempt), json.dumps(ANSWER)))
+    assert (blank.loop.id, number.loop.id, blank.quality) == ("line 3", "7", ())
+    assert blank.loop.attempts == (Attempt(1, Candidate("d"), Evaluation(), Usage(calls=1)),)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "goals", "passes", "findings"),
+    [
+        ({"passed": True}, [], True, 0),
+        ({"passed": True, "findings": [{**WHY, "level": "warning"}]}, [], True, 1),
+        ({"findings": [WHY]}, [], False, 1),
+        ({"passed": False}, [], False, 1),
+        ({"passed": False, "findings": [{**WHY, "level": "note"}]}, [], False, 2),
+        ({"scores": {"q": 0.5}}, ["q >= 0.5"], True, 0),
+        ({"scores": {"q": 0.4}, "passed": False}, ["q >= 0.5"], False, 0),  # the goal says why
+        ({"scores": {"p": 0.9}}, ["q >= 0.5"], False, 0),
+    ],
+)
+def test_what_says_that_an_attempt_passed(tmp_path, attempt, goals, passes, findings):
+    (made,) = read(tmp_path, line({"candidate": "x", **attempt}, goals=goals))
+    evaluation = made.loop.attempts[0].evaluation
+    assert evaluation.passes(made.loop.goals) is passes
+    assert len(evaluation.findings) == findings
+    if attempt == {"passed": False}:
+        assert evaluation.findings == (NOT_PASSED,)
+
+
+BAD_RECORDS: dict[str, tuple[str, str]] = {
+    "a wrong key": ('{"attempt": []}', "attempts is missing"),
+    "another key": (line(x=1), "there is no key x"),
+    "an object": ('{"attempts": {"a": 1}}', "attempts is {'a': 1}; it must be a valid list"),
+    "no attempt": ('{"attempts": []}', "at least 1 item"),
+    "a goal": (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
+    "a number": (line(ANSWER, 1), "attempts.2 is 1; "),
+    "nothing": (line(ANSWER, {}), "attempt 2 has no candidate; give one, or its digest"),
+    "no verdict": (line({"candidate": "x", "met": 1}), "attempt 1 has no verdict; give passed"),
+    "a bad verdict": (line({**ANSWER, "passed": "maybe"}), "attempts.1.passed is 'maybe'; it must"),
+    "a contradiction": (
+        line({"candidate": "x", "passed": True, "findings": [WHY]}),
+        "passed of attempt 1 is True; it must be false: it has an error finding, or misses a goal",
+    ),
+    "a score": (line({**ANSWER, "scores": {"q": "x"}}), "attempts.1.scores.q is 'x'; it must be a"),
+    "met": (
+        line({**ANSWER, "met": 1.5}),
+        "attempts.1.met is 1.5; it must be less than or equal to",
+    ),
+    "quality of some": (
+        line(ANSWER, {**ANSWER, "quality": 1}),
+        "given for every attempt of a loop",
+    ),
+    "calls": (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
+    "no message": (
+        line({"candidate": "x", "findings": [{"check": "a"}]}),
+        "attempts.1.findings.1.message is missing; it must be given",
+    ),
+    "a level": (
+        line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),
+        "attempts.1.findings.1.level is 'bad'; it must be 'error', 'warning' or 'note'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD_RECORDS)
+def test_a_bad_record_names_its_line_and_field(tmp_path, what):
+    bad, said = BAD_RECORDS[what]
+    told = refused(tmp_path, f"{line()}\n\n{bad}\n{line()}\n")
+    assert told.startswith(":3: ")
+    assert said in told
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+KEYS = ("candidate", "digest", "passed", "findings", "scores", "met", "usage", "quality", "x")
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(KEYS), json_values), max_size=3),
+    st.dictionaries(st.sampled_from(["id", "task", "goals", "y"]), json_values),
+)
+def test_any_json_is_read_or_refused_with_its_line(tmp_path_factory, attempts, more):
+    text = json.dumps({"attempts": attempts, **more}).replace("Infinity", "1e999")
+    where = 1
+    try:
+        (made,) = read(tmp_path_factory.mktemp("any"), text)
+        assert (len(made.loop.attempts), bool(made.loop.best)) == (len(attempts), True)
+    except RecordFileError as error:
+        where = error.line
+    assert where == 1

@@ -1,0 +1,236 @@
+"""`heedful why`, `loops`, `log`, `override`, `ask` and `runs`: what is stored, for people."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful import Pipeline, open_store
+from heedful.checks import contains
+from heedful.drive.drive import Run
+from heedful.errors import StageFailed
+from heedful.loop.policies import orchestrator
+from heedful.loop.record import Evaluation
+from heedful.testing import ScriptedModel
+from tests.cli.pipelines import cites, runs
+from tests.cli.support import following, task
+
+
+def judged(candidate: str, context: heedful.Context) -> Evaluation:
+    return Evaluation(scores={"alignment": 0.5, "drift": 0.3})
+
+
+async def _history(path: str) -> None:
+    """Loops that were stopped by attempts and by a budget, lifted, that passed, and are open."""
+    store = open_store(path)
+    options: dict[str, Any] = {"store": store, "checks": [contains("red")]}
+
+    def made(id: str, *answers: str, **more: Any) -> Run[str]:
+        return Run("Say it", generate=ScriptedModel(*answers), id=id, **{**options, **more})
+
+    await made("r/stopped", *"abcdefgh").finish()
+    await made("r/budget", *"abc", policy=heedful.policy("default, budget.calls=2")).finish()
+    await made("r/passed", "blue", "red").finish()
+    await made("r/open", "a").step()
+    lifted = made("lifted", *"abcdefgh")
+    await lifted.finish()
+    await lifted.override("attempts", by="ann", why="it is close")
+    await lifted.finish()
+    judge = {"checks": (), "evaluate": judged, "policy": orchestrator}
+    await made("advice", *"abcdefgh", **judge, labels={"persona": "SAGE"}).finish()
+    await store.close()
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    path = tmp_path_factory.mktemp("history") / "heedful.db"
+    asyncio.run(_history(str(path)))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def stored(desk, session, history):
+    """Sessions in a folder whose database has a history."""
+    desk.write("heedful.db", history)
+    return session
+
+
+def test_why_in_words(stored):
+    done = stored(
+        ("why lif", 0, "  => stopped by attempts: 5 of 4 attempts made", "kept: attempt 1",
+         "  => again (attempts overridden by ann)", "override of attempts by ann: it is close",
+         "would have changed it: attempts.limit 6 instead of 4: again"),
+        ("why r/o", 0, "loop r/open: open", "open: it waits; run it again with --resume"),
+        ("why r/p", 0, "  | - contains: 'red' is missing. write 'red' in it", "  => passed"),
+    )  # fmt: skip
+    lines = done.out.splitlines()
+    assert lines[:2] == ["loop r/passed: passed, policy default", "task: Say it"]
+    assert (lines[3], lines[5]) == ("attempt 1: blue", "  => again")
+
+
+def test_why_as_json(stored):
+    document = stored(("why lifted --json", 0)).json
+    assert (document["state"], document["policy"]["name"]) == ("stopped", "default")
+    assert [attempt["candidate"] for attempt in document["attempts"]] == [*"abcde"]
+    first, last = document["attempts"][0], document["attempts"][-1]
+    assert first["evaluation"]["findings"][0]["check"] == "contains"
+    assert (first["number"], first["decided"], last["feedback"]) == (1, "again", "")
+    assert all("'red' is missing" in a["feedback"] for a in document["attempts"][:-1])
+    verdicts = [one["verdict"] for one in document["verdicts"]]
+    assert verdicts == [*["again"] * 3, "done", "again", "done"]
+    assert document["overrides"][0]["by"] == "ann"
+    (change,) = document["would_change"]
+    assert (change["what"], change["was"], change["to"]) == ("attempts.limit", 4, 6)
+
+
+def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
+    how = "heedful run TASKS --run r --resume continues it"
+    before = time.time()
+    until = stored(
+        ("override r/stopped attempts --by ann --why 'it is close'", 0,
+         f"attempts is lifted for 1 decision; loop r/stopped is open; {how}",
+         "Next: heedful why r/stopped"),
+        ("why r/stopped", 0, "loop r/stopped: open", "  => again (attempts overridden by ann)",
+         "override of attempts by ann: it is close (used 1 of 1)"),
+        ("log r/stopped", 0, "Next: heedful why r/stopped"),
+        ("override r/budget attempts --by ann --decisions 2", 0,
+         "attempts is lifted for 2 decisions; loop r/budget is still stopped by budget"),
+        ("override advice attempts --by ann --decisions 3 --expires 1.5d --json", 0,
+         '"decisions": 3', '"verdict": "again"', '"reason": "alignment_threshold_not_met"'),
+    ).json["until"]  # fmt: skip
+    assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
+
+
+def test_a_run_goes_on_after_an_override(desk):
+    desk.tasks(task("never"))
+    run = ("run", "tasks.jsonl", "--model", "toy:answer", "--policy", "stage")
+    assert desk.heedful(*run).code == 1
+    calls = len(desk.calls())
+    desk.heedful("override", "tasks-1/never", "attempts", "--by", "ann")
+    again = desk.heedful(*run, "--run", "tasks-1", "--resume", "--json")
+    assert (again.code, again.json["rows"][0]["attempts"]) == (1, 4)
+    assert len(desk.calls()) == calls + 1
+
+
+def test_the_log(stored):
+    told = " ".join(stored(("log lifted", 0, "Next: heedful why lifted")).out.split())
+    for part in (
+        "lifted again contains_failed 1 0.00 1 ",
+        "lifted again contains_failed 3 0.30 (+0.15) 3 ",
+        "lifted stopped attempts: 4 of 4 attempts made 4 0.45 (+0.15) 4 ",
+        "lifted again contains_failed attempts: ann 4 0.45 (+0.15) 4 ",
+    ):
+        assert part in told
+    first, *_, last = stored(("log advice --json", 0)).json["decisions"]
+    assert (first["labels"], first["rerun"], last["rerun"]) == ({"persona": "SAGE"}, 0, 3)
+    assert (last["decided"], last["reason"], last["standing"]["fatigue"]) == (
+        *("stopped", "attempts", 0.45),
+    )
+
+
+# Runs of pipelines
+
+
+@pytest.fixture
+def ran(desk, session):
+    """Sessions in a folder whose database has runs."""
+    runs(desk.folder)
+    return session
+
+
+def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
+    head = (
+        "run forecast-1 of pipeline forecast went on degraded from insights; 3 stages, 6 attempts"
+    )
+    stage = "stage 2 (train) passed at attempt 2, after 1 retry\n"
+    several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
+    document = ran(
+        ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "+   ",
+         "mean 1234.56 against 89.23", "Next: heedful ask forecast-1"),
+        ("why forecast-1 train", 0, stage, "!insights"),
+        ("why forecast-1 2", 0, stage),
+        ("why forecast-1 trian", 2, "no stage is called 'trian'; there are: load, train, insights"),
+        ("why last", 0, "run nightly-1 of pipeline nightly passed"),
+        ("why nightly", 0, "run nightly-1 of pipeline nightly passed"),
+        ("why forecast-1/train", 0, "loop forecast-1/train: passed"),
+        ("why forecast", 2, f"several loops begin with 'forecast': {several}"),
+        ("why forecast/say 2", 2, "loop 'forecast/say' is not a run of a pipeline: it has no sta"),
+        ("why zzz", 3, "heedful loops and heedful runs list them"),
+        ("why forecast-2 2 --json", 0),
+    ).json  # fmt: skip
+    assert (document["run"], document["name"], document["action"]) == (
+        *("forecast-2", "train", "passed"),
+    )
+    monkeypatch.setenv("HEEDFUL_PROJECT", "other")
+    ran(("why last", 3, "no pipeline has run in this scope"))
+
+
+def test_ask(ran):
+    fact = ran(
+        ("ask forecast-1 'why did the pipeline retry stage 2?'", 0,
+         "asked: why stage 2 (train) was retried\n1. [train] stage 2 (train)",
+         "Next: heedful why forecast-1 train"),
+        ("ask last", 0, "1. [nightly-1] run nightly-1 of pipeline nightly passed; 1 stage, "),
+        ("ask forecast-1 'why was stage 7 retried?'", 0, "not in the report: stage 7: the run has"),
+        ("ask forecast/say why?", 2, "heedful why forecast/say explains it, heedful runs lists"),
+        ("ask forecast-1 'why did it retry stage 2?' --json", 0, '"missing": ""'),
+    ).json["facts"][1]  # fmt: skip
+    assert (fact["number"], fact["stage"], fact["attempt"]) == (2, "train", 1)
+    assert fact["cite"] == "[train/attempt 1/hallucination_detection]"
+
+
+def test_runs_and_their_statistics(ran):
+    listed = ran(
+        ("runs", 0, "Next: heedful why nightly-1"),
+        ("runs weekly", 0, "no run of a pipeline 'weekly'\n"),
+        ("runs forecast --limit 1 --json", 0, '"forecast-2"', "!forecast-1"),
+        ("runs --json", 0),
+    ).json["runs"]
+    names = ("run", "state", "passed", "attempts", "retries")
+    assert [tuple(one[name] for name in names) for one in listed] == [
+        ("nightly-1", "passed", "1/1", 1, 0),
+        ("forecast-2", "degraded", "2/3", 6, 3),
+        ("forecast-1", "degraded", "2/3", 6, 3),
+    ]
+    out = ran(("runs forecast --stats", 0)).out
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.split()}
+    assert rows["insight_hallucination"][:4] == ["2", "6", "2", "0"]
+    assert rows["train"][:4] == ["2", "2", "2", "2"]
+    counts = ran(("runs forecast --stats --json", 0)).json["stats"]
+    assert (counts["runs"], counts["cost"]["attempts"]) == (2, 6)
+
+
+def test_loops_list_runs_and_replay_leaves_them_out(ran):
+    loops = {one["id"]: one for one in ran(("loops --json", 0)).json["loops"]}
+    assert (loops["nightly-1"]["state"], loops["forecast-1"]["state"]) == ("passed", "stopped")
+    assert loops["forecast-1"]["stopped_by"] == "degraded"
+    recorded = ran(("tune", 0), ("log", 0), ("replay --json", 0)).json["recorded"]
+    assert recorded["loops"] == len(loops) - 3  # each stage and the other loop, but no run
+
+
+def test_a_run_that_was_halted_and_one_that_was_interrupted(desk, session):
+    async def broken() -> None:
+        path = str(desk.folder / "heedful.db")
+        pipeline = Pipeline("broken", store=path, progress=False, on_exhausted="halt")
+        pipeline.stage(name="first", checks=[cites], retries=0)(lambda state: "MAE")
+        pipeline.stage(name="second")(lambda state: "never")
+        await pipeline.run({}, id="halted")
+        other = Pipeline("raises", store=path, progress=False)
+
+        @other.stage
+        def falls(state: object) -> None:
+            raise ZeroDivisionError("it fell")
+
+        with pytest.raises(StageFailed):
+            await other.run({}, id="open")
+
+    asyncio.run(broken())
+    done = session(
+        ("why halted", 0, "run halted of pipeline broken was halted; 2 stages, 1 attempt"),
+        ("ask halted 'why did it stop?'", 0, "failed: MAE is cited, and the run has no metrics"),
+        ("why open", 0, "run open of pipeline raises is open"),
+        ("runs", 0),
+    )
+    assert following(done.out) == ["why", "open"]
