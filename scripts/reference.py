@@ -9,8 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-import click
 import griffe
 import typer
 
@@ -41,8 +42,6 @@ MARKS = {
     griffe.ParameterKind.var_keyword: "**",
 }
 
-Found = griffe.Object | griffe.Alias
-
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or compare them with `--check`; 1 if one differs."""
@@ -59,15 +58,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def commands() -> str:
     """Return the page of the commands: the help of each, in the order of `heedful --help`."""
-    top = typer.main.get_command(app)
+    top: Any = typer.main.get_command(app)
     lines = [COMMANDS_HEAD]
     for name in COMMANDS:
-        command = top.get_command(click.Context(top), name)
+        command = top.get_command(typer.Context(top), name)
         inner = getattr(command, "commands", {})
         for title, each in [(f"{name} {key}", one) for key, one in inner.items()] or [
             (name, command)
         ]:
-            context = click.Context(each, info_name=f"heedful {title}", terminal_width=WIDTH)
+            context = typer.Context(each, info_name=f"heedful {title}", terminal_width=WIDTH)
             lines += ["", f"## heedful {title}", "", "```text", each.get_help(context), "```"]
     return "\n".join(lines) + "\n"
 
@@ -76,10 +75,11 @@ def names() -> str:
     """Return the page of the names, a part for each public package or module."""
     package = griffe.load("heedful", search_paths=[ROOT / "src"], try_relative_path=False)
     lines = [NAMES]
-    for prefix, homes in (("heedful", heedful._HOMES), ("heedful.checks", checks._HOMES)):
-        lines += ["", f"## {prefix}"]
-        for name in sorted(homes, key=str.lower):
-            lines += entry(package[f"{homes[name]}.{name}".removeprefix("heedful.")])
+    lazy: tuple[ModuleType, ...] = (heedful, checks)
+    for room in lazy:
+        lines += ["", f"## {room.__name__}"]
+        for name, home in sorted(room._HOMES.items(), key=lambda pair: pair[0].lower()):
+            lines += entry(package[f"{home}.{name}".removeprefix("heedful.")])
     for module in MODULES:
         lines += ["", f"## heedful.{PREFIXES.get(module, module)}"]
         for name in sorted(public(package[module]), key=str.lower):
@@ -87,7 +87,7 @@ def names() -> str:
     return "\n".join(lines) + "\n"
 
 
-def public(module: Found) -> list[str]:
+def public(module: Any) -> list[str]:
     """Return the names in `__all__`, else those that the module itself declares."""
     if module.exports is not None:
         return [str(name) for name in module.exports]
@@ -95,7 +95,7 @@ def public(module: Found) -> list[str]:
     return [n for n, m in own if not n.startswith("_") and (m.docstring or m.is_attribute)]
 
 
-def entry(found: Found) -> Iterator[str]:
+def entry(found: Any) -> Iterator[str]:
     """Yield the lines of one name: heading, signature, docstring, public methods."""
     if isinstance(found, griffe.Alias):
         found = found.final_target
@@ -106,7 +106,7 @@ def entry(found: Found) -> Iterator[str]:
                 yield from ("", "```text", "." + signature(member), "```", *docstring(member))
 
 
-def docstring(found: Found) -> list[str]:
+def docstring(found: Any) -> list[str]:
     """Return the lines of a docstring after a blank one, doctests fenced; none without one."""
     if found.docstring is None:
         return []
@@ -117,7 +117,7 @@ def docstring(found: Found) -> list[str]:
     return lines[:-1]
 
 
-def signature(found: Found) -> str:
+def signature(found: Any) -> str:
     """Return how a name is called or, of a value, its type and value."""
     if found.is_attribute:
         value = found.value if "property" not in found.labels else None

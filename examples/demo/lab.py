@@ -27,6 +27,7 @@ from heedful.loop import policies
 from heedful.memory.memory import Memory
 from heedful.models import weights
 from heedful.models.contract import Embedder, Model
+from heedful.models.weights import Weights
 from heedful.store import lessons as lesson_store
 from heedful.store.store import Store
 

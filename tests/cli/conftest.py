@@ -24,6 +24,7 @@ def session(desk, monkeypatch):
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
 
     def typed(*lines: tuple) -> Done:
+        done = Done(0, "", "")
         for line, code, *words in lines:
             done = desk.invoke(monkeypatch, *shlex.split(line))
             said = done.out + done.err

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from examples.demo.figures import gain, ratio
-from examples.demo.lab import families, fetch, gold, plan, right_answer
+from examples.demo.lab import families, fetch, plan
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
 from heedful.lessons.proof import wilson_interval
@@ -124,7 +124,6 @@ def test_both_arms_and_what_they_show(finished):
     assert hopeless["memory"]["solved"]["value"] == 0
     assert figure(document, "easy")["gain"]["value"] == 0
     assert figure(document, "all families")["memory"]["tasks"] == 18
-    assert document["follows_gold"] == {}
     assert made == sum(row["calls"] for rows in document["rows"].values() for row in rows)
 
 
@@ -176,18 +175,6 @@ def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
     assert rows(db, "select max(n) > 20 from outcome") == [(1,)]
 
 
-def test_full_measures_what_can_be_followed(shop):
-    document = shop.heedful(*DEMO, "--full", "--json").json
-    shares = {name: one["value"] for name, one in document["follows_gold"].items()}
-    assert shares == {"shop": 1.0, "stubborn": 0.0, "easy": 1.0}
-    pooled = figure(document, "families it follows", "second half")
-    assert pooled["memory"]["tasks"] == 6
-    words = shop.heedful(*DEMO, "--full")
-    assert "families with at least 80 % there, second half" in words.out
-    page = (shop.folder / "out" / "report.html").read_text("utf-8")
-    assert "three right examples" in page
-
-
 def test_interrupted_it_goes_on(shop):
     process = shop.start(*DEMO, SLEEP="0.05")
     shop.wait_for(lambda: calls_of(shop) > 8, process)
@@ -216,14 +203,9 @@ def test_the_examples_that_come_along():
     by_family = families(tasks)
     assert len(by_family) >= 6
     assert all(len(members) >= 40 for members in by_family.values())
-    assert all(right_answer(task) for task in tasks)
-    assert all(right_answer(task) not in task.task for task in tasks)
     chosen = plan(None, "toys:follower", per_family=2).tasks
     assert [task.id for task in chosen[: len(by_family)]] == [m[0].id for m in by_family.values()]
     assert len(chosen) == 2 * len(by_family)
-    for _, shown, asked in gold(tasks):
-        assert len(shown) == 3
-        assert not {task.id for task in shown} & {task.id for task in asked}
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from heedful.compat.mistakes import (
     retrieve_similar_reflections,
 )
 from heedful.errors import InvalidInput, StoreError
-from heedful.lessons.learn import learn_from_evaluation
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import FixedEmbedder

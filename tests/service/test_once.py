@@ -13,7 +13,7 @@ from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Remembered, Scope
 from heedful.service.app import examples, operations
 from heedful.store import exposures, lessons
-from heedful.store.store import Effects, Call, Db, also, keep_answer, read_call, write_effect
+from heedful.store.store import Call, Db, Effects, also, keep_answer, read_call, write_effect
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE

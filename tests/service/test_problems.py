@@ -60,7 +60,7 @@ def test_where_the_store_is_and_what_it_said_is_nobodys_business(caplog):
     ):
         body, _ = told(error)
         assert not any(word in str(body) for word in ("heedful.db", "10.0.0.1"))
-    assert body["detail"] == "no loop 'a'"
+    assert told(errors.NotFound("loop", "a", "/var/lib/heedful.db"))[0]["detail"] == "no loop 'a'"
     assert "disk I/O error" in caplog.text
 
 

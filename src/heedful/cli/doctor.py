@@ -24,10 +24,10 @@ from heedful.cli.settings import Db, Json, ModelName, Settings, settings
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
-from heedful.memory.spaces import Spaces, space_of
+from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
 from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.episodes import counts, newest
+from heedful.store.episodes import counts, last_error
 from heedful.store.loops import alive
 from heedful.store.search import spaces
 from heedful.store.sqlite import APPLICATION, SCHEMA
@@ -165,7 +165,6 @@ def _server(values: Settings) -> Iterator[Sign]:
     """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
     from heedful.store import postgres
-    from heedful.store.postgres import vectors
 
     try:
         with closing(postgres.Session(postgres.parse_url(values.db).conninfo)) as session:
@@ -231,8 +230,7 @@ def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
         found = Spaces.of(spaces(db, scope), space)
         signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
     if episodes := counts(db, scope):
-        last = newest(db, scope, 1, "failed", whole=False)
-        why, failed = clean("".join(one.error for one in last), 200), episodes.get("failed", 0)
+        why, failed = clean(last_error(db, scope), 200), episodes.get("failed", 0)
         done, waiting = episodes.get("reflected", 0), episodes.get("waiting", 0)
         words = f"{done} reflected on, {waiting} waiting, {failed} failed"
         words += f" (the last: {why})" if why else ""

@@ -27,8 +27,7 @@ from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
-from heedful.memory.memory import Memory
-from heedful.memory.spaces import Spaces
+from heedful.memory.memory import Memory, Spaces
 
 WORDS = 200  # characters of a text that are shown
 MOST_BYTES = 1_000_000

@@ -30,7 +30,7 @@ from heedful.redact import redact_data
 from heedful.service.auth import Caller, Callers
 from heedful.service.problems import SOON, Problem, answer
 from heedful.service.setup import Limits, Setup
-from heedful.store.store import Effects, Call, keep_answer, read_call, write_effect
+from heedful.store.store import Call, Effects, keep_answer, read_call, write_effect
 
 log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"

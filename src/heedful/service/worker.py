@@ -22,7 +22,7 @@ from heedful.errors import HeedfulError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.service import jobs
 from heedful.service.jobs import QUEUES, TASKS, TRIES, Depth, Job, JobListener, Tools, no_listener
-from heedful.store.postgres import parse_url, mishap
+from heedful.store.postgres import mishap, parse_url
 
 # The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"

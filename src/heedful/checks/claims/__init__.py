@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from heapq import nlargest
 from math import fsum
 from typing import Any, ClassVar, Literal, get_args
@@ -128,8 +127,7 @@ class Grounding:
         found = self._claims(candidate, context)
         if isinstance(found, Finding):
             return Evaluation((found,))
-        ask = partial(judge_claims, *found, model)
-        claims, usage = await judge_once(self, candidate, context, ask)
+        claims, usage = await judge_claims(*found, model)
         return Evaluation(tuple(self._findings(claims)), usage=usage)
 
     def _claims(

@@ -244,7 +244,7 @@ async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
     if not body.dry_run:
         caller.record("dream", caller.scope.project, mode=body.mode)
     options: dict[str, Any] = {"mode": body.mode, "dry_run": body.dry_run}
-    return await consolidate(caller.memory, model=caller.setup.model, by=caller.by, **options)
+    return await consolidate(caller.memory, by=caller.by, **options)
 
 
 @dreams.get("", name="log")
