@@ -91,7 +91,7 @@ def public(module: Any) -> list[str]:
     """Return the names in `__all__`, else those that the module itself declares."""
     if module.exports is not None:
         return [str(name) for name in module.exports]
-    own = ((name, m) for name, m in module.members.items() if not m.is_alias)
+    own = ((n, m) for n, m in module.members.items() if not (m.is_alias or m.is_module))
     return [n for n, m in own if not n.startswith("_") and (m.docstring or m.is_attribute)]
 
 

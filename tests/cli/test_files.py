@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,28 @@ ENTRIES = [
     {"id": "b", "task": "Say yo", "checks": CHECKS, "goals": None,
      "policy": {"preset": "stage", "unscored": "again"}},
 ]  # fmt: skip
+TOML = """
+[[tasks]]
+id = "a"
+task = "Say hi"
+context = {family = "x", day = "2020-01-02"}
+goals = ["length >= 0.5", {score = "drift", threshold = 0.25, direction = "at_most"}]
+checks = [{name = "not_empty"}, {name = "contains", needles = ["hi"]}]
+policy = "reflection"
+[[tasks]]
+id = "b"
+task = "Say yo"
+checks = [{name = "not_empty"}]
+policy = {preset = "stage", unscored = "again"}
+"""
 JSONL = "\n" + "\n\n".join(json.dumps(entry) for entry in ENTRIES) + "\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "lines"), [("t.yaml", YAML, [3, 12]), ("T.JSONL", JSONL, [2, 4])]
+    ("name", "text", "lines"),
+    [("t.yaml", YAML, [3, 12]), ("T.JSONL", JSONL, [2, 4]), ("t.toml", TOML, [0, 0])],
 )
-def test_both_formats_give_the_same_tasks(tmp_path, name, text, lines):
+def test_all_formats_give_the_same_tasks(tmp_path, name, text, lines):
     (tmp_path / name).write_text(text, "utf-8")
     a, b = read_tasks(tmp_path / name)
     assert [a.line, b.line] == lines
@@ -101,6 +117,8 @@ BAD_FILES = {
     "two.yaml": (b"- id: a\n---\n- id: b\n", 2, "not YAML"),
     "itself.yaml": (b"- &a [*a]\n", 1, "valid dictionary"),
     "second.yaml": (b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n", 4, "it is 7"),
+    "broken.toml": (b"[[tasks]\n", 0, "not TOML"),
+    "other.toml": (b"x = 1\n[[tasks]]\n", 0, "may hold tasks only"),
     "tasks.csv": (b"id,task\n", 0, "must end in .jsonl"),
     "none.jsonl": (None, 0, "cannot be read"),
 }
@@ -144,6 +162,15 @@ def refused(path: Path, text: str) -> str:
     with pytest.raises(LineError) as caught:
         read(path, text)
     return str(caught.value).removeprefix(f"{path / 'loops.jsonl'}")
+
+
+def test_a_packed_file_is_unpacked(tmp_path):
+    file = tmp_path / "loops.jsonl.gz"
+    file.write_bytes(gzip.compress(line().encode()))
+    assert [made.loop.id for made in read_file(file)] == ["a"]
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(RecordFileError, match="no whole gzip file"):
+        read_file(file)
 
 
 def test_every_field_arrives(tmp_path):

@@ -5,7 +5,6 @@ The routes are those of the application, so that a new one that needs nothing fa
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from pathlib import Path
@@ -18,7 +17,6 @@ from fastapi.routing import APIRoute
 
 from heedful.service.app import application, describe, examples, operations
 from heedful.service.auth import Needs
-from heedful.service.client import Client
 from heedful.service.problems import OWN
 from heedful.service.routes import ROUTERS
 from heedful.service.setup import Setup
@@ -205,15 +203,3 @@ def test_the_page_on_http_names_every_route_what_it_needs_and_the_codes():
     for status, code in TABLE.values():
         for row in re.findall(rf"^\| ([\d, ]+) \|.*`{code}`", PAGE, re.MULTILINE):
             assert str(status) in row.split(", ")
-
-
-def test_the_reference_names_every_method_of_the_client_with_its_defaults():
-    def shown(name: str, function: Any) -> str:
-        _, *parameters = inspect.signature(function).parameters.values()
-        plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
-        said = f"{name}{inspect.Signature(plain)}".replace("'", '"')
-        return re.sub(r"Usage\([^)]*\)", "Usage()", said)
-
-    assert f"`heedful.{shown('Client', Client.__init__)}`" in REFERENCE
-    for name, method in inspect.getmembers(Client, inspect.isfunction):
-        assert name.startswith("_") or f"`{shown(name, method)}`" in REFERENCE

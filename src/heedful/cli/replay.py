@@ -287,13 +287,13 @@ class LoopShape(Shape):
 
 def read_records(source: str | None, progress: Progress) -> list[RecordedLoop]:
     """Read recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
-    if source is not None and source.endswith(".jsonl"):
+    if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
         return read_file(Path(source), partial(progress.counted, "reading"))
     try:
         return drive(_read_store(settings() if source is None else settings(db=source)))
     except StoreCorrupt as error:
         if source is not None:
-            error.add_note("the name of a file of one loop a line must end in .jsonl")
+            error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
         raise
 
 

@@ -1,8 +1,11 @@
-"""Files that people write: tasks as JSON Lines or YAML; every error names its line."""
+"""Files that people write: tasks as JSON Lines, YAML or TOML; every error names its line."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import tomllib
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +70,7 @@ class Task:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """Read the tasks of a .jsonl, .yaml or .yml file, in order, at least one.
+    """Read the tasks of a .jsonl, .yaml, .yml or .toml file, in order, at least one.
 
     Checks are loaded; the modules that they name are looked for beside the file first. Raises
     TaskFileError with the line.
@@ -78,8 +81,11 @@ def read_tasks(path: Path) -> list[Task]:
             entries = json_lines(path, text, TaskFileError)
         case ".yaml" | ".yml":
             entries = _yaml(path, text)
+        case ".toml":
+            entries = _toml(path, text)
         case _:
-            raise TaskFileError(str(path), 0, "its name must end in .jsonl, .yaml or .yml")
+            kinds = ".jsonl, .yaml, .yml or .toml"
+            raise TaskFileError(str(path), 0, f"its name must end in {kinds}")
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
@@ -168,10 +174,27 @@ def _yaml(path: Path, text: str) -> list[Entry]:
         raise TaskFileError(str(path), 0, f"not YAML that can be read: {error}") from error
 
 
-def text_of(path: Path, kind: type[LineError]) -> str:
-    """Read a file as text. Raises `kind`."""
+def _toml(path: Path, text: str) -> list[Entry]:
+    """Parse the [[tasks]] of a TOML file; the line of an entry is not known."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise TaskFileError(str(path), 0, f"not TOML: {error}") from error
+    tasks = document.get("tasks", [])
+    if document.keys() - {"tasks"} or not isinstance(tasks, list):
+        raise TaskFileError(str(path), 0, "it may hold tasks only; write each as [[tasks]]")
+    return [(0, task) for task in tasks]
+
+
+def text_of(path: Path, kind: type[LineError]) -> str:
+    """Read a file as text, unpacked if its name ends in .gz. Raises `kind`."""
+    try:
+        data = path.read_bytes()
+        packed = path.suffix == ".gz"
+        return (gzip.decompress(data) if packed else data).decode("utf-8-sig")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        what = f"it is no whole gzip file ({error}); fetch it again, or take .gz off its name"
+        raise kind(str(path), 0, what) from error
     except OSError as error:
         what = f"it cannot be read ({error.strerror or error}); check the path"
         raise kind(str(path), 0, what) from error

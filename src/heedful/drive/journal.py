@@ -165,6 +165,7 @@ class Journal:
             raise InvalidInput("task", head.task, allowed) from error
         stored = None
         if self._known:
+            self._claimed = False  # the beat must not renew the epoch that this claim ends
             stored = await self.store.write(self._scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
         self._head = None if stored is not None and _same(stored.head, head) else head

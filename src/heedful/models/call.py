@@ -23,6 +23,7 @@ from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
 
 T = TypeVar("T")
+MOST_ANSWER_BYTES = 1_000_000
 WARMER = 0.5  # added to the temperature when asking again: at 0 a model repeats its answer
 
 
@@ -110,10 +111,14 @@ def check_timeout(timeout: float | None) -> None:
 
 
 def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
-    """Return `answer` if, with a schema, its text is JSON. Raises MalformedAnswer.
+    """Return `answer` if its size is bounded and, with a schema, its text is JSON.
 
-    Whether the JSON fits the schema is for the caller to check.
+    Raises MalformedAnswer. Whether the JSON fits the schema is for the caller to check.
     """
+    size = len(answer.text.encode("utf-8", "surrogatepass"))
+    if size > MOST_ANSWER_BYTES:
+        what = f"model {name!r} answered {size} bytes, at most {MOST_ANSWER_BYTES} are taken"
+        raise MalformedAnswer(what, answer.text)
     try:
         if schema is not None:
             json.loads(answer.text)
