@@ -13,7 +13,7 @@ ARGS :=
 SPLIT ?= dev
 SOAK ?= 100
 # What `make test` may take on two quiet cores; it is shown, nothing fails by it.
-SUITE_SECONDS := 360
+SUITE_SECONDS := 240
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name what; do \

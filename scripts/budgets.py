@@ -20,14 +20,14 @@ PACKAGE = ROOT / "src" / "heedful"
 # What each figure may be at most. It starts at what was measured and is lowered as the code
 # shrinks; no commit raises one.
 CEILINGS = {
-    "lines": 46_030,
-    "lines of code": 32_502,
-    "modules": 151,
+    "lines": 38_900,
+    "lines of code": 27_060,
+    "modules": 130,
     "modules at the top": 6,
-    "modules under 100 lines": 6,
+    "modules under 100 lines": 4,
     "modules over 900 lines": 0,
     "functions over 60 lines": 0,
-    "lines of tests": 52_717,
+    "lines of tests": 42_410,
 }
 FUNCTION_LINES = 60
 LONG_MODULE = 900

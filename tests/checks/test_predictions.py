@@ -45,6 +45,8 @@ def names(found: list[Finding], level: str = "error") -> list[str]:
 
 
 GOOD = actual_of(200, 20), column(201, 18)
+WALK = 200 + np.cumsum(UNIT)
+TREND = np.arange(400) * 50.0 + OTHER
 FAR, SPREAD, CONSTANT = (
     "hallucination_detection",
     "variance_hallucination",
@@ -112,7 +114,7 @@ def test_the_bounds_decide_as_the_formulas_do(mean, std, sigma, percent):
 
     def found(predicted: Any) -> list[str]:
         check = checks.predictions(**limits, constant_relative_std=0)
-        return keys(check, (actual, predicted))
+        return [key for key in keys(check, (actual, predicted)) if key.startswith((FAR, SPREAD))]
 
     for times, far, low, high in ((0.99, [], ["low"], []), (1.01, ["predicted"], [], ["high"])):
         assert found(column(mean + sigma * std * times, std)) == [f"{FAR}: {key}" for key in far]
@@ -136,6 +138,34 @@ def test_constant_is_seen_against_the_actual_too(actual, predicted, expected):
     check = checks.predictions(spread_ratio_max=1e9)
     found = [name for name in names(findings(check, (actual, predicted))) if name != SPREAD]
     assert found == expected
+
+
+# Leakage and skill
+
+
+@pytest.mark.parametrize(
+    ("actual", "predicted", "expected"),
+    [
+        (*GOOD, []),
+        (GOOD[0], GOOD[0], [("error", "leakage: copied")]),
+        (np.round(GOOD[0]), np.round(GOOD[0]), [("warning", "leakage: copied")]),
+        (
+            GOOD[0],
+            np.where(np.arange(400) % 3 == 0, GOOD[1], GOOD[0]),
+            [("warning", "leakage: copied in part")],
+        ),
+        (GOOD[0], 1.1 * GOOD[0] - 19, [("warning", "leakage: too good")]),
+        (TREND, TREND + UNIT, []),  # r² above 0.9999, but a trend is easy to follow
+        (GOOD[0], column(230, 20), [("warning", "skill: the mean of all values")]),
+        (GOOD[0], column(201, 18, like=0.05), [("warning", "shuffled: predicted")]),
+        (WALK, WALK + 3 * OTHER, [("warning", "skill: the value of the row before")]),
+        # Sorted rows say nothing of the row before.
+        (np.sort(WALK), (WALK + 3 * OTHER)[np.argsort(WALK)], []),
+        ([1.5, 2, 3], [1.5, 2, 3], []),  # too few rows to say
+    ],
+)
+def test_leakage_and_skill(actual, predicted, expected):
+    assert [(one.level, one.key) for one in judged(actual, predicted)] == expected
 
 
 # Degenerate input

@@ -292,6 +292,23 @@ def test_rows_without_a_key_of_their_own_are_counted_and_named(key, candidate, e
     assert all(one.level == "error" and one.fix for one in found)
 
 
+@pytest.mark.parametrize(
+    ("rows", "wanted", "expected"),
+    [
+        ([1, 2], [2, 1], []),
+        ([1, 2, 4], [1, 3], ["rows: missing", "rows: unwanted"]),
+        ([], [1], ["missing_results: empty"]),
+    ],
+)
+def test_the_keys_are_those_of_another_source(rows, wanted, expected):
+    check = numbers.rows(key="id", same_as={"id": wanted})
+    found = findings(check, {"id": rows})
+    assert [one.key for one in found] == expected
+    if len(expected) > 1:
+        assert found[0].message == "1 wanted rows are missing by id, such as '3'"
+        assert found[1].message == "2 rows are not wanted by id, such as '2'; '4'"
+
+
 # Results files
 
 RESULTS = [{"y": n, "yhat": n + 0.5} for n in range(20)]

@@ -318,7 +318,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_for(tm
         store = open_store(url)
         runner.run(handed())
         first = worker(tmp_path, url, "--model", "slow:answer")
-        until(calls.exists, first)
+        until(lambda: calls.exists() and calls.stat().st_size > 0, first)
         first.kill()
         first.communicate()
         assert counts() == {"waiting": 1}

@@ -37,6 +37,13 @@ ROUNDING = 1e-9
 TICK = 0.05
 """Seconds by which a file system's clock may be behind, because its ticks are coarse."""
 
+FEW = 10
+"""Rows that leakage and skill need."""
+SHUFFLED = 30
+"""Rows from which on predictions may be called shuffled."""
+BELIEVABLE = 0.9999
+"""The share of what the best simple baseline leaves open that predictions may explain."""
+
 Judge = Callable[[Any, Context], Iterator[Finding]]
 """Reads the data located for a candidate in a context."""
 
@@ -130,6 +137,11 @@ class Column:
     def rows(self) -> int:
         """The number of all cells."""
         return self.n + self.missing + self.infinite
+
+    @property
+    def square(self) -> float:
+        """The mean of the squares; 0 without values."""
+        return self.m2 / self.n + self.mean * self.mean if self.n else 0.0
 
     @property
     def std(self) -> float:
@@ -240,28 +252,38 @@ def _key_text(cell: Any) -> str:
     return "" if not isinstance(cell, str) and tables.is_missing(cell) else str(cell).strip()
 
 
-def _judge_keys(key: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
-    """Find rows without a key, and keys that repeat.
+def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
+    """Yield the key of every row, empty for a row without."""
+    for batch in tables.open_table(data, key).batches(key):
+        for cells in zip(*batch, strict=True):
+            texts = [_key_text(cell) for cell in cells]
+            known = "\0".join(texts) if any(texts) else ""
+            yield known.encode("utf-8", "surrogatepass")
+
+
+def _shown_key(key: bytes) -> str:
+    return shorten(key.decode("utf-8", "surrogatepass").replace("\0", ", "))
+
+
+def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -> Iterator[Finding]:
+    """Find rows without a key, keys that repeat, and keys that only one of the sources has.
 
     SQLite holds the keys in a temporary file, so memory does not grow with their number.
     """
     by, rows, absent, twice = " and ".join(key), 0, 0, 0
     examples: list[str] = []
     with closing(sqlite3.connect("", isolation_level=None)) as database:
-        database.execute("create table keys (key blob primary key) without rowid")
+        database.execute("create table keys (key blob primary key, wanted int) without rowid")
         database.execute("begin")
-        add = "insert or ignore into keys values (?)"
-        for batch in tables.open_table(data, key).batches(key):
-            for cells in zip(*batch, strict=True):
-                texts = [_key_text(cell) for cell in cells]
-                rows += 1
-                if not any(texts):
-                    absent += 1
-                    continue
-                known = "\0".join(texts).encode("utf-8", "surrogatepass")
-                if not database.execute(add, [known]).rowcount:
-                    twice += 1
-                    examples += [shorten(", ".join(texts))] if len(examples) < 3 else []
+        for known in _keys(data, key):
+            rows += 1
+            if not known:
+                absent += 1
+            elif not database.execute("insert or ignore into keys values (?, 0)", [known]).rowcount:
+                twice += 1
+                examples += [_shown_key(known)] if len(examples) < 3 else []
+        if same_as is not None and rows:
+            yield from _differing(database, by, key, tables.locate(same_as, None, context))
     if not rows:
         what, fix = "the results have no rows", "write the results"
         yield report(RESULTS, "empty", what, fix, severity=0.9)
@@ -273,14 +295,36 @@ def _judge_keys(key: Sequence[str], data: Any, _: Context) -> Iterator[Finding]:
         yield report("rows", "twice", what + "; ".join(examples), "write every row once")
 
 
-def rows(source: Any = None, key: str | Sequence[str] = ()) -> TableCheck:
-    """Check that every row has a key of its own.
+def _differing(
+    database: sqlite3.Connection, by: str, key: Sequence[str], other: Any
+) -> Iterator[Finding]:
+    """Find the keys that only one of the two sources has."""
+    add = "insert into keys values (?, 2) on conflict do update set wanted = max(wanted, 1)"
+    database.executemany(add, ([known] for known in _keys(other, key) if known))
+    for wanted, name, what, fix in (
+        (2, "missing", f"wanted rows are missing by {by}", "write a row for each of them"),
+        (0, "unwanted", f"rows are not wanted by {by}", "leave these rows out"),
+    ):
+        only = "from keys where wanted = ? order by key limit 3"
+        examples = [
+            _shown_key(found) for (found,) in database.execute(f"select key {only}", [wanted])
+        ]
+        (count,) = database.execute(
+            "select count(*) from keys where wanted = ?", [wanted]
+        ).fetchone()
+        if count:
+            yield report("rows", name, f"{count} {what}, such as {'; '.join(examples)}", fix)
 
-    `key` names the columns that tell rows apart. Raises InvalidInput without it.
+
+def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None) -> TableCheck:
+    """Check that every row has a key of its own, and the same keys as `same_as`, in any order.
+
+    `key` names the columns that tell rows apart, `same_as` is another source. Raises InvalidInput
+    without `key`.
     """
     names = _columns("key", key)
     require(bool(names), "key", key, "the columns that tell rows apart")
-    return TableCheck("rows", source, partial(_judge_keys, names), ("rows",))
+    return TableCheck("rows", source, partial(_judge_keys, names, same_as), ("rows",))
 
 
 # Results files
@@ -412,6 +456,109 @@ def _judge_constant(a: Column, p: Column, relative: float, ratio: float) -> Iter
     yield report("constant_predictions", p.name, what, fix, severity=0.9)
 
 
+@dataclass(slots=True)
+class Pairs:
+    """Running statistics of the rows that have an actual value and a prediction.
+
+    `error` is predicted minus actual, `steps` are differences between successive actual values.
+    `joint` is the co-moment. `equal` predictions are the actual value to the last digit; of the
+    `fractional` actual values, which are no whole numbers, so many are `copied`.
+    """
+
+    actual: Column
+    predicted: Column
+    error: Column = field(default_factory=lambda: Column("error"))
+    steps: Column = field(default_factory=lambda: Column("steps"))
+    joint: float = 0.0
+    equal: int = 0
+    fractional: int = 0
+    copied: int = 0
+    last: Floats | None = None
+
+    def add(self, a: Floats, p: Floats) -> None:
+        """Add a batch."""
+        import numpy as np
+
+        if not len(a):
+            return
+        mean_a, mean_p, n = float(a.mean()), float(p.mean()), self.actual.n
+        apart = (mean_a - self.actual.mean) * (mean_p - self.predicted.mean)
+        self.joint += float(((a - mean_a) * (p - mean_p)).sum())
+        self.joint += apart * (n / (n + len(a)) * len(a))
+        self.actual.add(a)
+        self.predicted.add(p)
+        self.error.add(p - a)
+        self.steps.add(np.diff(a) if self.last is None else np.diff(a, prepend=self.last))
+        self.last = a[-1:]
+        fractional = np.floor(a) != a
+        self.equal += int((a == p).sum())
+        self.fractional += int(fractional.sum())
+        self.copied += int(((a == p) & fractional).sum())
+
+    @property
+    def correlation(self) -> float:
+        """Pearson's r, -1..1; 0 if a column has no spread."""
+        product = sqrt(self.actual.m2) * sqrt(self.predicted.m2)
+        return max(-1.0, min(1.0, self.joint / product)) if product else 0.0
+
+
+def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
+    """Find predictions that are too good: copied from what they predict, or made of it.
+
+    Ten or more equal fractions and no other row can only be copied: an error. Whole numbers may be
+    easy to hit, and a law of nature may hold nearly exactly: a warning.
+    """
+    a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
+    equals = f"{p.name} equals {a.name} to the last digit in"
+    fix = f"check that {a.name} and what is made of it are not among the features or the output"
+    if pairs.equal == n:
+        level: Level = "error" if pairs.fractional >= FEW else "warning"
+        yield report("leakage", "copied", f"{equals} all {n} rows", fix, level, 0.6)
+        return
+    if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
+        what = f"{equals} {pairs.equal} of {n} rows"
+        yield report("leakage", "copied in part", what, fix, "warning", 0.6)
+        return
+    # The row before counts as a baseline even for sorted values: a trend is easy to follow.
+    rest = (1 - pairs.correlation**2) * a.m2 / n
+    base = min(a.m2 / n, pairs.steps.square)
+    explained = 1 - rest / base if base else -inf
+    if explained > BELIEVABLE:
+        what = (
+            f"{p.name} explains {100 * explained:.6g} % of what the best simple baseline leaves "
+            f"open (correlation {pairs.correlation:.6f}), more than the {100 * BELIEVABLE:.6g} % "
+            "that is believable"
+        )
+        yield report("leakage", "too good", what, fix, "warning", 0.6)
+
+
+def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
+    """Find predictions no better than a trivial baseline, and shuffled ones."""
+    a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
+    ratio, r = p.std / a.std, pairs.correlation
+    close = 0.5 <= ratio <= 2 and abs(pairs.error.mean) <= 0.5 * a.std
+    if n >= SHUFFLED and close and abs(r) < min(0.2, 3 / sqrt(n)):
+        what = (
+            f"{p.name} is spread like {a.name} (std ratio {short(ratio)}) but does not vary with "
+            f"it: correlation {r:.3f} in {n} rows"
+        )
+        fix = "check that rows were not shuffled or joined by position: align them by their key"
+        yield report("shuffled", p.name, what, fix, "warning", 0.5)
+        return
+    base, name = sqrt(a.m2 / n), "the mean of all values"
+    ordered = pairs.steps.least >= 0 or pairs.steps.most <= 0  # sorted rows say nothing here
+    if not ordered and sqrt(pairs.steps.square) < base:
+        base, name = sqrt(pairs.steps.square), "the value of the row before"
+    error = sqrt(pairs.error.square)
+    if error >= base * (1 - ROUNDING):
+        what = (
+            f"{p.name} is no better than {name}: its root mean square error is {short(error)}, "
+            f"that of the baseline {short(base)}"
+        )
+        fix = "compare with this baseline before the model is trusted; add features or retrain"
+        yield report("skill", name, what, fix, "warning", 0.4)
+
+
 def _judge_predictions(
     names: tuple[str, str],
     limits: Mapping[str, float],
@@ -423,22 +570,29 @@ def _judge_predictions(
 
     yield from _check_age(data, newer_than, context)
     (all_actual, all_predicted), (a, p) = [[Column(name) for name in names] for _ in range(2)]
+    pairs = Pairs(a, p)
     for batch in tables.open_table(data, names).batches(names):
         actual, predicted = map(tables.to_numbers, batch)
         all_actual.add(*actual)
         all_predicted.add(*predicted)
         both = np.abs(actual.values) <= LARGEST
         both &= np.abs(predicted.values) <= LARGEST
-        a.add(actual.values[both])
-        p.add(predicted.values[both])
+        pairs.add(actual.values[both], predicted.values[both])
     # A row without an actual value may lie in the future: it is allowed, but not judged.
     yield from all_actual.unusable(missing="warning")
     yield from all_predicted.unusable()
     if a.n > 1:
         sigma, least, most, relative = limits.values()
-        yield from _judge_deviation(a, p, sigma)
-        yield from _judge_spread(a, p, least, most)
-        yield from _judge_constant(a, p, relative, least)
+        found = [
+            *_judge_deviation(a, p, sigma),
+            *_judge_spread(a, p, least, most),
+            *_judge_constant(a, p, relative, least),
+        ]
+        if a.n >= FEW and a.std:
+            found += _judge_leakage(pairs)
+            # After an error it says little that predictions are no better than the mean.
+            found += () if any(f.level == "error" for f in found) else _judge_skill(pairs)
+        yield from found
         return
     rows, kind = all_actual.rows, "one row" if a.n else "no pairs"
     what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; a spread needs two"
@@ -463,8 +617,10 @@ def predictions(
     (the means are more than `deviation_sigma` standard deviations of the actual apart),
     `variance_hallucination` (the standard deviation is not within `spread_ratio_min` to `_max`
     times the actual's), `constant_predictions` (it is below `constant_relative_std` of the
-    actual's, or of the mean while the actual varies more), and `finite`. Standard deviations are of
-    the sample (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
+    actual's, or of the mean while the actual varies more), and `finite`. From ten rows on there are
+    `leakage` (copies of what they predict, or too good to be true), and as warnings `skill` (no
+    better than the mean or the row before) and `shuffled`. Standard deviations are of the sample
+    (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
     Raises InvalidInput.
     """
     for argument, column in (("actual", actual), ("predicted", predicted)):
@@ -481,5 +637,11 @@ def predictions(
     allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
     require(spread_ratio_min <= spread_ratio_max, "spread_ratio_min", spread_ratio_min, allowed)
     judge = partial(_judge_predictions, (actual, predicted), limits, _valid_age(newer_than))
-    names = "finite", "hallucination_detection", "variance_hallucination", "constant_predictions"
+    names = (
+        "finite",
+        "hallucination_detection",
+        "variance_hallucination",
+        "constant_predictions",
+        "leakage",
+    )
     return TableCheck("predictions", source, judge, names)

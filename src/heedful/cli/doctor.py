@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
@@ -240,7 +240,7 @@ def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
 
 # Weights
 
-models = group("Fetch, list and check the weights of embedded models.")
+models: Typer = group("Fetch, list and check the weights of embedded models.")
 Name = Annotated[str | None, Argument(help="As in heedful model list. [the set model]")]
 Cache = Annotated[Path | None, Option("--cache", help="The folder for weights.")]
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, emit, when
@@ -20,8 +20,8 @@ from heedful.store.keys import Key
 from heedful.store.store import Effects, Store, also
 
 T = TypeVar("T")
-app = group("Make, list and revoke the keys of the service.")
-audit = group("Read what was done through the service; check the record.")
+app: Typer = group("Make, list and revoke the keys of the service.")
+audit: Typer = group("Read what was done through the service; check the record.")
 BY = "the command line"
 Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
@@ -133,7 +133,7 @@ def warn_of(spaces: Spaces | None, db: str | None) -> None:
 
 # Merged patterns
 
-patterns = group("Show merged error patterns, and undo a merge.")
+patterns: Typer = group("Show merged error patterns, and undo a merge.")
 Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed.")]
 
 

@@ -34,7 +34,7 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 
 # Quarantine
 
-quarantine = group("Read what waits in quarantine, rule on it, revoke sources.")
+quarantine: Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
 WAITING = columns(
     "lesson source id trust seen since",
     lesson=lambda one: clean(one["lesson"], BRIEF),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
-from typer import Argument, Option
+from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, following, print_table, show, table
@@ -170,7 +170,7 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
 
 # Policies
 
-policies = group("Show policies, and prove that each of their rules can fire.")
+policies: Typer = group("Show policies, and prove that each of their rules can fire.")
 
 
 @policies.command("list")

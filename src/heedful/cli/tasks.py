@@ -30,7 +30,7 @@ ALIKE = 80  # characters of a wrong value
 class Shape(BaseModel):
     """What a line of a file may hold: no other key, and numbers that are finite."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class TaskShape(Shape):

@@ -112,7 +112,7 @@ class Journal:
     def __init__(
         self, store: Store | str | None, scope: Scope | None, id: str, known: bool
     ) -> None:
-        self.store = open_store(store) if isinstance(store, str) else store
+        self.store: Store | None = open_store(store) if isinstance(store, str) else store
         if not isinstance(self.store, Store | None):
             raise InvalidInput("store", store, "a path, :memory:, a Store or None")
         self._scope, self._id, self._known = scope or Scope(), id, known

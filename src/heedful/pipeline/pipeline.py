@@ -284,7 +284,8 @@ class PipelineRun:
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
-        self.pipeline, self.state = pipeline, state
+        self.pipeline: Pipeline = pipeline
+        self.state: Any = state
         # The run is claimed even if its id is new, so that others see it in progress.
         self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
         self._reports: list[StageReport] = []

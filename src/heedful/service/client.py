@@ -80,7 +80,8 @@ class Client:
             raise InvalidInput("timeout", timeout, "a number of seconds above 0")
         if retries < 0:
             raise InvalidInput("retries", retries, "an integer of at least 0")
-        self.url, self.project = url.rstrip("/"), project
+        self.url: str = url.rstrip("/")
+        self.project: str = project
         self._retries, self._lost = retries, httpx.TransportError
         auth = {"authorization": f"Bearer {key}"} if key else {}
         self._open: Callable[[], httpx.AsyncClient] = lambda: httpx.AsyncClient(

@@ -41,7 +41,7 @@ from heedful.store import episodes, lessons
 from heedful.store import loops as loop_store
 from heedful.store.store import Store
 
-log = logging.getLogger("heedful")
+log: logging.Logger = logging.getLogger("heedful")
 State = Literal["waiting", "running", "stalled", "failed"]
 
 

@@ -35,14 +35,17 @@ class Metrics:
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
-        of, jobs = ("method", "route"), ("queue", "state")
-        self.requests = Counter("heedful_requests", "Requests answered", (*of, "status"), **to)
-        self.seconds = Histogram(
+        of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
+        self.requests: Counter = Counter(
+            "heedful_requests", "Requests answered", (*of, "status"), **to
+        )
+        self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.recalled = Counter("heedful_lessons_recalled", "Lessons brought back", **to)
-        outcome = ("outcome",)
-        self.traces = Counter("heedful_traces", "Traces that ended, spans refused", outcome, **to)
+        self.recalled: Counter = Counter("heedful_lessons_recalled", "Lessons brought back", **to)
+        self.traces: Counter = Counter(
+            "heedful_traces", "Traces that ended, spans refused", outcome, **to
+        )
         self._decisions = Counter("heedful_decisions", "Attempts decided on", outcome, **to)
         self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
