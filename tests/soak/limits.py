@@ -1,4 +1,4 @@
-"""What must hold of a store after `stepping`, judged from its rows and the processes' logs alone.
+"""What must hold of a store after `stepping`, judged from its rows and the logs alone.
 
 Limits that can be counted are counted by hand; each decision is made again from what was there.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,17 +20,13 @@ from heedful.loop.stop import Echo, counts_scope
 from tests.soak.stepping import EXPECTED, FAILED
 from tests.soak.stepping import policy as allowed
 
-Row = Mapping[str, Any]
 ERRORS = {error.__name__ for error in (*EXPECTED, *FAILED)} | {""}
 CUT = {"", "TimeoutError", "LeaseLost", "StoreUnavailable"}
 
 
-# -- the logs of the processes
-
-
 @dataclass
 class Step:
-    """What a thread did to a loop, when it had read it, and what came of it."""
+    """One action of a thread on a loop, when its session read the loop, and its result."""
 
     id: str
     do: str
@@ -41,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a generator."""
+    """A call of a generator; its answer may be lost if it failed or its step was cut."""
 
     time: float
     step: Step
@@ -52,12 +48,11 @@ class Call:
 
     @property
     def lost(self) -> bool:
-        """Its answer need not be there: it failed, or its step was killed or given up."""
         return self.fails or self.step.said in CUT
 
 
 class Log:
-    """All that the processes wrote. The last line of one that was killed may be torn."""
+    """All that the processes wrote. The last line of a process that was killed may be torn."""
 
     def __init__(self, folder: Path) -> None:
         self.steps: dict[str, Step] = {}
@@ -84,43 +79,41 @@ class Log:
                 raise AssertionError((kind, what))
 
 
-# -- the rows of the store
-
-
 class Case:
-    """One loop as its rows are, in the order in which they were written."""
+    """The rows of one loop, in the order in which they were written."""
 
-    def __init__(self, db: sqlite3.Connection, row: Row) -> None:
+    def __init__(self, db: sqlite3.Connection, row: sqlite3.Row) -> None:
         def rows(table: str, order: str) -> list[dict[str, Any]]:
             query = f"select * from {table} where loop = ? order by {order}"
             return [dict(one) for one in db.execute(query, (row["n"],))]
 
         self.row, self.id = row, str(row["id"])
         self.policy = policy_from(json.loads(row["policy"]))
-        self.rules: Sequence[Row] = json.loads(row["policy"])["rules"]
+        self.rules: list[dict[str, Any]] = json.loads(row["policy"])["rules"]
         self.extra = Usage(**json.loads(row["extra"]))
-        self.attempts = rows("attempt", "number")
+        self.attempts, self.overrides = rows("attempt", "number"), rows("override", "seq")
         self.records = tuple(from_document(Attempt, json.loads(a["record"])) for a in self.attempts)
-        self.overrides = rows("override", "seq")
-        self.pending = rows("step", "key")
-        found = rows("decision", "seq")
+        self.pending, found = rows("step", "key"), rows("decision", "seq")
         self.seqs = [one["seq"] for one in found]
         self.decisions = [
             decision_from(json.loads(one["record"]), one["attempt"], one["created"])
             for one in found
         ]
-
-    @property
-    def answers(self) -> dict[int, int]:
-        """The call that an answer came from, which is its price -> the number of its attempt."""
+        # The call that an answer came from, which is its price -> the number of its attempt.
         prices = [json.loads(step["record"])[1][3] for step in self.pending]
-        waiting = {int(price): len(self.attempts) + 1 for price in prices}
-        return waiting | {int(a.usage.cost): a.number for a in self.records}
+        self.answers = {int(price): len(self.attempts) + 1 for price in prices}
+        self.answers |= {int(a.usage.cost): a.number for a in self.records}
+
+    def lifts(self, attempt: int) -> Iterator[frozenset[str]]:
+        """The rules that each decision to go on after an attempt lifted."""
+        for one in self.decisions:
+            if one.attempt == attempt and isinstance(one.verdict, Again):
+                yield frozenset(lift.stop.rule for lift in one.verdict.lifted)
 
 
-def _cancelled(decision: Decision) -> bool:
-    stops = decision.verdict.stopped_by if isinstance(decision.verdict, Done) else ()
-    return any(stop.rule == "cancelled" for stop in stops)
+def _stops(decision: Decision) -> set[str]:
+    verdict = decision.verdict
+    return {stop.rule for stop in verdict.stopped_by} if isinstance(verdict, Done) else set()
 
 
 # -- what must hold of one loop
@@ -156,8 +149,8 @@ def continued(case: Case) -> Iterator[str]:
         last = group[-1] if group else Again()
         if isinstance(last, Done) or (number > 1 and not group):
             yield f"attempt {number} follows {last if group else 'no decision'}"
-        stops = {stop.rule for one in group if isinstance(one, Done) for stop in one.stopped_by}
-        kept = stops - {one.stop.rule for one in last.lifted} - silent
+        stops = {rule for d in case.decisions if d.attempt == number - 1 for rule in _stops(d)}
+        kept = stops - {one.stop.rule for one in getattr(last, "lifted", ())} - silent
         if kept or any(isinstance(one, Done) and one.passed for one in group):
             yield f"attempt {number} was made though {kept or 'the loop had passed'}"
     state = "open"
@@ -165,7 +158,7 @@ def continued(case: Case) -> Iterator[str]:
         state = "passed" if ended.passed else "stopped"
     if case.row["state"] != state:
         yield f"its state is {case.row['state']!r}, its verdict says {state!r}"
-    says = list(map(_cancelled, case.decisions))
+    says = ["cancelled" in _stops(one) for one in case.decisions]
     if says != sorted(says) or any(says) != bool(case.row["cancelled"]):
         yield f"cancelled by {case.row['cancelled']!r}, and decisions say {says}"
 
@@ -194,8 +187,7 @@ def counted(case: Case) -> Iterator[str]:
     for rule in case.rules:
         if rule["rule"] == "attempts":
             for number in range(rule["limit"], len(case.attempts)):
-                last = [d.verdict.lifted for d in case.decisions if d.attempt == number][-1:]
-                if not last or "attempts" not in {one.stop.rule for one in last[0]}:
+                if "attempts" not in [frozenset(), *case.lifts(number)][-1]:
                     yield f"{number} of {rule['limit']} attempts were made, and one more"
         for what in ("calls", "tokens") if rule["rule"] == "budget" else ():
             made = [getattr(a.usage, what) for a in case.records]
@@ -237,18 +229,12 @@ def prefixes(case: Case, decision: Decision, used: Counter[int], failed: int) ->
     if echo.across == "scope":
         own, heard = echo.counts(loop), decision.standing.echoes
         loop = replace(loop, echoes={key: heard[key] - own.get(key, 0) for key in heard})
-    cancelled = case.row["cancelled"] if _cancelled(decision) else ""
+    cancelled = case.row["cancelled"] if "cancelled" in _stops(decision) else ""
     for calls in range(failed, case.extra.calls + 1):
         yield replace(loop, extra=Usage(calls), cancelled=cancelled, at=decision.at)
 
 
-ASKED: tuple[Callable[[Case], Iterator[str]], ...] = (
-    numbered,
-    continued,
-    answered,
-    counted,
-    judged,
-)
+OF_ONE = (numbered, continued, answered, counted, judged)
 
 
 # -- what must hold between the rows and the logs
@@ -280,7 +266,7 @@ def acknowledged(cases: Sequence[Case], log: Log) -> Iterator[str]:
     attempts = {(case.id, one["number"]) for case in cases for one in case.attempts}
     for step in log.steps.values():
         done = step.said not in ERRORS
-        if step.do in ("override", "outside") and not done <= given[step.id] <= 1:
+        if step.do == "override" and not done <= given[step.id] <= 1:
             yield f"{given[step.id]} overrides came of {step}"
         if step.said == "cancelled" and step.loop not in ended:
             yield f"not to end like this: {step}"
@@ -290,7 +276,6 @@ def acknowledged(cases: Sequence[Case], log: Log) -> Iterator[str]:
 
 
 def problems(folder: Path) -> list[str]:
-    """All that is wrong with a store and its logs."""
     db = sqlite3.connect(folder / "limits.db")
     db.row_factory = sqlite3.Row
     try:
@@ -302,5 +287,5 @@ def problems(folder: Path) -> list[str]:
         db.close()
     log = Log(folder)
     for case in cases:
-        found += [f"{case.id}: {what}" for ask in ASKED for what in ask(case)]
+        found += [f"{case.id}: {what}" for ask in OF_ONE for what in ask(case)]
     return [*found, *called(cases, log), *acknowledged(cases, log)]

@@ -1,7 +1,7 @@
 """One of the processes of `test_limits`: threads that step, override, cancel and read at random.
 
-What a loop is allowed, whose it is and how it is checked are functions of its id. Every call of
-user code is written to a log of this process, so that what the store says can be held against it.
+What a loop may spend, its scope and its checks are functions of its id. Every call of user code is
+written to a log of this process, and `limits` holds the store against the logs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import threading
 import time
 import traceback
 from asyncio import wait_for
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -49,8 +47,11 @@ from heedful.store.sqlite import BUSY_SECONDS, File
 from heedful.store.store import Store
 
 SHIPPED = loops.LEASE_SECONDS
+# How long a process holds a loop, and how long it believes that it does: as shipped; too short, so
+# that loops are taken away from drivers at work; or short, and renewed in time.
+LEASES = ((SHIPPED, SHIPPED), (0.02, SHIPPED), (0.06, 0.06), (0.02, SHIPPED))
 THREADS = 8
-STEPS_A_LOOP = 16  # on the average: the window of loops moves on with the steps that were made
+STEPS_A_LOOP = 16  # on average; the window of loops moves on with the steps made
 WINDOW = 40
 KEPT = 16  # sessions that a thread comes back to
 SCOPE_LOOPS = 20  # that share the counts of `Echo(across="scope")`
@@ -79,16 +80,11 @@ RULES: tuple[Callable[[int], tuple[heedful.StopRule, ...]], ...] = (
     lambda n: (MaxAttempts(9), Budget(calls=16), Echo(4), Repeat(2), Fatigue(0.6), Plateau(3)),
 )
 LIFTABLE = ("attempts", "repeat", "fatigue", "plateau", "echo")
-ECHOING = 4  # which of them counts over the scope
+ECHOING = 4  # the rules that count over the scope
 SENTENCE = "the quick brown fox jumps over the lazy dog and then it runs into a very dark {} wood"
 
-
-# What a thread is at; a call that it gave up may be under way for longer, in a thread of its own.
+# The step of a thread; a call that it gave up may go on in a thread of its own.
 _step: ContextVar[str] = ContextVar("step")
-
-
-def name(number: int) -> str:
-    return f"loop {number}"
 
 
 def policy(id: str) -> Policy:
@@ -98,57 +94,33 @@ def policy(id: str) -> Policy:
 
 def scope(id: str) -> Scope:
     number = int(id.split()[1])
-    if number % len(RULES) != ECHOING:
-        return Scope("soak", "limits")
-    return Scope("soak", f"echo {number // len(RULES) // SCOPE_LOOPS}")
+    echoing = number % len(RULES) == ECHOING
+    return Scope("soak", f"echo {number // len(RULES) // SCOPE_LOOPS}" if echoing else "limits")
 
 
-def liftable(policy: Policy) -> list[str]:
-    return [name for one in flat(policy.rules) if (name := rule_name(one)) in LIFTABLE]
-
-
-@dataclass(frozen=True)
 class Life:
-    """One process from its start to its end: what it is to do, and how likely it kills itself."""
+    """One process: how likely it kills itself, its log, and the steps of all processes."""
 
-    folder: Path
-    number: int
-    seed: int
-    steps: int
-    threads: int = THREADS
-    deaths: float = 0.0
-
-    @property
-    def database(self) -> str:
-        return str(self.folder / "limits.db")
+    def __init__(self, folder: Path, number: int, seed: int, steps: int, deaths: float) -> None:
+        self.database, self.number = str(folder / "limits.db"), number
+        self.seed, self.most, self.deaths = f"{seed} {number}", steps, deaths
+        flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
+        self._log = os.open(folder / f"{number}.log", flags)
+        self._steps = os.open(folder / "steps", flags)
 
     def die(self, chance: random.Random) -> None:
         if chance.random() < self.deaths:
             os.kill(os.getpid(), signal.SIGKILL)
 
-
-class Log:
-    """Lines of this process in a file of its own, and the steps of all processes in one file."""
-
-    def __init__(self, life: Life) -> None:
-        flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
-        self._lines = os.open(life.folder / f"{life.number}.log", flags)
-        self._steps = os.open(life.folder / "steps", flags)
-
-    def write(self, kind: str, step: str, *what: Any) -> None:
-        line = json.dumps([kind, time.time(), step, *what])
-        os.write(self._lines, f"{line}\n".encode())
-
-    def stepped(self) -> None:
-        os.write(self._steps, b".")
+    def write(self, kind: str, *what: Any) -> None:
+        line = json.dumps([kind, time.time(), *what])
+        os.write(self._log, f"{line}\n".encode())
+        if kind == "end":
+            os.write(self._steps, b".")
 
     @property
     def steps(self) -> int:
         return os.fstat(self._steps).st_size
-
-    def close(self) -> None:
-        os.close(self._lines)
-        os.close(self._steps)
 
 
 class Mortal(Store):
@@ -156,7 +128,7 @@ class Mortal(Store):
 
     def __init__(self, life: Life) -> None:
         super().__init__(life.database, File(life.database, BUSY_SECONDS))
-        self._life, self._chance = life, random.Random(f"{life.seed} {life.number} store")
+        self._life, self._chance = life, random.Random(f"{life.seed} store")
 
     async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
         if work is loops.commit:
@@ -168,25 +140,25 @@ class Mortal(Store):
 
 
 class Session:
-    """A Run of one loop whose generator and check are led by chance, and log that they are called.
+    """A Run of one loop; chance leads its generator and its check, and both log their calls.
 
     `id` is the step it was made for; `fresh` says that its state will be read from the store.
     """
 
-    def __init__(self, at: Thread, id: str, step: str) -> None:
-        self._at, self._chance = at, at.chance
+    def __init__(self, thread: Thread, loop: str, step: str) -> None:
+        self._thread, self._life, self._chance = thread, thread.life, thread.chance
         self.id, self.fresh = step, True
-        number = int(id.split()[1])
+        number = int(loop.split()[1])
         generate: Any = self.blocking if number % 4 == 3 else self.generate
         check: Any = (pure(self.check), self.awaited, self.check)[number // len(RULES) % 3]
         self.run = Run[str](
-            id,
+            loop,
             generate=generate,
             checks=[check],
-            policy=policy(id),
-            store=at.store,
-            id=id,
-            scope=scope(id),
+            policy=policy(loop),
+            store=thread.store,
+            id=loop,
+            scope=scope(loop),
             labels={"session": step},
         )
 
@@ -196,10 +168,10 @@ class Session:
         return answer
 
     def blocking(self, task: str, hint: str) -> Answer:
-        chance, call = self._chance, self._at.call()
+        chance, call = self._chance, next(self._thread.calls)
         fails = chance.random() < 0.04
-        self._at.log.write("generate", _step.get(), task, heedful.context().attempt, call, fails)
-        self._at.life.die(chance)
+        self._life.write("generate", _step.get(), task, heedful.context().attempt, call, fails)
+        self._life.die(chance)
         if fails:
             raise (RuntimeError("no answer"), errors.ModelError("no answer"))[chance.random() < 0.5]
         words = ("oak", "birch", "pine", f"tree{call}", f"tree{call}")
@@ -209,8 +181,8 @@ class Session:
 
     def check(self, candidate: str, at: Context) -> list[Finding]:
         chance = self._chance
-        self._at.log.write("check", _step.get(), at.task, at.attempt)
-        self._at.life.die(chance)
+        self._life.write("check", _step.get(), at.task, at.attempt)
+        self._life.die(chance)
         luck = chance.random()
         if luck < 0.2:
             raise ValueError("cannot tell")
@@ -220,7 +192,6 @@ class Session:
         return [Finding("c", f"not {k}", key=k, persistent=k == "a") for k in keys]
 
     async def awaited(self, candidate: str, at: Context) -> list[Finding]:
-        """The same, awaited."""
         await asyncio.sleep(self._chance.random() * 0.003)
         return self.check(candidate, at)
 
@@ -234,148 +205,111 @@ def pure(check: Callable[[str, Context], list[Finding]]) -> Any:
 
 
 class Thread:
-    """What one thread does, step by step."""
+    """One thread: random actions on random loops, each logged before and after."""
 
-    def __init__(self, life: Life, number: int, log: Log, store: Store) -> None:
-        self.life, self.log, self.store = life, log, store
-        self.chance = random.Random(f"{life.seed} {life.number} {number}")
-        self._calls = count((life.number * 1000 + number) * 1_000_000 + 1)
-        self._steps = (f"{life.number}.{number}.{n}" for n in count())
+    def __init__(self, life: Life, number: int, store: Store) -> None:
+        self.life, self.store = life, store
+        self.chance = random.Random(f"{life.seed} {number}")
+        # Numbers that no other call has, small enough to be exact as a float.
+        self.calls = count((life.number * 1000 + number) * 1_000_000 + 1)
+        self._ids = (f"{life.number}.{number}.{n}" for n in count())
         self._kept: dict[str, Session] = {}
 
-    def call(self) -> int:
-        """A number that no other call has, small enough to be exact as a float."""
-        return next(self._calls)
-
     async def act(self) -> None:
-        """One random action on one random loop, written down before and after."""
-        do = self.chance.choices(ACTIONS, WEIGHTS)[0]
-        step, id = next(self._steps), self._id()
+        do, step = self.chance.choices(ACTIONS, WEIGHTS)[0], next(self._ids)
+        first = self.life.steps // STEPS_A_LOOP
+        window = range(first + 1) if self.chance.random() < 0.05 else range(first, first + WINDOW)
+        session = self._session(f"loop {self.chance.choice(window)}", step)
         _step.set(step)
-        session = self._session(id, step)
-        self.log.write("begin", step, do.__name__, id, session.id, session.fresh)
+        run = session.run
+        self.life.write("begin", step, do.__name__, run.id, session.id, session.fresh)
         try:
             said = await do(self, session)
         except (*EXPECTED, *FAILED) as error:
             said = type(error).__name__
-        self.log.write("end", step, said)
-        self.log.stepped()
+        self.life.write("end", step, said)
 
-    def _id(self) -> str:
-        first = self.log.steps // STEPS_A_LOOP
-        if self.chance.random() < 0.05:
-            return name(self.chance.randrange(first + 1))
-        return name(first + self.chance.randrange(WINDOW))
-
-    def _session(self, id: str, step: str) -> Session:
-        """One that this thread still has of that loop, or a new one."""
-        kept = self._kept.get(id)
+    def _session(self, loop: str, step: str) -> Session:
+        """A session that this thread still has of that loop, or a new one."""
+        kept = self._kept.get(loop)
         if kept is None or self.chance.random() < 0.6:
-            kept = self._kept[id] = Session(self, id, step)
+            kept = self._kept[loop] = Session(self, loop, step)
             if len(self._kept) > KEPT:
                 del self._kept[next(iter(self._kept))]
         return kept
 
     async def step(self, session: Session) -> str:
-        """Sometimes given up in the middle."""
+        """Give up in the middle at times."""
         patience = self.chance.random() * 0.02 if self.chance.random() < 0.04 else None
-        return told(await self._with(session, wait_for(session.run.step(), patience)))
+        return await self._through(session, wait_for(session.run.step(), patience))
 
     async def cancel(self, session: Session) -> str:
-        return told(await self._with(session, session.run.cancel(_step.get())))
+        return await self._through(session, session.run.cancel(_step.get()))
 
     async def override(self, session: Session) -> str:
-        given = self._override(session.run.policy)
-        return told(await self._with(session, session.run.override(why=_step.get(), **given)))
-
-    async def outside(self, session: Session) -> str:
-        """By somebody who does not drive the loop."""
-        id, given = session.run.id, self._override(session.run.policy)
-        where: dict[str, Any] = {"store": self.store, "scope": scope(id)}
-        return told(await heedful.override(id, why=_step.get(), **given, **where))
+        """Override as the driver, or as an outsider."""
+        chance, run = self.chance, session.run
+        rules = [name for one in flat(run.policy.rules) if (name := rule_name(one)) in LIFTABLE]
+        given: dict[str, Any] = {
+            "rule": chance.choice(LIFTABLE if chance.random() < 0.1 else rules),
+            "by": chance.choice(("ada", "grace")),
+            "why": _step.get(),
+            "decisions": chance.choice((1, 1, 2, 3)),
+            "until": chance.choice((None, time.time() + 3_600)),
+        }
+        if chance.random() < 0.5:
+            return await self._through(session, run.override(**given))
+        where: dict[str, Any] = {"store": self.store, "scope": scope(run.id)}
+        return rule_of(await heedful.override(run.id, **given, **where))
 
     async def read(self, session: Session) -> str:
         stored = await self.store.read(scope(session.run.id), loops.read, session.run.id)
         assert len(stored.decisions) >= len(stored.loop.attempts)
         return "read"
 
-    async def _with(self, session: Session, verdict: Awaitable[Verdict]) -> Verdict:
-        try:
-            said = await verdict
-        except BaseException:
-            session.fresh = True
-            raise
+    async def _through(self, session: Session, verdict: Awaitable[Verdict]) -> str:
+        session.fresh, said = True, rule_of(await verdict)
         session.fresh = False
         return said
 
-    def _override(self, policy: Policy) -> dict[str, Any]:
-        chance = self.chance
-        rules = LIFTABLE if chance.random() < 0.1 else liftable(policy)
-        return {
-            "rule": chance.choice(rules),
-            "by": chance.choice(("ada", "grace")),
-            "decisions": chance.choice((1, 1, 2, 3)),
-            "until": chance.choice((None, time.time() + 3_600)),
-        }
+
+ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.read)
+WEIGHTS = (66, 1, 25, 8)
 
 
-ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.outside, Thread.read)
-WEIGHTS = (66, 1, 12, 13, 8)
-
-
-def told(verdict: Verdict) -> str:
+def rule_of(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
         return "lifted" if verdict.lifted else "again"
     return "passed" if verdict.passed else verdict.stopped_by[0].rule
 
 
 async def acting(thread: Thread) -> None:
-    while thread.log.steps < thread.life.steps:
+    while thread.life.steps < thread.life.most:
         await thread.act()
-
-
-def lease_seconds(life: int) -> tuple[float, float]:
-    """How long a process holds a loop, and how long it believes that it does.
-
-    As shipped; or too short: loops are taken away from drivers that are at work, as from one that
-    was suspended; or short, and renewed in time.
-    """
-    return ((SHIPPED, SHIPPED), (0.02, SHIPPED), (0.06, 0.06), (0.02, SHIPPED))[life % 4]
-
-
-@contextmanager
-def leases(life: Life) -> Iterator[None]:
-    """Loops are held for as long as this process is to hold them."""
-    own, believed = lease_seconds(life.number)
-    loops.LEASE_SECONDS, journal.LEASE_SECONDS = own, believed  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        loops.LEASE_SECONDS = journal.LEASE_SECONDS = SHIPPED  # type: ignore[attr-defined]
 
 
 def live(life: Life) -> None:
     """Act in several threads, each with an event loop of its own, until the steps are made."""
-    log, store = Log(life), Mortal(life)
+    store = Mortal(life)
 
     def target(number: int) -> None:
-        thread = Thread(life, number, log, store)
+        thread = Thread(life, number, store)
         try:
             asyncio.run(acting(thread))
         except BaseException:
             traceback.print_exc()
             os._exit(1)
 
-    threads = [threading.Thread(target=target, args=(n,)) for n in range(life.threads)]
-    with leases(life):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    held, believed = LEASES[life.number % len(LEASES)]
+    loops.LEASE_SECONDS, journal.LEASE_SECONDS = held, believed  # type: ignore[attr-defined]
+    threads = [threading.Thread(target=target, args=(n,)) for n in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     asyncio.run(store.close())
-    log.close()
 
 
 def main() -> None:
     folder, number, seed, steps, deaths = sys.argv[1:]
-    live(Life(Path(folder), int(number), int(seed), int(steps), deaths=float(deaths)))
+    live(Life(Path(folder), int(number), int(seed), int(steps), float(deaths)))

@@ -27,13 +27,11 @@ DEATHS = 0.001  # how likely a process kills itself at each of the places where 
 
 
 class Crowd:
-    """Processes that step at random until the steps are made; for one killed another is started."""
+    """Processes that step at random; each that is killed is replaced until the steps are made."""
 
-    def __init__(self, folder: Path, steps: int, seed: int) -> None:
-        self.folder, self.steps, self.seed = folder, steps, seed
-        self.kills = 0
-        self._chance, self._lives = random.Random(seed), count()
-        self._file = folder / "steps"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.kills = folder, 0
+        self._chance, self._lives, self._file = random.Random(SOAK), count(), folder / "steps"
         self._file.touch()
         self._alive: list[subprocess.Popen[str]] = []
 
@@ -42,42 +40,38 @@ class Crowd:
         return self._file.stat().st_size
 
     def run(self) -> None:
+        kill_at, before, moved = 0, -1, time.monotonic()
         try:
-            self._alive = [self._born() for _ in range(PROCESSES)]
-            self._watch()
+            self._start(PROCESSES)
+            while self._alive:
+                if kill_at <= self.made < STEPS:
+                    if kill_at:
+                        self._chance.choice(self._alive).kill()
+                    kill_at = self.made + self._chance.randint(50, 250)
+                self._replace()
+                if self.made > before:
+                    before, moved = self.made, time.monotonic()
+                assert time.monotonic() - moved < WAITING, f"nothing moves after {before} steps"
+                time.sleep(self._chance.random() * 0.01)
         finally:
             for process in self._alive:
                 process.kill()
                 process.communicate()
 
-    def _born(self) -> subprocess.Popen[str]:
-        return python(STEPPING, self.folder, next(self._lives), self.seed, self.steps, DEATHS)
+    def _start(self, processes: int) -> None:
+        for _ in range(processes):
+            arguments = (self.folder, next(self._lives), SOAK, STEPS, DEATHS)
+            self._alive.append(python(STEPPING, *arguments))
 
-    def _watch(self) -> None:
-        kill_at, before, moved = self._soon(), 0, time.monotonic()
-        while self._alive:
-            if self.made >= kill_at and self.made < self.steps:
-                self._chance.choice(self._alive).kill()
-                kill_at = self._soon()
-            self._bury()
-            if self.made > before:
-                before, moved = self.made, time.monotonic()
-            assert time.monotonic() - moved < WAITING, f"nothing moves after {before} steps"
-            time.sleep(self._chance.random() * 0.01)
-
-    def _soon(self) -> int:
-        return self.made + self._chance.randint(50, 250)
-
-    def _bury(self) -> None:
-        """Take away those that ended, and start another one for each that was killed."""
+    def _replace(self) -> None:
         for process in [one for one in self._alive if one.poll() is not None]:
             self._alive.remove(process)
             _, err = process.communicate(timeout=WAITING)
             assert process.returncode in (0, -signal.SIGKILL), err
             assert not err, err
             self.kills += process.returncode != 0
-            if self.made < self.steps:
-                self._alive.append(self._born())
+            if self.made < STEPS:
+                self._start(1)
 
 
 HAPPENED = {
@@ -91,14 +85,14 @@ HAPPENED = {
 
 
 def test_no_limit_is_exceeded_without_a_recorded_override(tmp_path: Path) -> None:
-    crowd = Crowd(tmp_path, STEPS, seed=SOAK)
+    crowd = Crowd(tmp_path)
     crowd.run()
     with sqlite3.connect(tmp_path / "limits.db") as db:
         found = {what: db.execute(query).fetchone()[0] for what, query in HAPPENED.items()}
     db.close()
     print(found, crowd.kills, "kills")
     wrong = problems(tmp_path)
-    assert not wrong, f"seed {crowd.seed}, {len(wrong)} problems: {wrong[:20]}"
+    assert not wrong, f"{len(wrong)} problems: {wrong[:20]}"
     assert crowd.made >= STEPS
     often = (crowd.kills, found["overrides consumed"], found["loops that stopped"])
     assert min(often) >= 3 * SOAK, often

@@ -1,0 +1,161 @@
+"""Programs that `test_kills` kills: each says "ready", works, and says "done" if it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import heedful
+from heedful.checks.evaluate import Context
+from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.signature import signature
+from heedful.loop.record import Finding, Usage
+from heedful.loop.stop import Budget, MaxAttempts
+from heedful.memory.memory import Memory
+from heedful.models.contract import Answer
+from heedful.store import loops
+from tests.soak.proof import TASK, answer, is_house_format
+from tests.store.support import SCOPE, opened, report
+
+SECONDS = 0.01  # that a stage and a slow check take
+# How many attempts of each stage fail; `say` fails at every attempt.
+FAILS = {"load": 0, "clean": 1, "train": 2, "say": 3, "publish": 0}
+
+
+def say(what: str) -> None:
+    print(what, flush=True)
+
+
+def note(path: str | Path, *what: Any) -> None:
+    """Append a line to a log in one write."""
+    file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+    os.write(file, f"{json.dumps(what)}\n".encode())
+    os.close(file)
+
+
+async def commit(path: str, seed: str) -> None:
+    """Commit attempts with one lesson, and say each that is acknowledged."""
+    lesson = Reflection("check", signature("E", "x"), "E", "x", "x", state="verified")
+    with opened(path) as store:
+        say("ready")
+
+        async def loop(id: str) -> None:
+            for number in range(1, 10_000):
+                entry = report(id, number, f"{id} {number}", reflections=[lesson])
+                await store.write(SCOPE, loops.commit, entry, "me")
+                say(f"{id} {number}")
+
+        await asyncio.gather(*(loop(f"{os.getpid()}-{n}") for n in range(3)))
+
+
+async def drive(path: str, log: str, kind: str, seed: str) -> None:
+    """Drive three loops that log their calls; `stuck` in its first checks on demand."""
+    chance = random.Random(seed)
+
+    async def generate(task: str, hint: str) -> Answer:
+        await asyncio.sleep(chance.random() * 0.004)
+        at = heedful.context()
+        note(log, "generate", at.loop_id, at.attempt)
+        return Answer(f"{task} {at.attempt}", Usage(1, 5, 5, 0.25))
+
+    async def check(candidate: str, at: Context) -> list[Finding]:
+        if kind != "pure":
+            await asyncio.sleep(chance.random() * 0.004)
+        note(log, "check", at.loop_id, at.attempt)
+        if kind == "stuck":
+            await asyncio.sleep(60)
+        return [] if at.attempt == 5 and at.task != "t0" else [Finding("c", "not yet")]
+
+    check.pure = kind == "pure"  # type: ignore[attr-defined]
+    policy = heedful.Policy((MaxAttempts(9), Budget(calls=6)))
+    options: dict[str, Any] = {"policy": policy, "store": path, "memory": path}
+    options |= {"generate": generate, "checks": [check]}
+    say("ready")
+    await asyncio.gather(*(heedful.run(f"t{n}", id=f"loop {n}", **options) for n in range(3)))
+
+
+async def pipeline(folder: str, seed: str) -> None:
+    """Run a pipeline, or resume it; `pure` fails as often as `FAILS` says."""
+    root = Path(folder)
+    logging.getLogger("heedful").addHandler(logging.NullHandler())  # some stages fail on purpose
+
+    def pure(output: Any, at: Context) -> Sequence[Finding]:
+        if at.attempt > FAILS[at.loop_id.partition("/")[2]]:
+            return []
+        return [Finding("pure", f"attempt {at.attempt} made {output}"[:90], "go on")]
+
+    def slow(output: Any, at: Context) -> Sequence[Finding]:
+        time.sleep(SECONDS)
+        return [Finding("slow", "it took a while", level="warning")]
+
+    def stage(name: str) -> Any:
+        def run(state: dict[str, Any], feedback: str | None = None) -> Any:
+            time.sleep(SECONDS)
+            at = 1 if feedback is None else int(feedback.partition("attempt ")[2][0]) + 1
+            state["log"].append([name, at])
+            note(root / "ended.log", name, at)
+            return {"at": at, "saw": len(state["log"])}
+
+        return run
+
+    pure.pure = True  # type: ignore[attr-defined]
+    say("ready")
+    stages = heedful.Pipeline(
+        "p", store=str(root / "a.db"), reports=root / "reports", progress=False
+    )
+    for name in FAILS:
+        stages.stage(name=name, checks=[pure, slow])(stage(name))
+    result = await stages.run({"log": []}, id="r")
+    state = {name: value for name, value in result.state.items() if name != "guardrail_reports"}
+    (root / "state.json").write_text(json.dumps(state))
+
+
+async def dream(path: str) -> None:
+    """Consolidate and roll back, again and again; say when a dream is done."""
+    with opened(path) as store:
+        memory = Memory(store, Scope("ours"))
+        say("ready")
+        while True:
+            done = await heedful.consolidate(memory)
+            say("dreamt")
+            await asyncio.sleep(0.05)
+            await heedful.Dreams(memory).rollback(done.id, by="it")
+
+
+async def prove(path: str, other: str, count: str, seed: str) -> None:
+    """Run loops with a memory whose lessons a coin withholds, four at a time."""
+    chance = random.Random(seed)
+
+    async def slow(task: str, hint: str) -> str:
+        await asyncio.sleep(chance.random() * 0.002)
+        return await answer(task, hint)
+
+    with opened(path) as store, opened(other) as apart:
+        memory = Memory(store if other == path else apart, holdout=0.5)
+        options: dict[str, Any] = {"generate": slow, "checks": [is_house_format], "store": store}
+        say("ready")
+        for n in range(0, int(count), 4):
+            four = (heedful.run(TASK.format(n=k), memory=memory, id=f"k/{k}", **options)
+                    for k in range(n, n + 4))  # fmt: skip
+            await asyncio.gather(*four)
+
+
+async def remember(path: str, times: str) -> None:
+    memory = Memory(path)
+    for n in range(int(times)):
+        stored = await memory.remember("ValueError", f"line {n}: could not convert {n}.5 to int")
+        say(f"{stored.id} {stored.created} {stored.seen}")
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:]
+    asyncio.run(globals()[name](*arguments))
+    say("done")

@@ -1,0 +1,278 @@
+"""kill -9 at random moments: nothing acknowledged is lost, half written, doubled or repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
+from heedful.loop.decide import Done
+from heedful.memory.dream import Dreams
+from heedful.memory.memory import Memory
+from heedful.store import exposures
+from heedful.store import loops as loop_store
+from heedful.store.runs import report_of
+from heedful.store.sqlite import shared_store
+from tests.conftest import SOAK
+from tests.memory.dreamt import dump
+from tests.pipeline.support import timeless
+from tests.soak.programs import FAILS, SECONDS
+from tests.soak.proof import lessons
+from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
+
+pytestmark = pytest.mark.soak
+HEALTHY = [("ok",)]
+
+
+# -- the harness
+
+
+def started(*arguments: object) -> subprocess.Popen[str]:
+    """Start one of the programs."""
+    return python("from tests.soak.programs import main; main()", *arguments)
+
+
+def expect(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"{line}\n"
+
+
+def killed(process: subprocess.Popen[str]) -> str:
+    """Kill a process and return what it wrote."""
+    process.kill()
+    out, err = process.communicate(timeout=WAITING)
+    assert not err, err
+    return out
+
+
+def killed_until_done(*arguments: object, chance: random.Random, seconds: float) -> int:
+    """Kill a program within `seconds` and start it again until it ends; return the kills.
+
+    Each run may last a fifth longer than the run before, so that it ends on a busy machine too.
+    """
+    for kills in range(10_000):
+        process = started(*arguments, chance.randrange(10**6))
+        expect(process, "ready")
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(chance.random() * seconds * 1.2**kills)
+        if "done" in killed(process):
+            return kills
+    raise AssertionError("it never came to an end")
+
+
+def lines(path: Path) -> list[tuple[Any, ...]]:
+    """The lines of a log; the last may be torn."""
+    return [tuple(json.loads(line)) for line in path.read_text().rpartition("\n")[0].splitlines()]
+
+
+# -- commits
+
+
+def test_what_was_acknowledged_is_there_and_nothing_is_half_written(tmp_path):
+    path, chance = tmp_path / "a.db", random.Random(SOAK)
+    acknowledged: set[tuple[str, int]] = set()
+    for _ in range(3 * SOAK):
+        process = started("commit", path, 0)
+        expect(process, "ready")
+        time.sleep(0.01 + chance.random() * 0.1)
+        whole = killed(process).rpartition("\n")[0].splitlines()
+        acknowledged |= {(id, int(number)) for id, number in map(str.split, whole)}
+    stored = rows(path, "select l.id, a.number from attempt a join loop l on l.n = a.loop")
+    assert acknowledged
+    assert acknowledged <= set(stored)
+    assert rows(path, "pragma integrity_check") == HEALTHY
+    for table in ("decision", "occurrence"):  # written with the attempt or not at all
+        assert rows(path, f"select count(*) from {table}") == [(len(stored),)]
+    assert rows(path, "select seen from reflection") == [(len(stored),)]
+    numbers = defaultdict(set)
+    for id, number in stored:
+        numbers[id].add(number)
+    assert all(found == set(range(1, len(found) + 1)) for found in numbers.values())
+
+
+def test_the_same_lesson_104_times_from_8_processes_is_one_row_seen_104(tmp_path):
+    path, times = tmp_path / "a.db", 13 * SOAK
+    processes = [started("remember", path, times) for _ in range(8)]
+    answers = [line.split() for process in processes for line in ended(process).splitlines()[:-1]]
+    ((id, seen),) = rows(path, "select id, seen from reflection")
+    assert (seen, rows(path, "select count(*) from occurrence")) == (8 * times, [(8 * times,)])
+    acknowledged = sorted((int(seen), created) for _, created, seen in answers)
+    assert acknowledged == [(n, str(n == 1)) for n in range(1, 8 * times + 1)]
+    assert {int(known) for known, *_ in answers} == {id}
+
+
+# -- loops
+
+
+@pytest.mark.parametrize("kind", ["pure", "impure"])
+def test_a_killed_driver_resumes_and_no_count_is_doubled(tmp_path, kind):
+    chance = random.Random(SOAK)
+    for round in range(SOAK):
+        path, log = tmp_path / f"{round}.db", tmp_path / f"{round}.log"
+        kills = killed_until_done("drive", path, log, kind, chance=chance, seconds=0.03)
+        calls = Counter(lines(log))
+        with opened(path) as store:
+            loops = asyncio.run(store.read(SCOPE, loop_store.newest, 9))
+        assert len(loops) == 3
+        for stored in loops:
+            loop, last = stored.loop, stored.verdicts[-1]
+            attempts = 6 if loop.id == "loop 0" else 5
+            assert isinstance(last, Done)
+            assert last.passed is (loop.id != "loop 0")
+            # The budget is 6 calls.
+            assert len(loop.attempts) == loop.usage.calls == len(stored.verdicts) == attempts
+            assert (loop.usage.tokens, loop.usage.cost) == (10 * attempts, 0.25 * attempts)
+            assert stored.journal == {}
+            made = [calls["generate", loop.id, a.number] for a in loop.attempts]
+            assert min(made) >= 1
+            assert sum(made) - attempts <= kills  # only calls in flight were repeated
+        # One lesson, seen by the two loops that passed.
+        assert rows(path, "select kind, seen from reflection") == [("check", 2)]
+
+
+def test_a_journalled_answer_is_never_asked_for_again(tmp_path):
+    path, log = tmp_path / "a.db", tmp_path / "a.log"
+    for _ in range(2):
+        process = started("drive", path, log, "stuck", 1)
+        while not log.exists() or '"check"' not in log.read_text():
+            time.sleep(0.005)
+        killed(process)
+    checked = {(id, number) for kind, id, number in lines(log) if kind == "check"}
+    assert checked
+    for _ in range(2 * SOAK):
+        ended(started("drive", path, log, "impure", 1))
+    calls = Counter(lines(log))
+    assert all(calls["generate", id, number] == 1 for id, number in checked)
+
+
+# -- pipelines
+
+
+def left(folder: Path) -> dict[str, Any]:
+    """The state, the reports and the stored report of a run, without times."""
+    store = shared_store(str(folder / "a.db"))
+    reports = sorted((folder / "reports").glob("[!.]*"))  # a file half written is hidden
+    documents = [path for path in reports if path.suffix == ".json"]
+    return {
+        "state": json.loads((folder / "state.json").read_text()),
+        "files": [path.name for path in reports],
+        "reports": [timeless(json.loads(path.read_text())) for path in documents],
+        "stored": timeless(asyncio.run(report_of(store, Scope(), "r"))),
+    }
+
+
+def test_a_killed_pipeline_repeats_and_loses_nothing(tmp_path):
+    quiet = tmp_path / "quiet"
+    quiet.mkdir()
+    ended(started("pipeline", quiet, 0))
+    once = Counter((name, n) for name, fails in FAILS.items() for n in range(1, min(fails, 2) + 2))
+    assert Counter(lines(quiet / "ended.log")) == once
+    chance, kills, tries = random.Random(7), 0, 0
+    while kills < min(30, 3 * SOAK):
+        folder = tmp_path / f"run {tries}"
+        folder.mkdir()
+        tries += 1
+        here = killed_until_done("pipeline", folder, chance=chance, seconds=0.4 + SECONDS * 40)
+        kills += here
+        counts = Counter(lines(folder / "ended.log"))
+        assert counts.keys() == once.keys()
+        assert counts.total() <= once.total() + here  # only stages in flight were repeated
+        assert left(folder) == left(quiet)
+
+
+# -- dreams
+
+GROUPS = 40
+
+
+async def learn(path: Path) -> dict[str, Any]:
+    """Remember pairs of lessons that say the same; return all rows."""
+    with opened(path) as store:
+        memory = Memory(store, Scope("ours"))
+        for n in range(GROUPS):
+            word = chr(97 + n % 26) * (3 + n // 26)
+            text = f"Weigh the {word} parcel and write the {word} weight on its label"
+            await memory.remember("k", text)
+            await memory.remember("k", f"{text} then")
+        return await dump(memory)
+
+
+async def is_done(path: Path, before: dict[str, Any]) -> bool:
+    """Roll the last dream back if it is done; it is done in full or not at all."""
+    with opened(path) as store:
+        memory = Memory(store, Scope("ours"))
+        dreams = Dreams(memory)
+        done = [one for one in await dreams.log(10_000) if one.undone is None]
+        states = [one["state"] for one in await memory.top(10_000)]
+        if done:
+            (dream,) = done
+            gone = sum(len(one.members) for one in dream.done)
+            assert gone == states.count("superseded") >= GROUPS // 2
+            assert await dreams.rollback(dream.id, by="test") == gone
+        assert await dump(memory) == before
+    return bool(done)
+
+
+def test_a_dream_that_is_killed_is_never_half_done(tmp_path):
+    path, chance, between = tmp_path / "a.db", random.Random(7), 0
+    before, kills = asyncio.run(learn(path)), min(30, 2 * SOAK)
+    for _ in range(kills):
+        process = started("dream", path)
+        expect(process, "ready")
+        if soon := chance.random() < 0.5:
+            expect(process, "dreamt")
+        time.sleep(chance.uniform(0, 0.05 if soon else 1.0))
+        assert process.poll() is None, process.communicate()
+        killed(process)
+        between += asyncio.run(is_done(path, before))
+        assert rows(path, "pragma integrity_check") == HEALTHY
+    assert SOAK == 1 or 0 < between < kills
+
+
+# -- proof
+
+
+async def begin(path: Path) -> None:
+    """End the first loops, after which a coin decides what is shown."""
+    with opened(path) as store:
+        await store.write(SCOPE, exposures.remember, lessons())
+        for n in range(FIRST):
+            shown = [Exposure("check/none", f"first {n}", True, "none", 0.0)]
+            outcome = Outcome(f"first {n}", True, 1)
+            await store.write(SCOPE, exposures.remember, (), exposures=shown, outcome=outcome)
+
+
+@pytest.mark.parametrize("kind", ["same store", "another store"])
+def test_killed_anywhere_each_loop_has_its_exposures_and_its_outcome_once(tmp_path, kind):
+    chance, count, seed = random.Random(SOAK), 8 + 4 * SOAK, "default\0default"
+    path = tmp_path / "a.db"
+    other = path if kind == "same store" else tmp_path / "memory.db"
+    asyncio.run(begin(other))
+    assert killed_until_done("prove", path, other, count, chance=chance, seconds=0.1) > 0
+    ends = rows(other, "select loop, n, right_at_once, signatures from outcome order by n")
+    assert [n for _, n, *_ in ends] == list(range(1, FIRST + count + 1))
+    every = {f"k/{n}" for n in range(count)}
+    assert {loop for loop, *_ in ends[FIRST:]} == every
+    say = "select loop, kind || '/' || signature, shown, share, together from exposure"
+    exposed = rows(other, f"{say} where share > 0")
+    assert {loop for loop, *_ in exposed} == every
+    result = {loop: (right, wrong) for loop, _, right, wrong in ends}
+    helped, hurt = Counter[str](), Counter[str]()
+    for loop, lesson, shown, share, together in exposed:
+        assert shown == (not is_withheld(seed, loop, lesson, share))
+        assert together == is_pooled(seed, loop)
+        right, wrong = result[loop]
+        helped[lesson] += shown and right
+        hurt[lesson] += shown and lesson[6:] in wrong
+    found = rows(other, "select kind || '/' || signature, helped, hurt from reflection")
+    assert found == [(name, helped[name], hurt[name]) for name, *_ in found]
