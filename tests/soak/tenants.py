@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.errors import InvalidInput, KeyRefused, NotFound
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Change, Exposure, Outcome, Scope
 from heedful.lessons.signature import signature
 from heedful.memory.ingest import Patience, gather, receive
@@ -33,7 +33,6 @@ from heedful.store import exposures, search, transfer
 from heedful.store import keys as key_store
 from heedful.store import lessons as lesson_store
 from heedful.store import patterns as pattern_store
-from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.traces.runs import document, genai
@@ -204,11 +203,6 @@ def rows_of_others(crowd: Crowd, read: Callable[[str], Sequence[Any]]) -> list[A
     return wrong
 
 
-async def refused(kind: type[Exception], work: Awaitable[Any]) -> None:
-    with pytest.raises(kind):
-        await work
-
-
 def lesson_of(place: Place, chance: random.Random) -> Lesson | None:
     return chance.choice(list(place.lessons.values())) if place.lessons else None
 
@@ -222,7 +216,7 @@ async def remember(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     answer = await crowd.memory(place).remember(
         "trouble",
         text,
-        lesson=f"mend {text}",
+        lesson=f"repair {text}",
         trust="tool" if held else "operator",
         source=source,
         tags=[place.mark],
@@ -236,86 +230,30 @@ async def derive_from_a_strangers(crowd: Crowd, place: Place, chance: random.Ran
     other = crowd.stranger(place, chance)
     if other.examples:
         parents = [chance.choice(list(other.examples))]
-        work = crowd.memory(place).remember("trouble", crowd.text(place), derived_from=parents)
-        await refused(InvalidInput, work)
-
-
-async def seen(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    told = []
-    for of in (crowd.stranger(place, chance), place):
-        if (one := lesson_of(of, chance)) is not None:
-            found = await crowd.memory(place).seen("trouble", one.text)
-            crowd.own(place, [each["id"] for each in found.lessons])
-            assert of is not place or found.count >= 1
-            told.append(found.lessons)
-    return told
+        with pytest.raises(InvalidInput):
+            await crowd.memory(place).remember("trouble", crowd.text(place), derived_from=parents)
 
 
 async def edit_a_strangers(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    if (one := lesson_of(crowd.stranger(place, chance), chance)) is None:
+    other = crowd.stranger(place, chance)
+    if (one := lesson_of(other, chance)) is None:
         return
     scope, store, by = place.scope, crowd.store, place.mark
     digests = [signature("trouble", one.text).digest]
-    edits: tuple[Callable[[], Awaitable[Any]], ...] = (
-        lambda: store.write(scope, lesson_store.pin, one.id, True, by, ""),
-        lambda: store.write(scope, exposures.restore, one.id, by, ""),
-        lambda: store.write(scope, pattern_store.amend, one.id, "", Change(pinned=True), by, ""),
-        lambda: store.write(scope, pattern_store.set_apart, digests, True, by, ""),
-    )
-    await refused(NotFound, chance.choice(edits)())
-
-
-async def quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    scope, store = place.scope, crowd.store
-    waiting = await store.read(scope, lesson_store.quarantined, None)
-    assert len(waiting) == sum(one.held for one in place.lessons.values())
-    place.examples |= {one.id for one in waiting}
-    other = crowd.stranger(place, chance)
+    edits: list[tuple[Any, ...]] = [
+        (lesson_store.pin, one.id, True, by, ""),
+        (exposures.restore, one.id, by, ""),
+        (pattern_store.amend, one.id, "", Change(pinned=True), by, ""),
+        (pattern_store.set_apart, digests, True, by, ""),
+    ]
     if other.examples:
         ids = [chance.choice(list(other.examples))]
         assert await store.read(scope, lesson_store.quarantined, ids) == []
-        await refused(
-            NotFound, store.write(scope, lesson_store.settle, ids, "release", place.mark, "")
-        )
-        assert (
-            await store.write(scope, search.place, "fixed/64", [(ids[0], "any", [0.0] * 64)]) == 0
-        )
-    if waiting:
-        one = chance.choice(waiting)
-        await store.write(scope, lesson_store.settle, [one.id], "release", place.mark, "read")
-        lesson = next(each for each in place.lessons.values() if each.text == one.pattern)
-        lesson.held = False
-        return waiting, await store.read(scope, lesson_store.provenance, one)
-    return waiting
-
-
-async def revoke(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    if chance.random() < 0.7:  # so that something grows
-        return await crowd.store.read(place.scope, exposures.rulings, 50)
-    source = chance.choice(("page one", "page two"))
-    there = any(one.source == source for one in place.lessons.values())
-    work = crowd.store.write(place.scope, lesson_store.revoke, source, place.mark, "", False)
-    if not there:
-        await refused(NotFound, work)
-        return None
-    removed = await work
-    place.lessons = {id: one for id, one in place.lessons.items() if one.source != source}
-    return removed
-
-
-async def episodes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    digest = f"digest {chance.randrange(10)}"
-    record = {"episode": {"events": [], "task": place.mark}, "source": "", "trust": "external"}
-    filed = StoredEpisode(digest, place.mark, place.mark, "failure", record)
-    await episode_store.put(crowd.store, place.scope, filed)
-    place.episodes.add(digest)
-    store = crowd.store
-    found = await store.read(place.scope, episode_store.newest, 1_000)
-    assert {one.digest for one in found} == place.episodes
-    taken = await store.write(place.scope, episode_store.take, 4e9)
-    late = f"{place.mark} was late"
-    await store.write(place.scope, episode_store.record_failure, digest, late)
-    return found, taken, await store.read(place.scope, episode_store.newest, 1_000)
+        edits.append((lesson_store.settle, ids, "release", by, ""))
+        places = [(ids[0], "any", [0.0] * 64)]
+        assert await store.write(scope, search.place, "fixed/64", places) == 0
+    with pytest.raises(NotFound):
+        await store.write(scope, *chance.choice(edits))
 
 
 async def outcomes(crowd: Crowd, place: Place, chance: random.Random) -> Any:
@@ -367,30 +305,12 @@ async def export(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     )
 
 
-async def keys(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    stranger = next(one for one in reversed(crowd.keys) if one.tenant != place.scope.tenant)
-    store, mine = crowd.store, Scope(place.scope.tenant)
-    await refused(NotFound, store.write(mine, key_store.revoke, stranger.id))
-    wrong = stranger.token[:-4] + ("0000" if not stranger.token.endswith("0000") else "1111")
-    await refused(KeyRefused, key_store.holder(store, wrong))
-    found = await store.read(mine, key_store.newest, 1_000)
-    assert {one.id for one in found} == {
-        one.id for one in crowd.keys if one.tenant == place.scope.tenant
-    }
-
-
-STORE: tuple[Act, ...] = (
-    *(remember, remember, remember, seen, edit_a_strangers, quarantine, revoke),
-    *(derive_from_a_strangers, episodes, outcomes, traces, export, keys),
-)
-
-
 # Over HTTP.
 
 
 async def http_remember(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     text, may = crowd.text(place), chance.choice(("write", "approve"))
-    body = {"error_type": "trouble", "text": text, "lesson": f"mend {text}", "source": "page one"}
+    body = {"error_type": "trouble", "text": text, "lesson": f"repair {text}", "source": "page one"}
     if may == "write":
         key = await crowd.key(place, ("read", "write"))
     else:
@@ -407,7 +327,7 @@ async def http_remember(crowd: Crowd, place: Place, chance: random.Random) -> An
     return made
 
 
-async def http_cursor_of_a_stranger(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def cursor_of_a_stranger(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     other = crowd.stranger(place, chance)
     told = []
     for path in ("/v1/reflections", "/v1/episodes", "/v1/keys", "/v1/audit"):
@@ -421,7 +341,7 @@ async def http_cursor_of_a_stranger(crowd: Crowd, place: Place, chance: random.R
     return [one for one in told if not ("key" in one and one["tenant"] == place.scope.tenant)]
 
 
-async def http_forged_ids(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def forged_ids(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     other = crowd.stranger(place, chance)
     one = lesson_of(other, chance)
     told = []
@@ -440,7 +360,7 @@ async def http_forged_ids(crowd: Crowd, place: Place, chance: random.Random) -> 
     return told
 
 
-async def http_confused(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def confused(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     """A key names a tenant or a project that is not its own."""
     other = crowd.stranger(place, chance)
     told = []
@@ -468,7 +388,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
-async def http_loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     """Loops are called the same everywhere; a stranger's loop of a name is not there."""
     id = f"told-{chance.randrange(20)}"
     path, told = f"/v1/loops/{id}", list[Any]()
@@ -490,7 +410,7 @@ async def http_loops(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     return told, whole, page, await crowd.ask(place, "GET", f"{path}/explain", 200)
 
 
-async def http_older_names(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def older_names(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     """The paths of earlier callers, which name a tenant and a project in the body."""
     other, path = crowd.stranger(place, chance), "/api/v1/reflections/query"
     body = {"query_text": "went wrong in a report", "k": 20, "min_importance": 0.0}
@@ -501,24 +421,46 @@ async def http_older_names(crowd: Crowd, place: Place, chance: random.Random) ->
     return told, await crowd.ask(place, "POST", path, 200, json=mine)
 
 
-async def http_recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
-    one = lesson_of(chance.choice((place, crowd.stranger(place, chance))), chance)
-    body = {"task": one.text if one else "went wrong", "limit": 20, "form": "text"}
+async def recall(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    of = chance.choice((place, crowd.stranger(place, chance)))
+    text = one.text if (one := lesson_of(of, chance)) else "went wrong"
+    body = {"task": text, "limit": 20, "form": "text"}
     found = await crowd.ask(place, "POST", "/v1/recall", 200, json=body)
     crowd.own(place, [each["reflection"] for each in found["items"]])
-    return found
+    body = {"error_type": "trouble", "text": text}
+    seen = await crowd.ask(place, "POST", "/v1/seen", 200, json=body)
+    crowd.own(place, [each["id"] for each in seen["lessons"]])
+    assert one is None or of is not place or seen["count"] >= 1
+    return found, seen["lessons"]
 
 
-async def http_quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def quarantine(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     waiting = await crowd.ask(place, "GET", "/v1/quarantine?limit=200", 200)
     held = sum(one.held for one in place.lessons.values())
     assert len(waiting["items"]) == min(200, held)
     place.examples |= {one["id"] for one in waiting["items"]}
-    log = await crowd.ask(place, "GET", "/v1/quarantine/log", 200)
-    return waiting, log, await crowd.ask(place, "GET", "/v1/proof", 200)
+    told = [
+        await crowd.ask(place, "GET", f"/v1/{path}", 200) for path in ("quarantine/log", "proof")
+    ]
+    if waiting["items"]:
+        one = chance.choice(waiting["items"])
+        path = f"/v1/quarantine/{one['id']}"
+        told.append(await crowd.ask(place, "GET", path, 200))
+        told.append(await crowd.ask(place, "POST", f"{path}/release", 200, json={}))
+        lesson = next(each for each in place.lessons.values() if each.text == one["pattern"])
+        lesson.held = False
+    if chance.random() < 0.3:  # so that something grows
+        source = chance.choice(("page one", "page two"))
+        gone = {id for id, one in place.lessons.items() if one.source == source}
+        path = "/v1/quarantine/revoke"
+        told.append(
+            await crowd.ask(place, "POST", path, 200 if gone else 404, json={"source": source})
+        )
+        place.lessons = {id: one for id, one in place.lessons.items() if id not in gone}
+    return waiting, told
 
 
-async def http_episode(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def episode(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     events = [{"type": "user_message", "content": f"{place.mark} {chance.randrange(9)}"}]
     body = {"events": events, "outcome": "failure", "id": "the same for all"}
     taken = await crowd.ask(place, "POST", "/v1/episodes", 202, json=body)
@@ -526,29 +468,38 @@ async def http_episode(crowd: Crowd, place: Place, chance: random.Random) -> Any
     page = await crowd.ask(place, "GET", "/v1/episodes?limit=200", 200)
     assert {one["digest"] for one in page["items"]} <= place.episodes
     assert len(page["items"]) == min(200, len(place.episodes))
-    return page
+    late = f"{place.mark} was late"
+    filed = await crowd.store.write(place.scope, episode_store.take, 4e9)
+    await crowd.store.write(place.scope, episode_store.record_failure, taken["digest"], late)
+    return page, filed, await crowd.store.read(place.scope, episode_store.newest, 1_000)
 
 
-async def http_audit(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def audit(crowd: Crowd, place: Place, chance: random.Random) -> Any:
     """What the tenant did in any of its projects, and nobody else."""
     page = await crowd.ask(place, "GET", "/v1/audit?limit=200", 200)
     tenant = {one.mark for one in crowd.places if one.scope.tenant == place.scope.tenant}
     assert set(MARK.findall(repr(page))) <= tenant
 
 
-async def http_key_that_is_revoked(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+async def keys(crowd: Crowd, place: Place, chance: random.Random) -> Any:
+    """A key that is revoked, and a key that was guessed, are refused."""
     key = await crowd.key(place, ("read", "write"))
     await crowd.ask(place, "GET", "/v1/reflections?limit=1", 200, key=key.token)
     await crowd.ask(place, "DELETE", f"/v1/keys/{key.id}", 200)
     key.revoked = True
     gone = chance.choice([one for one in crowd.keys if one.revoked])
     path = chance.choice(("reflections", "episodes", "quarantine", "proof", "keys"))
-    return await crowd.ask(place, "GET", f"/v1/{path}", 401, key=gone.token)
+    stranger = next(one for one in reversed(crowd.keys) if one.tenant != place.scope.tenant)
+    wrong = stranger.token[:-4] + ("0000" if not stranger.token.endswith("0000") else "1111")
+    told = [await crowd.ask(place, "GET", f"/v1/{path}", 401, key=k) for k in (gone.token, wrong)]
+    page = await crowd.ask(place, "GET", "/v1/keys?limit=200", 200)
+    own = {one.id for one in crowd.keys if one.tenant == place.scope.tenant}
+    assert {one["id"] for one in page["items"]} <= own
+    return told
 
 
-HTTP: tuple[Act, ...] = (
-    *(http_remember, http_remember, http_cursor_of_a_stranger, http_forged_ids, http_confused),
-    *(http_loops, http_older_names, http_recall, http_quarantine, http_episode, http_audit),
-    http_key_that_is_revoked,
+ACTS: tuple[Act, ...] = (
+    *(remember, remember, remember, http_remember, http_remember, recall, recall),
+    *(derive_from_a_strangers, edit_a_strangers, outcomes, traces, export, cursor_of_a_stranger),
+    *(forged_ids, confused, loops, older_names, quarantine, quarantine, episode, audit, keys),
 )
-ACTS = (*STORE, *HTTP)
