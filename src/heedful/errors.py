@@ -34,9 +34,7 @@ class InvalidInput(UsageError, ValueError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field: str = field
-        self.value: object = value
-        self.allowed: str = allowed
+        self.field, self.value, self.allowed = field, value, allowed
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
 
 
@@ -44,9 +42,7 @@ class UnknownName(UsageError):
     """No such name exists; the message lists the names that do."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
-        self.kind: str = kind
-        self.name: str = name
-        self.known: tuple[str, ...] = tuple(known)
+        self.kind, self.name, self.known = kind, name, tuple(known)
         super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
 
 
@@ -58,8 +54,7 @@ class PackageMissing(UsageError, ImportError):
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:
-        self.package: str = package
-        self.extra: str = extra
+        self.package, self.extra = package, extra
         super().__init__(f"{what} needs {package}: pip install 'heedful[{extra}]'")
 
 
@@ -67,9 +62,7 @@ class LineError(UsageError):
     """A file cannot be read; `line` counts from 1 and is 0 if no line is to blame."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
-        self.path: str = path
-        self.line: int = line
-        self.what: str = what
+        self.path, self.line, self.what = path, line, what
         where = f"{path}:{line}" if line else path
         super().__init__(f"{where}: {what}")
 
@@ -114,8 +107,7 @@ class NotQuarantined(UsageError):
     """Only what waits in quarantine can be released or rejected; `state` is the actual state."""
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
-        self.id: int = id
-        self.state: str = state
+        self.id, self.state = id, state
         super().__init__(
             f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
             f"heedful quarantine show {id} tells why"
@@ -126,8 +118,7 @@ class RollbackRefused(UsageError):
     """A dream was already rolled back, or a later dream, with the id `first`, builds on it."""
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
-        self.id: int = id
-        self.first: int = first
+        self.id, self.first = id, first
         super().__init__(f"dream {id} cannot be rolled back: {why}")
 
 
@@ -143,9 +134,7 @@ class QuotaExceeded(UsageError):
     """An untrusted source has reached its quota in a scope; nothing was written."""
 
     def __init__(self, source: str, what: str, count: int, quota: int, remedy: str) -> None:
-        self.source: str = source
-        self.count: int = count
-        self.quota: int = quota
+        self.source, self.count, self.quota = source, count, quota
         super().__init__(
             f"source {_short(source)} would have {count} {what}, its quota is {quota}; {remedy}"
         )
@@ -181,9 +170,7 @@ class NotFound(HeedfulError):
     """Nothing is stored under this id."""
 
     def __init__(self, kind: str, id: str, where: str) -> None:
-        self.kind: str = kind
-        self.id: str = id
-        self.where: str = where
+        self.kind, self.id, self.where = kind, id, where
         remedy = f"; {FINDS[kind]}" if kind in FINDS else ""
         super().__init__(f"no {kind} {id!r} in {where}{remedy}")
 
@@ -213,8 +200,7 @@ class StageFailed(UserCodeError):
     """The function of a pipeline's stage raised; a stored run can be resumed by its id `run`."""
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
-        self.stage = stage
-        self.run = run
+        self.stage, self.run = stage, run
         again = f"; what was done before is kept, run again with id={run!r}" if run else ""
         super().__init__(
             f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; fix it{again}"
@@ -289,8 +275,7 @@ class WeightsError(ModelUnavailable):
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
-        self.name: str = name
-        self.tried: tuple[str, ...] = tuple(tried)
+        self.name, self.tried = name, tuple(tried)
         lines = "".join(f"\n  - {line}" for line in tried)
         super().__init__(f"weights {name!r}: {what}{lines}")
 
@@ -306,8 +291,7 @@ class MalformedAnswer(ModelError):
     """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
-        self.answer = answer
-        self.usage = usage
+        self.answer, self.usage = answer, usage
         super().__init__(f"{what}; it began: {_short(answer)}")
 
 
@@ -337,8 +321,7 @@ class Refused(RemoteError):
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        self.status: int = status
-        self.code: str = code
+        self.status, self.code = status, code
         super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {message}")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
@@ -71,13 +71,15 @@ class _Exporter:
         """Open a span; an exception that ends it is exported by its type only."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
-        with started as span:
-            try:
-                yield span
-            except BaseException as error:
-                span.set_attribute("error.type", type(error).__qualname__)
-                span.set_status(self.error)
-                raise
+        with started as span, ExitStack() as stack:
+
+            def fail(kind: type[BaseException] | None, *_: object) -> None:
+                if kind is not None:
+                    span.set_attribute("error.type", kind.__qualname__)
+                    span.set_status(self.error)
+
+            stack.push(fail)
+            yield span
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
         """Set an attribute to a text or to messages, if contents are exported."""
@@ -129,10 +131,11 @@ def task(
     """Open the span of a job, in the trace that its headers name."""
     if not _active:
         return nullcontext()
+    from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
     attributes = {"heedful.task": name, "heedful.tenant": tenant, "heedful.project": project}
-    options = {"context": _context(headers), "kind": SpanKind.CONSUMER}
+    options = {"context": extract(headers), "kind": SpanKind.CONSUMER}
     return _active[0].span(f"heedful.task {name}", attributes, **options)
 
 
@@ -145,11 +148,12 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
     if not _active:
         yield lambda route, status: None
         return
+    from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
     exporter = _active[0]
     method = method if method in METHODS else "_OTHER"
-    options = {"context": _context(headers), "kind": SpanKind.SERVER}
+    options = {"context": extract(headers), "kind": SpanKind.SERVER}
     with exporter.span(method, {"http.request.method": method}, **options) as span:
 
         def answered(route: str, status: int) -> None:
@@ -159,12 +163,6 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
                 span.set_status(exporter.error)
 
         yield answered
-
-
-def _context(headers: Mapping[str, str]) -> Any:
-    from opentelemetry.propagate import extract
-
-    return extract(headers)
 
 
 Finished = Callable[[str, str, int, int], None]
@@ -189,8 +187,6 @@ def chat(
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": name,
         "gen_ai.request.seed": settings["seed"],
-    }
-    attributes |= {
         "gen_ai.request.max_tokens": settings["max_tokens"],
         "gen_ai.request.temperature": settings["temperature"],
     }
@@ -226,16 +222,12 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
         if exporter.content and evaluation.findings:
             messages = "; ".join(finding.message for finding in evaluation.findings)
             why = {"gen_ai.evaluation.explanation": redact(messages)[:LONGEST]}
-        scores = {
-            name: {"gen_ai.evaluation.score.value": value}
-            for name, value in evaluation.scores.items()
-        }
+        given = evaluation.scores.items()
+        scores = {name: {"gen_ai.evaluation.score.value": value} for name, value in given}
+        label = {"gen_ai.evaluation.score.label": "pass" if passed else "fail"}
         for name, score in (scores or {"heedful": {}}).items():
-            label = {
-                "gen_ai.evaluation.name": name,
-                "gen_ai.evaluation.score.label": "pass" if passed else "fail",
-            }
-            span.add_event("gen_ai.evaluation.result", {**label, **score, **why})
+            named = {"gen_ai.evaluation.name": name, **label, **score, **why}
+            span.add_event("gen_ai.evaluation.result", named)
     counted = {name: decision[name] for name in ("heedful.decision", "heedful.passed")}
     if decision["heedful.stopped_by"]:
         counted["heedful.stopped_by"] = decision["heedful.stopped_by"][0]
