@@ -4,12 +4,14 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import heedful
 
 PACKAGE = Path(heedful.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FLAGS = re.MULTILINE | re.DOTALL
+TESTING = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 PICTURE = PAGE.partition("```text")[2].partition("```")[0]
 
 
@@ -37,10 +39,12 @@ def test_the_order_of_the_picture_is_the_one_that_is_enforced():
     assert [room for room in enforced if room in drawn] == drawn
 
 
-def test_every_module_that_the_page_names_exists():
-    named = set(re.findall(r"`(\w+(?:/\w+)*\.py)`", PAGE))
-    missing = [one for one in named if not ((PACKAGE / one).exists() or (ROOT / one).exists())]
-    assert (missing, len(named) > 15) == ([], True)
+@pytest.mark.parametrize("page", [PAGE, TESTING], ids=["architecture", "testing"])
+def test_every_file_that_the_page_names_exists(page):
+    named = set(re.findall(r"`(\w+(?:/\w+)+(?:\.py)?)`", page))
+    places = (PACKAGE, PACKAGE.parent, ROOT)
+    missing = [one for one in named if not any((place / one).exists() for place in places)]
+    assert (missing, len(named) > 12) == ([], True)
 
 
 def test_every_module_of_a_room_that_is_described_exists():
