@@ -1,4 +1,4 @@
-"""What OpenTelemetry is told: names, parents, numbers; nothing at all unless it is begun."""
+"""What OpenTelemetry gets: names, parents and numbers; nothing before telemetry begins."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from tests.service.jobs import SCOPE, put
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 
-class Told:
-    """What was told to OpenTelemetry."""
+class Collected:
+    """The spans and metrics that OpenTelemetry got."""
 
     def __init__(self) -> None:
         self.exporter, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
@@ -46,31 +46,25 @@ class Told:
         telemetry.begin(content=content, tracers=self.tracers, meters=self.meters)
 
     def spans(self, name: str = "") -> list[Any]:
-        """Those whose name begins so, in the order of their beginnings."""
+        """The spans whose name begins so, in the order of their beginnings."""
         found = [one for one in self.exporter.get_finished_spans() if one.name.startswith(name)]
         return sorted(found, key=lambda one: one.start_time or 0)
 
-    def metrics(self) -> dict[str, list[tuple[dict[str, Any], float]]]:
-        """Metric -> its points: their attributes, and their value or count."""
+    def points(self, name: str) -> list[tuple[dict[str, Any], float]]:
+        """The points of a metric: their attributes, and their value or count."""
         data: Any = self.reader.get_metrics_data()
-        return {
-            metric.name: [
-                (dict(point.attributes), getattr(point, "value", None) or point.count)
-                for point in metric.data.data_points
-            ]
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
+        metrics = [m for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics]
+        points = [p for metric in metrics if metric.name == name for p in metric.data.data_points]
+        made = [(dict(p.attributes), getattr(p, "value", None) or p.count) for p in points]
+        return sorted(made, key=str)
 
-    def everything(self) -> str:
-        """All of it as one text."""
+    def text(self) -> str:
         return "".join(one.to_json() for one in self.spans())
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    one = Told()
+def told() -> Iterator[Collected]:
+    one = Collected()
     yield one
     telemetry.end()
     one.tracers.shutdown()
@@ -139,21 +133,14 @@ async def test_decisions_attempts_and_recall_are_counted(told):
     await heedful.run("t", generate=lambda task, hint: f"no{len(hint)}", policy=policy, **given)
     await heedful.run("t", generate=lambda task, hint: "ok", **given)
     await Memory(":memory:").recall("anything")
-    metrics = told.metrics()
-    done = {"heedful.decision": "done"}
-    assert sorted(metrics["heedful.decisions"], key=str) == sorted(
-        [
-            ({"heedful.decision": "again", "heedful.passed": False}, 1),
-            ({**done, "heedful.passed": False, "heedful.stopped_by": "attempts"}, 1),
-            ({**done, "heedful.passed": True}, 1),
-        ],
-        key=str,
-    )
-    assert sorted(metrics["heedful.attempts"], key=str) == [
-        ({"heedful.passed": False}, 2),
-        ({"heedful.passed": True}, 1),
+    decision, passed, stopped = "heedful.decision", "heedful.passed", "heedful.stopped_by"
+    assert told.points("heedful.decisions") == [
+        ({decision: "again", passed: False}, 1),
+        ({decision: "done", passed: False, stopped: "attempts"}, 1),
+        ({decision: "done", passed: True}, 1),
     ]
-    assert metrics["heedful.recall.duration"] == [({}, 1)]
+    assert told.points("heedful.attempts") == [({passed: False}, 2), ({passed: True}, 1)]
+    assert told.points("heedful.recall.duration") == [({}, 1)]
 
 
 async def test_memory_is_told_of_by_the_conventions_names(told):
@@ -171,10 +158,8 @@ async def test_memory_is_told_of_by_the_conventions_names(told):
         "heedful.kind": "error", "heedful.created": True, **where,
     }  # fmt: skip
     assert search.attributes == {
-        "gen_ai.operation.name": "search_memory",
-        "heedful.found": 1,
-        **where,
-    }
+        "gen_ai.operation.name": "search_memory", "heedful.found": 1, **where
+    }  # fmt: skip
 
 
 async def test_an_error_is_told_by_its_type_alone(told):
@@ -186,7 +171,7 @@ async def test_an_error_is_told_by_its_type_alone(told):
         "heedful.loop", "heedful.attempt", "chat scripted"
     }  # fmt: skip
     assert all(one.status.status_code is StatusCode.ERROR for one in told.spans())
-    assert "late" not in told.everything()
+    assert "late" not in told.text()
 
 
 @pytest.mark.parametrize("content", [False, True])
@@ -195,15 +180,13 @@ async def test_content_comes_along_where_it_is_asked_for_and_secrets_never(told,
     memory = Memory(":memory:")
     given: Any = {"generate": model(), "checks": [says_ok], "memory": memory, "store": None}
     await heedful.run(f"say ok, not {SECRET}", **given)
-    everything = told.everything()
+    everything = told.text()
     assert SECRET not in everything
     for said in ("say ok", "no is not ok"):
         assert (said in everything) is content
-    last = told.spans("chat")[-1].attributes or {}
     if content:
-        (turn,) = json.loads(str(last["gen_ai.output.messages"]))
-        assert turn["role"] == "assistant"
-        assert turn["finish_reason"] == "length"
+        (turn,) = json.loads(told.spans("chat")[-1].attributes["gen_ai.output.messages"])
+        assert (turn["role"], turn["finish_reason"]) == ("assistant", "length")
         assert turn["parts"][0]["content"].startswith("ok ")
 
 
@@ -214,13 +197,12 @@ async def test_a_stage_of_a_pipeline_is_a_span_around_its_loop(told):
     await pipeline.run({})
     (stage,), (attempt,) = told.spans("heedful.stage"), told.spans("heedful.attempt")
     assert attempt.parent.span_id == stage.context.span_id
-    assert stage.attributes["heedful.stage"] == "write"
-    assert stage.attributes["heedful.status"] == "passed"
+    named = [stage.attributes[f"heedful.{name}"] for name in ("stage", "status", "attempts")]
+    assert named == ["write", "passed", 1]
 
 
 async def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_path):
     told.begin()
-
     with opened(tmp_path / "t.db") as store:
         (digest,) = await put(store, SCOPE, "pot")
         work = LocalQueue(Tools(store))
@@ -232,11 +214,8 @@ async def test_a_job_belongs_to_the_trace_of_whoever_handed_it_over(told, tmp_pa
     assert format(request.context.trace_id, "032x") == PARENT.split("-")[1]
     assert task.context.trace_id == request.context.trace_id
     assert task.parent.span_id == request.context.span_id
-    assert task.attributes == {
-        "heedful.task": "reflect",
-        "heedful.tenant": "acme",
-        "heedful.project": "shop",
-    }
+    values = {"task": "reflect", "tenant": "acme", "project": "shop"}
+    assert task.attributes == {f"heedful.{name}": value for name, value in values.items()}
 
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
