@@ -1,26 +1,426 @@
-"""Tenants that ask for what is not theirs, at the store and over HTTP: nothing is told."""
+"""Twenty tenants ask a store, and a service on it, for more than is theirs; nothing is told.
+
+Every text of a scope has the scope's mark in it, and every row its id: an answer that has another
+mark, or an id of another's row, is a leak. Names of projects, loops, sources, episodes and traces
+are the same everywhere, so only the scope tells them apart.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+from itertools import count
+from string import ascii_lowercase
+from typing import Any
 
+import httpx
 import pytest
 
-from heedful.errors import HeedfulError
-from heedful.store.store import statements
+from heedful.errors import HeedfulError, InvalidInput, NotFound
+from heedful.lessons.lesson import Change, Exposure, Outcome, Scope
+from heedful.lessons.signature import signature
+from heedful.memory.ingest import Patience, gather, receive
+from heedful.memory.memory import Memory
+from heedful.service.app import application
+from heedful.service.setup import Setup
+from heedful.store import episodes as episode_store
+from heedful.store import exposures, search, transfer
+from heedful.store import keys as key_store
+from heedful.store import lessons as lesson_store
+from heedful.store import patterns as pattern_store
+from heedful.store.store import Store, statements
+from heedful.testing import FixedEmbedder
 from tests.conftest import SOAK
-from tests.soak.tenants import ACTS, Crowd, rows_of_others
 from tests.store.support import opened, rows
+from tests.traces.runs import document, genai
 
 pytestmark = [pytest.mark.soak, pytest.mark.both]
 OPERATIONS = 500 * SOAK  # on each engine
+TENANTS, PROJECTS, WORKERS = 20, ("main", "side"), 4
+LETTERS = "bcdfghjklmnpqrtvwxz"  # so that no stem of a word is another mark
+MARK = re.compile(r"mark[a-z]{2}x")
+ALL = ("read", "write", "approve", "admin")
+ENDED = Patience(settled=0.0, missing=0.0, elsewhere=0.0, ending=1e9)
+OF_TENANT = ("/v1/keys", "/v1/audit")  # a tenant sees what it did in any of its projects
+NUMBERS = count()
+
+
+def word(n: int) -> str:
+    """A word of letters for each number."""
+    return "w" + "".join(ascii_lowercase[int(digit)] for digit in str(n))
+
+
+@dataclass
+class Lesson:
+    id: int
+    text: str
+    source: str
+    held: bool
+
+
+@dataclass
+class Key:
+    token: str
+    id: str
+    tenant: str
+
+
+@dataclass(eq=False)
+class Place:
+    """A scope, its mark, and what is in it; it asks the store and the service."""
+
+    crowd: Crowd
+    scope: Scope
+    mark: str
+    key: Key = field(init=False)
+    lessons: dict[int, Lesson] = field(default_factory=dict)
+    episodes: set[str] = field(default_factory=set)
+    loops: set[str] = field(default_factory=set)
+    shown: set[str] = field(default_factory=set)
+    examples: set[int] = field(default_factory=set)
+
+    def look(self, what: str, answer: Any) -> Any:
+        """Hold an answer against what the place may see."""
+        own = [self.mark]
+        if what.startswith(OF_TENANT):
+            own = [one.mark for one in self.crowd.places if one.scope.tenant == self.scope.tenant]
+        others = set(MARK.findall(repr(answer))) - {*own}
+        assert not others, f"{what} told {self.scope} of {others}: {answer!r}"
+        return answer
+
+    async def read(self, work: Any, *arguments: Any) -> Any:
+        answer = await self.crowd.store.read(self.scope, work, *arguments)
+        return self.look(work.__name__, answer)
+
+    async def write(self, work: Any, *arguments: Any, **more: Any) -> Any:
+        answer = await self.crowd.store.write(self.scope, work, *arguments, **more)
+        return self.look(work.__name__, answer)
+
+    async def ask(
+        self, method: str, path: str, expected: int, key: str = "", json: Any = None, **headers: str
+    ) -> Any:
+        """What the service answers."""
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        headers["Authorization"] = f"Bearer {key or self.key.token}"
+        answer = await self.crowd.client.request(method, path, headers=headers, json=json)
+        assert answer.status_code == expected, f"{method} {path}: {answer.text}"
+        self.crowd.refused += expected >= 400
+        return self.look(path, answer.json())
+
+    async def get(self, path: str, expected: int = 200, key: str = "") -> Any:
+        return await self.ask("GET", f"/v1/{path}", expected, key)
+
+    async def post(self, path: str, expected: int, body: Any, **more: str) -> Any:
+        return await self.ask("POST", f"/v1/{path}", expected, json=body, **more)
+
+    @property
+    def memory(self) -> Memory:
+        return Memory(self.crowd.store, self.scope, self.crowd.embedder, holdout=0.0)
+
+    async def create_key(self, *may: str) -> Key:
+        tenant, projects = self.scope.tenant, [self.scope.project]
+        store, by = self.crowd.store, self.mark
+        made, token = await key_store.create(store, tenant, by, projects=projects, may=may, by=by)
+        self.crowd.keys.append(key := Key(token, made.id, tenant))
+        return key
+
+    def text(self) -> str:
+        n = next(NUMBERS)
+        return f"{self.mark} {word(n)} {word(n * 7 + 3)} went wrong in a report"
+
+    def learnt(self, id: int, text: str, source: str, held: bool) -> None:
+        for other in self.crowd.places:
+            assert id not in other.lessons, f"{self.scope} was given lesson {id} of {other.scope}"
+        self.lessons[id] = Lesson(id, text, source, held)
+
+    def owns(self, ids: Collection[int]) -> None:
+        assert set(ids) <= self.lessons.keys(), f"{self.scope} saw {ids}"
+
+
+Act = Callable[[Place, Place, random.Random], Awaitable[None]]
+
+
+class Crowd:
+    """Tenants that ask at the same time; each worker asks for tenants of its own."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        self.store, self.seed, self.embedder = store, seed, FixedEmbedder()
+        marks = (f"mark{a}{b}x" for a in LETTERS for b in LETTERS)
+        scopes = [Scope(f"tenant-{t}", project) for t in range(TENANTS) for project in PROJECTS]
+        self.places = [Place(self, scope, next(marks)) for scope in scopes]
+        self.keys: list[Key] = []
+        self.revoked: list[str] = []
+        self.done: Counter[str] = Counter()
+        self.refused = 0
+        setup = Setup(store, embedder=self.embedder, patience=ENDED, holdout=0.0)
+        transport = httpx.ASGITransport(app=application(setup))
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
+
+    async def run(self, operations: int) -> None:
+        for place in self.places:
+            place.key = await place.create_key(*ALL)
+        await asyncio.gather(*(self.work(n, operations // WORKERS) for n in range(WORKERS)))
+        await self.client.aclose()
+
+    async def work(self, number: int, operations: int) -> None:
+        chance = random.Random(f"{self.seed} {number}")
+        own = [p for n, p in enumerate(self.places) if n // len(PROJECTS) % WORKERS == number]
+        for _ in range(operations):
+            place, act = chance.choice(own), chance.choice(ACTS)
+            # Somebody else's place, or another project of the same tenant.
+            other = chance.choice([one for one in self.places if one is not place])
+            await act(place, other, chance)
+            self.done[act.__name__] += 1
+
+
+def lesson_of(place: Place, chance: random.Random) -> Lesson | None:
+    return chance.choice(list(place.lessons.values())) if place.lessons else None
+
+
+def example_of(place: Place, chance: random.Random) -> list[int]:
+    return [chance.choice(list(place.examples))] if place.examples else []
+
+
+# At the store.
+
+
+async def remember(place: Place, other: Place, chance: random.Random) -> None:
+    text, source = place.text(), chance.choice(("page one", "page two"))
+    held = chance.random() < 0.3
+    options: dict[str, Any] = {"trust": "tool" if held else "operator", "source": source}
+    options |= {"lesson": f"repair {text}", "tags": [place.mark]}
+    answer = await place.memory.remember("trouble", text, **options)
+    assert (answer.created, answer.seen) == (True, 1)
+    place.learnt(answer.id, text, source, held)
+    if parents := example_of(other, chance):
+        with pytest.raises(InvalidInput):
+            await place.memory.remember("trouble", place.text(), derived_from=parents)
+
+
+async def edit_a_strangers(place: Place, other: Place, chance: random.Random) -> None:
+    if (one := lesson_of(other, chance)) is None:
+        return
+    digests, by = [signature("trouble", one.text).digest], place.mark
+    edits: list[tuple[Any, ...]] = [
+        (lesson_store.pin, one.id, True, by, ""),
+        (exposures.restore, one.id, by, ""),
+        (pattern_store.amend, one.id, "", Change(pinned=True), by, ""),
+        (pattern_store.set_apart, digests, True, by, ""),
+    ]
+    if ids := example_of(other, chance):
+        assert await place.read(lesson_store.quarantined, ids) == []
+        edits.append((lesson_store.settle, ids, "release", by, ""))
+        places = [(ids[0], "any", [0.0] * 64)]
+        assert await place.write(search.place, "fixed/64", places) == 0
+    with pytest.raises(NotFound):
+        await place.write(*chance.choice(edits))
+
+
+async def outcomes(place: Place, other: Place, chance: random.Random) -> None:
+    loop, digest = f"loop-{chance.randrange(1_000)}", signature("trouble", place.mark).digest
+    shown = (await place.read(exposures.past, loop)).exposures
+    assert bool(shown) == (loop in place.shown)
+    exposed = [Exposure(f"error/{digest}", loop, True, digest, 0.0)]
+    outcome = Outcome(loop, True, 1, frozenset())
+    await place.write(exposures.remember, (), exposures=exposed, outcome=outcome)
+    place.shown.add(loop)
+    assert (await place.read(exposures.past, loop)).ended == len(place.shown)
+    cases, _ = await place.read(exposures.evidence, 10)
+    assert sum(cases.get(None, {}).values()) == len(place.shown)
+
+
+async def traces(place: Place, other: Place, chance: random.Random) -> None:
+    spans = json.loads(json.dumps(genai()).replace("order A", f"{place.mark} order A"))
+    trace, cut = f"{chance.randrange(1, 4):032x}", chance.randrange(len(spans))
+    for one in spans:
+        one["traceId"] = trace
+    await receive(place.crowd.store, place.scope, document(spans[cut:]))
+    assert len(await place.read(episode_store.spans, trace)) in (0, len(spans) - cut)
+    place.episodes |= set((await gather(place.crowd.store, place.scope, ENDED)).episodes)
+    found = await place.read(episode_store.newest, 1_000)
+    assert {one.digest for one in found} == place.episodes
+
+
+async def export(place: Place, other: Place, chance: random.Random) -> None:
+    read = lambda db, scope: [*transfer.export_records(db, scope, False)]  # noqa: E731
+    records = place.look("export", await place.crowd.store.apart(place.scope, read))
+    assert sum(one.type == "lesson" for one in records) == len(place.lessons)
+    await place.read(pattern_store.list_patterns)
+    await place.read(search.unplaced, "other/9", 0, 100)
+
+
+# Over HTTP.
+
+
+async def http_remember(place: Place, other: Place, chance: random.Random) -> None:
+    text, held = place.text(), chance.random() < 0.5
+    body = {"error_type": "trouble", "text": text, "lesson": f"repair {text}", "source": "page one"}
+    key = await place.create_key("read", "write") if held else place.key
+    once = {"key": key.token, "Idempotency_Key": f"once {next(NUMBERS)}"}
+    made = await place.post("reflections", 201, body, **once)
+    place.learnt(made["id"], text, "page one", held)
+    assert await place.post("reflections", 201, body, **once) == made
+
+
+async def cursor_of_a_stranger(place: Place, other: Place, chance: random.Random) -> None:
+    for path in ("reflections", "episodes", "keys", "audit"):
+        if cursor := (await other.get(f"{path}?limit=1"))["next"]:
+            page = await place.get(f"{path}?limit=50&cursor={cursor}")
+            if path == "reflections":
+                place.owns([one["id"] for one in page["items"]])
+
+
+async def forged_ids(place: Place, other: Place, chance: random.Random) -> None:
+    if (one := lesson_of(other, chance)) is not None:
+        await place.get(f"reflections/{one.id}", 404)
+        path = f"/v1/reflections/{one.id}"
+        await place.ask("PATCH", path, 404, json={"pinned": True}, If_Match='"0"')
+    for id in example_of(other, chance):
+        await place.get(f"quarantine/{id}", 404)
+        await place.post(f"quarantine/{id}/{chance.choice(('release', 'reject'))}", 404, {})
+    theirs = next(key for key in reversed(place.crowd.keys) if key.tenant != place.scope.tenant)
+    await place.ask("DELETE", f"/v1/keys/{theirs.id}", 404)
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "reflections": {"error_type": "a", "text": "b"},
+    "recall": {"task": "a"},
+    "seen": {"error_type": "a", "text": "b"},
+    "outcomes": {"loop": "a", "right_at_once": True, "calls": 1},
+    "episodes": {"events": [{"type": "a"}]},
+    "quarantine/revoke": {"source": "page one"},
+    "dreams": {"dry_run": True},
+}
+
+
+async def confused(place: Place, other: Place, chance: random.Random) -> None:
+    """A key names a tenant or a project that is not its own."""
+    tenant, project = other.scope.tenant, other.scope.project
+    if tenant != place.scope.tenant:
+        await place.get(f"reflections?tenant={tenant}", 403)
+        for path, body in BODIES.items():
+            await place.post(path, 403, {**body, "tenant": tenant})
+    if project != place.scope.project:
+        path = chance.choice(("reflections", "episodes", "quarantine", "proof", "dreams"))
+        await place.get(f"{path}?project={project}", 403)
+
+
+async def loops(place: Place, other: Place, chance: random.Random) -> None:
+    """Loops are called the same everywhere; a stranger's loop of a name is not there."""
+    id = f"told-{chance.randrange(20)}"
+    path, mark = f"loops/{id}", place.mark
+    evaluation = {"findings": [{"check": "wrong", "message": mark}]}
+    report = {"output": mark, "evaluation": evaluation}
+    if id not in place.loops:
+        await place.get(path, 404)
+        await place.get(f"{path}/explain", 404)
+        await place.ask("PUT", f"/v1/{path}/attempts/1", 404, json=report)
+        await place.ask("PUT", f"/v1/{path}", 201, json={"task": mark})
+        place.loops.add(id)
+        await place.ask("PUT", f"/v1/{path}/attempts/1", 200, json=report)
+    stored = await place.get(path)
+    assert (stored["task"], [one["output"] for one in stored["made"]]) == (mark, [mark])
+    page = await place.get("loops?limit=200")
+    assert {one["id"] for one in page["items"]} == place.loops
+    await place.post("replay", 200, {"policies": ["default"]})
+    await place.get(f"{path}/explain")
+
+
+async def older_names(place: Place, other: Place, chance: random.Random) -> None:
+    """The paths of earlier callers, which name a tenant and a project in the body."""
+    path = "/api/v1/reflections/query"
+    body = {"query_text": "went wrong in a report", "k": 20, "min_importance": 0.0}
+    for one, status in ((other.scope, 403), (place.scope, 200)):
+        named = {**body, "tenant_id": one.tenant, "project_id": one.project}
+        await place.ask("POST", path, status, json=named)
+
+
+async def recall(place: Place, other: Place, chance: random.Random) -> None:
+    of = chance.choice((place, other))
+    text = one.text if (one := lesson_of(of, chance)) else "went wrong"
+    found = await place.post("recall", 200, {"task": text, "limit": 20, "form": "text"})
+    place.owns([each["reflection"] for each in found["items"]])
+    seen = await place.post("seen", 200, {"error_type": "trouble", "text": text})
+    place.owns([each["id"] for each in seen["lessons"]])
+    assert one is None or of is other or seen["count"] >= 1
+
+
+async def quarantine(place: Place, other: Place, chance: random.Random) -> None:
+    waiting = (await place.get("quarantine?limit=200"))["items"]
+    held = sum(one.held for one in place.lessons.values())
+    assert len(waiting) == min(200, held)
+    place.examples |= {one["id"] for one in waiting}
+    await place.get("quarantine/log")
+    await place.get("proof")
+    if waiting:
+        one = chance.choice(waiting)
+        await place.get(f"quarantine/{one['id']}")
+        await place.post(f"quarantine/{one['id']}/release", 200, {})
+        released = next(each for each in place.lessons.values() if each.text == one["pattern"])
+        released.held = False
+    if chance.random() < 0.3:  # so that something grows
+        source = chance.choice(("page one", "page two"))
+        left = {id: one for id, one in place.lessons.items() if one.source != source}
+        status = 404 if len(left) == len(place.lessons) else 200
+        await place.post("quarantine/revoke", status, {"source": source})
+        place.lessons = left
+
+
+async def episode(place: Place, other: Place, chance: random.Random) -> None:
+    events = [{"type": "user_message", "content": f"{place.mark} {chance.randrange(9)}"}]
+    body = {"events": events, "outcome": "failure", "id": "the same for all"}
+    taken = (await place.post("episodes", 202, body))["digest"]
+    place.episodes.add(taken)
+    page = await place.get("episodes?limit=200")
+    assert {one["digest"] for one in page["items"]} <= place.episodes
+    assert len(page["items"]) == min(200, len(place.episodes))
+    await place.write(episode_store.take, 4e9)
+    await place.write(episode_store.record_failure, taken, f"{place.mark} was late")
+    await place.read(episode_store.newest, 1_000)
+
+
+async def keys(place: Place, other: Place, chance: random.Random) -> None:
+    """A key that was revoked, and a key that was guessed, are refused."""
+    crowd, key = place.crowd, await place.create_key("read", "write")
+    await place.get("reflections?limit=1", key=key.token)
+    await place.ask("DELETE", f"/v1/keys/{key.id}", 200)
+    crowd.revoked.append(key.token)
+    token = other.key.token
+    guessed = token[:-4] + ("1111" if token.endswith("0000") else "0000")
+    path = chance.choice(("reflections", "episodes", "quarantine", "proof", "keys"))
+    for wrong in (chance.choice(crowd.revoked), guessed):
+        await place.get(path, 401, wrong)
+    own = {one.id for one in crowd.keys if one.tenant == place.scope.tenant}
+    assert {one["id"] for one in (await place.get("keys?limit=200"))["items"]} <= own
+    await place.get("audit?limit=200")
+
+
+ACTS: tuple[Act, ...] = (
+    *(remember, remember, remember, http_remember, http_remember, recall, recall, loops, traces),
+    *(edit_a_strangers, outcomes, export, cursor_of_a_stranger, forged_ids, confused, older_names),
+    *(quarantine, quarantine, episode, keys),
+)
+
+TABLES = "loop reflection example exposure outcome taught ruling episode link dream key audit "
+TABLES += "answer trace span"
 
 
 def test_nobody_is_told_of_another_tenant_or_project(tmp_path):
     with opened(tmp_path / "e.db") as store:
         crowd = Crowd(store, 7)
         asyncio.run(crowd.run(OPERATIONS))
-        assert rows_of_others(crowd, lambda sql: rows(tmp_path / "e.db", sql)) == []
+        of = {place.mark: place.scope.tenant for place in crowd.places}
+        for table in TABLES.split():
+            owner = "r.tenant"
+            if table == "example":
+                owner = "(select tenant from reflection l where l.id = r.reflection)"
+            for tenant, *row in rows(tmp_path / "e.db", f"select {owner}, r.* from {table} r"):
+                assert {of[mark] for mark in MARK.findall(repr(row))} <= {tenant}, (table, row)
     assert crowd.done.total() == OPERATIONS
     assert crowd.done.keys() == {act.__name__ for act in ACTS}
     assert crowd.refused > 0
