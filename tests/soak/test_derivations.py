@@ -1,7 +1,7 @@
 """Random derivations: no text is trusted more than a simple model of trust allows.
 
-None is trusted more than before without a release on record or a measured outcome; none that is
-held is brought back; and of a source that is revoked nothing is left, and nothing else is lost.
+Only a release on record or a measured outcome raises trust, recall returns no quarantined text,
+and revoking a source removes everything that rests on it and nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from heedful.store import exposures, search
 from heedful.store.lessons import mark
 from heedful.store.store import Store
 from tests.conftest import SOAK
+from tests.engines import whole
 from tests.memory.test_quarantine import loop
 from tests.store.support import opened
 
@@ -82,22 +83,14 @@ class World:
         self.memories = [Memory(self.store, Scope("t", name), holdout=0) for name in "ab"]
 
     async def step(self) -> None:
-        memory = self.chance.choice(self.memories)
-        does = (
-            self.remember,
-            self.brief,
-            self.learn,
-            self.copy,
-            self.rule,
-            self.revoke,
-            self.prune,
-        )
-        await self.chance.choices(does, (40, 10, 14, 10, 14, 4, 1))[0](memory)
+        names = "remember brief learn copy rule revoke prune".split()
+        name = self.chance.choices(names, (40, 10, 14, 10, 14, 4, 1))[0]
+        await getattr(self, name)(self.chance.choice(self.memories))
 
     # -- what is written
 
     async def remember(self, memory: Memory) -> None:
-        """A sighting, or a text made of up to three examples that are there."""
+        """Remember a sighting, or a text made of up to three stored examples."""
         before = await self.rows()
         own = self.of(before, memory)
         parents = self.chance.sample(own, min(len(own), self.chance.choice((0, 0, 1, 2, 3))))
@@ -107,57 +100,46 @@ class World:
             with pytest.raises(InvalidInput, match="derived_from"):
                 await memory.remember("e", "x", derived_from=[*parents, strangers[0]])
         example = Example(self.chance.choice(TASKS), self.chance.choice(ANSWERS))
-        answer = await memory.remember(
-            self.chance.choice(ERRORS),
-            "wrong",
-            lesson=self.chance.choice(LESSONS),
-            example=example if self.chance.random() < 0.7 else None,
-            trust=trust,
-            source=source,
-            derived_from=parents,
-        )
+        said = {"example": example if self.chance.random() < 0.7 else None}
+        said |= {"lesson": self.chance.choice(LESSONS), "derived_from": parents}
+        error = self.chance.choice(ERRORS)
+        answer = await memory.remember(error, "wrong", trust=trust, source=source, **said)
         self.derivations += bool(parents)
         low = lowest_trust([trust, *(self.texts[id].trust for id in parents)])
         source = source or (low if low in HELD else "")
         await self.wrote(memory, before, {answer.id: Saying(low, source, frozenset(parents))})
 
     async def brief(self, memory: Memory) -> None:
-        """A loop begins, with what it is shown."""
+        """Begin a loop with the lessons that it is shown."""
         self.loops += 1
         task, id = self.chance.choice(TASKS), f"{self.loops}"
         self.begun.append((memory, id, task, await memory.brief(task, id)))
 
     async def learn(self, memory: Memory) -> None:
-        """A loop ends, after whatever else was done meanwhile, and is learnt from."""
+        """End a loop that began earlier, and learn from it."""
         if not self.begun:
             return
         memory, id, task, briefing = self.begun.pop(self.chance.randrange(len(self.begun)))
         before = await self.rows()
         answers = self.chance.sample(ANSWERS, self.chance.choice((1, 2)))
-        lessons = memory.lessons(loop(id, *answers), task, briefing)
-        stored = await memory.store.write(
-            memory.scope, exposures.remember, lessons, exposures=briefing.exposures
-        )
+        lessons, shown = memory.lessons(loop(id, *answers), task, briefing), briefing.exposures
+        stored = await self.store.write(memory.scope, exposures.remember, lessons, exposures=shown)
         assert len(stored) == len(lessons) * all(one in self.texts for one in briefing.shown)
         self.derivations += bool(briefing.shown)
         saying = Saying("measured", f"loop:{id}", frozenset(briefing.shown))
         await self.wrote(memory, before, {one.id: saying for one in stored})
 
     async def copy(self, memory: Memory) -> None:
-        """All of the other scope is exported, and imported here; at times somebody vouches for it.
-
-        Without that it is held; with it, it is what it was there, and that is on record.
-        """
+        """Import the other scope: held, or with its trust if somebody vouches for it on record."""
         before = await self.rows()
         (other,) = [one for one in self.memories if one is not memory]
         was = defaultdict(list)
         for id in self.of(before, other):
             was[name_of(before[id])].append(before[id])
-        file = BytesIO()
-        await other.export(file)
-        vouches: dict[str, Any] = {}
-        if self.chance.random() < 0.25:
-            vouches = {"trust": "operator", "by": "ann", "why": "it is ours"}
+        vouches = {"trust": "operator", "by": "ann", "why": "it is ours"}
+        if self.chance.random() >= 0.25:
+            vouches = {}
+        await other.export(file := BytesIO())
         file.seek(0)
         await memory.import_(file, **vouches)
         self.derivations += bool(was)
@@ -181,34 +163,32 @@ class World:
         self.check(after)
 
     async def came(self, memory: Memory, id: int, trust: Trust) -> None:
-        """Take what an import says that a text comes from."""
-        lineage = await self.read("select parent from lineage where child = ?", (id,))
-        origins = await self.read("select source from origin where example = ?", (id,))
-        sources = {one["source"] for one in origins}
-        parents = {one["parent"] for one in lineage}
+        """Take from an import what a text comes from."""
+        parents = {n for (n,) in await self.read("select parent from lineage where child = ?", id)}
+        origins = await self.read("select source from origin where example = ?", id)
+        sources = {source for (source,) in origins}
         self.texts[id] = Text(memory.scope.project, trust, sources, parents)
         for parent in parents - self.texts.keys():  # new as well, or forgotten there
             await self.came(memory, parent, "external")
 
     async def saw(self, memory: Memory) -> None:
-        """Take the sightings that an import brought."""
+        """Take from an import its sightings."""
         found = await self.read(
             "select o.reflection, o.trust, o.source, o.parents from occurrence o"
             " join reflection l on l.id = o.reflection where l.project = ? order by o.id",
-            (memory.scope.project,),
+            memory.scope.project,
         )
-        for reflection in {one["reflection"] for one in found}:
-            self.said[reflection] = [
-                Saying(one["trust"], one["source"], frozenset(json.loads(one["parents"])))
-                for one in found
-                if one["reflection"] == reflection
-            ]
-            for one in self.said[reflection]:
-                for id in one.parents - self.texts.keys():
-                    await self.came(memory, id, "external")
+        for reflection in {reflection for reflection, *_ in found}:
+            self.said[reflection] = []
+        for reflection, trust, source, parents in found:
+            self.said[reflection].append(
+                one := Saying(trust, source, frozenset(json.loads(parents)))
+            )
+            for id in one.parents - self.texts.keys():
+                await self.came(memory, id, "external")
 
     async def wrote(self, memory: Memory, before: Rows, sayings: dict[int, Saying]) -> None:
-        """Only what was said was written; it raised what it may, and only that."""
+        """Compare the rows with what was said: nothing else is written or raised."""
         after = await self.rows()
         rulings = await self.store.read(memory.scope, exposures.rulings, 1)
         for reflection, saying in sayings.items():
@@ -236,7 +216,7 @@ class World:
     # -- what is ruled
 
     async def rule(self, memory: Memory) -> None:
-        """Somebody releases or rejects what waits, or what does not; all of it or nothing."""
+        """Release or reject examples, some of which may not wait; all of them or none."""
         before = await self.rows()
         own = self.of(before, memory)
         waiting = [id for id in own if before[id]["state"] == "quarantined"]
@@ -261,7 +241,7 @@ class World:
         self.check(after)
 
     async def revoke(self, memory: Memory) -> None:
-        """A source is revoked: what is reached from it goes, and only that."""
+        """Revoke a source: everything that rests on it goes, and nothing else."""
         before = await self.rows()
         names = {name for id in self.of(before, memory) for name in self.texts[id].sources} - {""}
         if not names:
@@ -287,15 +267,14 @@ class World:
             del self.texts[id]
         left = (
             "select o.source from occurrence o join reflection l on l.id = o.reflection"
-            " where l.project = :project and o.source = :source"
-            " union all select source from reflection where project = :project and source = :source"
+            " where l.project = ?1 and o.source = ?2"
+            " union all select source from reflection where project = ?1 and source = ?2"
         )
-        values = {"project": memory.scope.project, "source": source}
-        assert await self.read(left, values) == []
+        assert await self.read(left, memory.scope.project, source) == []
         self.check(after)
 
     async def prune(self, memory: Memory) -> None:
-        """Some of it is forgotten; what derives from that rests on the same as before."""
+        """Forget some lessons; the texts derived from them keep their sources."""
         before = await self.rows()
         await memory.prune(by="ann", keep=3)
         after = await self.rows()
@@ -318,10 +297,9 @@ class World:
                 assert lowest_trust([row["lesson_trust"], author["trust"]]) == row["lesson_trust"]
 
     async def recalls(self) -> None:
-        """Whatever is asked, what is brought may be."""
+        """Whatever is asked, only texts that may be recalled come back."""
         rows = await self.rows()
-        whole = "insert into example_fts (example_fts, rank) values ('integrity-check', 1)"
-        await self.store.write(Scope(), lambda db, _: db.execute(whole).fetchall())
+        await whole(self.store)
         for memory in self.memories:
             for asked in (*TASKS[:1], *LESSONS[1:]):
                 found = await memory.recall(asked, 99)
@@ -339,8 +317,7 @@ class World:
     # -- the model
 
     def ancestors(self, id: int) -> set[int]:
-        found: set[int] = set()
-        waiting = [id]
+        found, waiting = set[int](), [id]
         while waiting:
             text = self.texts.get(waiting.pop())
             new = (text.parents if text else set()) - found
@@ -349,7 +326,7 @@ class World:
         return found
 
     def sources(self, id: int) -> set[str]:
-        """All that is reached from it; what was revoked is no way to any."""
+        """All sources of a text; none is reached through a text that was revoked."""
         reached = [self.texts[one] for one in {id} | self.ancestors(id) if one in self.texts]
         return {name for text in reached for name in text.sources} - {""}
 
@@ -357,12 +334,12 @@ class World:
         return sorted(id for id, row in rows.items() if row["project"] == memory.scope.project)
 
     async def rows(self) -> Rows:
-        return {row["id"]: row for row in await self.read(ROWS)}
+        read = lambda db, _: [dict(row) for row in db.execute(ROWS)]  # noqa: E731
+        return {row["id"]: row for row in await self.store.read(Scope(), read)}
 
-    async def read(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
-        return await self.store.read(
-            Scope(), lambda db, _: [dict(row) for row in db.execute(sql, values)]
-        )
+    async def read(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        read = lambda db, _: [tuple(row) for row in db.execute(sql, values)]  # noqa: E731
+        return await self.store.read(Scope(), read)
 
 
 @pytest.mark.parametrize("seed", range(DERIVATIONS // EACH))
