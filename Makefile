@@ -44,5 +44,5 @@ soak: setup ## the long runs, a hundred times what make test does of them; SOAK=
 	@HEEDFUL_SOAK='$(SOAK)' $(PY) -m pytest -m soak $(ARGS)
 
 # Without the environment, which a lock that is wrong could not make.
-lock: ## requirements.lock anew from pyproject.toml, with the newest releases
+lock: ## write requirements.lock again from pyproject.toml, with the newest releases
 	@$(or $(PYTHON),python3) scripts/lock.py

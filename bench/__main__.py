@@ -50,7 +50,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.Namespace:
-    """What is asked for on the command line; the default takes some minutes."""
+    """Parse the command line; the defaults take some minutes."""
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     groups = ("core", "durable", "frames", "grounding", "http", "postgres", "recall")
     parser.add_argument("--only", action="append", choices=groups, help="this group, or several")

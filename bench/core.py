@@ -44,7 +44,7 @@ print(seconds, int(status["VmHWM"].split()[0]) / 1024)
 
 
 def made(attempts: int) -> heedful.Loop:
-    """A loop that gets slowly better and has a different finding each time."""
+    """A loop that improves slowly, with a different finding at each attempt."""
     goals = (heedful.Goal("quality", 10.0), heedful.Goal("drift", 0.0, "at_most"))
     return heedful.Loop(
         "bench",
@@ -76,7 +76,7 @@ short.pure = True  # type: ignore[attr-defined]
 
 
 async def generate(task: str, hint: str) -> str:
-    """Wrong at first, right with feedback."""
+    """Answer wrongly at first, and correctly after feedback."""
     return "a b" if hint else "a b c"
 
 
@@ -91,7 +91,7 @@ def decided(loop: heedful.Loop, policy: heedful.Policy) -> heedful.Again | heedf
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Deciding, the cycle in memory, and starting."""
+    """Measure a decision, a cycle in memory, and the start."""
     policies = (("six rules", EVERY_RULE), ("default", heedful.policies.default))
     for attempts, target in ((4, 25.0), (20, 60.0)):
         for name, policy in policies:
@@ -125,7 +125,7 @@ def kept_bytes() -> float:
 
 
 def started(path: str) -> tuple[float, float]:
-    """Seconds and MB of a fresh interpreter that imports heedful and opens a store."""
+    """Seconds and MB of a new interpreter that imports heedful and opens a store."""
     out = subprocess.run(
         [sys.executable, "-c", START, path], capture_output=True, text=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""The durable loop: commits and fsyncs an attempt, and the ratio to bare SQLite in the same run."""
+"""The durable loop: commits and fsyncs for an attempt, and the ratio to bare SQLite."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOGETHER = 64
 
 
 async def impure(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
-    """The same check, not declared pure: its answer is journalled before it is evaluated."""
+    """A check that is not declared pure, so the answer is journalled before it runs."""
     return short(candidate, at)
 
 
@@ -55,7 +55,7 @@ def figures(folder: str) -> Iterable[Figure]:
 
 
 def pair(floor: sqlite3.Connection, path: str, check: object, most: int) -> tuple[float, float]:
-    """Seconds an attempt: ours, and the bare commits it needs."""
+    """Seconds for an attempt, and for the bare commits that it needs."""
     bare = committed(floor, 2 * CYCLES * most) * most
     ours = best_async(lambda n: cycle(path, check), CYCLES, rounds=1) / 2
     return ours, bare
@@ -67,7 +67,7 @@ async def cycle(path: str, check: object) -> object:
 
 
 def opened(path: str) -> sqlite3.Connection:
-    """A database with the settings of ours and one table."""
+    """A database with heedful's settings and one table."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("pragma journal_mode = wal")
     db.execute("pragma synchronous = full")
@@ -86,7 +86,7 @@ def committed(db: sqlite3.Connection, times: int) -> float:
 
 
 def commits(path: str, check: object) -> float:
-    """Commits an attempt, counted on the connection."""
+    """Commits for an attempt, counted on the connection."""
     seen: list[str] = []
 
     def counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
@@ -133,7 +133,7 @@ def fsyncs(folder: str) -> Iterable[Figure]:
 
 
 def syncs(program: str, name: str, *arguments: str) -> float | None:
-    """Syncs for one of what a program does to a file, so often; None without strace.
+    """Count the syncs that a program makes for each step; None without strace.
 
     Two lengths of run are compared, so that what opening and closing costs is left out.
     """
@@ -153,7 +153,7 @@ def syncs(program: str, name: str, *arguments: str) -> float | None:
 
 
 def together(path: str) -> Iterable[Figure]:
-    """Group commit: many loops at once against one after the other."""
+    """Group commit: many loops at once, compared with one after the other."""
 
     async def one(_: int) -> object:
         return await cycle(path, short)

@@ -64,7 +64,7 @@ print(time.process_time() - began, peak() - before)
 
 
 def parts(rows: int) -> Iterator[pa.Table]:
-    """So many rows of an id, actual and predicted values, a part at a time."""
+    """Yield rows of an id, an actual and a predicted value, in parts."""
     chance = np.random.default_rng(11)
     for at in range(0, rows, PART):
         size = min(PART, rows - at)

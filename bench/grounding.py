@@ -26,7 +26,7 @@ def table(rows: int = 5_000) -> list[dict[str, object]]:
 
 
 def report(rows: list[dict[str, object]], words: int = 2_000) -> str:
-    """True sentences about rows by chance, of so many words in all."""
+    """Write true sentences about random rows, with that many words in all."""
     chance, said = random.Random(8), ""
     while said.count(" ") < words:
         row, column = chance.choice(rows), chance.choice(COLUMNS)
@@ -36,7 +36,7 @@ def report(rows: list[dict[str, object]], words: int = 2_000) -> str:
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Indexing the evidence once, as rows and as data frames, and a report held against it."""
+    """Index the evidence, as rows and as data frames, and check a report against it."""
     import pandas as pd
     import polars as pl
 

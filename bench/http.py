@@ -1,4 +1,4 @@
-"""Attempts reported over HTTP: what a report costs above its commit, and a service under load."""
+"""Attempts over HTTP: the cost of a report above its commit, and a service under load."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Ask = Callable[[str, bytes], Coroutine[Any, Any, int]]
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """In this process first, then a service of its own with one client and with many."""
+    """Measure in this process, then a separate service with one client and with many."""
     with closing(opened(f"{folder}/floor.db")) as floor:
         for name, ways in (("the library", library), ("the service", service)):
             pairs = [pair(floor, ways, folder) for _ in range(WARM + ROUNDS)][WARM:]
@@ -66,12 +66,12 @@ def figures(folder: str) -> Iterable[Figure]:
 
 
 def pair(floor: Any, way: Callable[[str], Coroutine[Any, Any, float]], folder: str) -> Any:
-    """Seconds a report, and a bare commit right after."""
+    """Seconds for a report, and for a bare commit right after it."""
     return asyncio.run(way(f"{folder}/reports.db")), committed(floor, 2 * LOOPS)
 
 
 async def library(path: str) -> float:
-    """Seconds a report by `heedful.drive.report`, the loops having been begun before."""
+    """Seconds for a report through `heedful.drive.report`, on loops that exist already."""
     store = in_file(path)
     ids = [f"loop {next(_numbers)}" for _ in range(LOOPS)]
     for id in ids:
@@ -86,7 +86,7 @@ async def library(path: str) -> float:
 
 
 async def service(path: str) -> float:
-    """The same through the whole application, without a network."""
+    """Seconds for a report through the whole application, without a network."""
     store = in_file(path)
     app = application(Setup(store, open=True))
 
@@ -155,7 +155,7 @@ def serving(folder: str) -> Iterator[str]:
 
 
 async def load(url: str, clients: int, loops: int) -> tuple[float, list[float]]:
-    """How long all took, and each report waited, in seconds: loops one after the other a client."""
+    """Seconds in all, and for each report; each client reports its loops one after the other."""
     waits: list[float] = []
 
     async def client() -> None:
@@ -175,7 +175,7 @@ async def load(url: str, clients: int, loops: int) -> tuple[float, list[float]]:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Ask]:
-    """One connection that stays; a client that does less leaves the processor to the service."""
+    """A client with one connection that does little, to leave the processor to the service."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
 

@@ -43,7 +43,7 @@ AT = "heedful_template"
 
 
 def figures(folder: str) -> Iterable[Figure]:
-    """Loops are claimed, attempts reported, lessons learnt and looked up; 1 and 64 at a time."""
+    """Claim loops, report attempts, learn and look up lessons, with 1 and 64 callers."""
     from tests.postgres import alone  # a server comes with what develops heedful
 
     with alone() as server:
@@ -106,7 +106,7 @@ async def _round(store: Store, call: Call, many: int) -> tuple[float, list[float
 
 
 def _bare(url: str, many: int) -> float:
-    """Commits a second, by as many connections as a pool has."""
+    """Commits per second, with as many connections as a pool has."""
     threads = min(many, POOL_SIZE)
 
     def committing(db: psycopg.Connection[object]) -> None:
@@ -149,7 +149,7 @@ async def _remembered(store: Store, name: str) -> None:
 
 
 async def _in_one_scope(store: Store, name: str) -> None:
-    """Who learns in one scope waits for the others there. No two lessons are of one kind."""
+    """Learn a new lesson; writers of one scope wait for each other."""
     await Memory(store).remember(name, f"the {name} has no unit", lesson="Write the unit.")
 
 

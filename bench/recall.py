@@ -62,7 +62,7 @@ class Known:
     dimensions: int = 384
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """What is known of the texts."""
+        """Return the stored vectors of the texts."""
         return [self.vectors[text] for text in texts]
 
 
@@ -78,7 +78,7 @@ class Size:
 
 
 def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
-    """One scope of `REAL` texts, one of `real` if that is more, one of a million; many tenants."""
+    """Measure a scope of `REAL` texts, one of `real` if larger, one of a million, and tenants."""
     made = texts(max(real, REAL) + QUERIES)
     vectors = embedded(made)
     asked = Known(dict(zip(made[-QUERIES:], vectors[-QUERIES:], strict=True)))
@@ -97,7 +97,7 @@ def figures(folder: str, real: int, million: bool) -> Iterable[Figure]:
 
 
 def scope(folder: str, size: Size, asked: Known) -> Iterable[Figure]:
-    """Every figure of one scope."""
+    """Measure all figures of one scope."""
     path = f"{folder}/recall-{len(size.texts)}.db"
     asyncio.run(filled(path, [Scope()], size.texts, size.vectors))
     bytes_each = Path(path).stat().st_size / len(size.texts)
@@ -127,12 +127,12 @@ def spread(name: str, spent: Sequence[float], most: float | None = None) -> Iter
 
 
 async def codes(store: Store) -> Vectors:
-    """What the connection that reads keeps of vectors."""
+    """The vectors that the reading connection keeps in memory."""
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def vector_legs(store: Store, asked: Known) -> tuple[list[float], list[set[int]]]:
-    """Milliseconds of each vector leg, and the ten it found; rows count from 0."""
+    """Milliseconds of each vector search, and its ten results; rows count from 0."""
 
     def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
@@ -179,12 +179,12 @@ async def recalls(store: Store, scopes: Sequence[Scope], asked: Known) -> list[f
 
 
 def fastest(rounds: Sequence[Sequence[float]]) -> list[float]:
-    """Of each query the fastest of all rounds, because other work only ever adds time."""
+    """The fastest round of each query, because other work only adds time."""
     return [min(spent) for spent in zip(*rounds, strict=True)]
 
 
 async def remembered(store: Store, asked: Known) -> list[float]:
-    """Milliseconds of each of so many new lessons, one after the other."""
+    """Milliseconds for each new lesson, one after the other."""
     memory, spent = heedful.Memory(store, embedder=asked), []
     for number, text in enumerate(asked.vectors):
         began = time.perf_counter()
@@ -244,7 +244,7 @@ def tenants(folder: str, vectors: Rows, asked: Known) -> Iterable[Figure]:
 
 
 def fsyncs(folder: str) -> Iterable[Figure]:
-    """By the kernel's count, where strace is installed: those of 50 more lessons."""
+    """Count the syncs of 50 more lessons with strace, if it is installed."""
     program = "import asyncio, sys; from bench.recall import some; asyncio.run(some(*sys.argv[1:]))"
     each = syncs(program, f"{folder}/some")
     if each is not None:
@@ -260,7 +260,7 @@ async def some(path: str, count: str) -> None:
 
 
 async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
-    """A database with a lesson a text, as many in each scope."""
+    """A database with a lesson for each text, equally many in each scope."""
     store, each = in_file(path), len(made) // len(scopes)
     together = min(BATCH, each)
     for begin in range(0, len(made), together):
@@ -271,7 +271,7 @@ async def filled(path: str, scopes: Sequence[Scope], made: Sequence[str], vector
 
 
 def lesson(number: int, text: str, vector: Any) -> Reflection:
-    """One that no other is like."""
+    """A lesson with a unique pattern."""
     named = signature("bench", letters(number))
     space = space_of(Known())
     return Reflection(
@@ -280,12 +280,12 @@ def lesson(number: int, text: str, vector: Any) -> Reflection:
 
 
 def letters(number: int) -> str:
-    """A number that no mask takes for one."""
+    """Write a number in letters, so that no mask replaces it."""
     return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
 
 def texts(count: int) -> list[str]:
-    """So many different texts, always the same: half of one sentence and half of another."""
+    """That many different texts, made of halves of two sentences; always the same texts."""
     halves = [half for half in map(halved, sentences()) if half is not None]
     chance, made = random.Random(count), dict[str, None]()
     while len(made) < count:
@@ -295,7 +295,7 @@ def texts(count: int) -> list[str]:
 
 
 def sentences() -> Iterator[str]:
-    """Those of the pages, without their code."""
+    """The sentences of the pages, without code."""
     for pattern in PAGES:
         for page in sorted(Path().glob(pattern)):
             prose = re.sub(r"(?ms)^```.*?^```", "", page.read_text("utf-8"))
@@ -303,14 +303,14 @@ def sentences() -> Iterator[str]:
 
 
 def halved(sentence: str) -> tuple[str, str] | None:
-    """Both halves of a sentence of 8 to 40 words, None of any other."""
+    """Both halves of a sentence of 8 to 40 words, else None."""
     said = sentence.split()
     middle = len(said) // 2
     return (" ".join(said[:middle]), " ".join(said[middle:])) if 8 <= len(said) <= 40 else None
 
 
 def embedded(made: Sequence[str]) -> Rows:
-    """Their vectors by the embedder of heedful, 4 ms a text; kept for the next time."""
+    """The vectors of the texts, 4 ms each; they are cached for the next run."""
     digest = hashlib.sha256("\0".join(made).encode()).hexdigest()[:16]
     path = OUT / f"embedded-{digest}.npy"
     if not path.exists():
@@ -321,7 +321,7 @@ def embedded(made: Sequence[str]) -> Rows:
 
 
 def perturbed(vectors: Rows, count: int) -> Rows:
-    """So many unit vectors, each one of `vectors` with noise."""
+    """That many unit vectors, each made from one of `vectors` with noise."""
     chance = np.random.default_rng(count)
     made = np.empty((count, vectors.shape[1]), np.float32)
     for begin in range(0, count, BATCH):

@@ -64,7 +64,7 @@ select setval(pg_get_serial_sequence('example', 'id'), max(id)) from example;
 
 
 def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
-    """So many lessons in all; `vectors` are those that theirs are near."""
+    """Store that many lessons; their vectors are near `vectors`."""
     try:
         from tests.postgres import alone
     except ImportError as error:
@@ -94,7 +94,7 @@ def figures(vectors: Rows, asked: Known, count: int) -> Iterable[Figure]:
 async def vector_legs(
     store: Store, turns: Sequence[Any], asked: Known
 ) -> tuple[list[float], list[set[int]]]:
-    """Milliseconds of each vector leg within its transaction, and the ten it found."""
+    """Milliseconds of each vector search in its transaction, and its ten results."""
 
     def leg(db: Db, scope: Scope, vector: Any) -> tuple[float, set[int]]:
         began = time.perf_counter()
@@ -117,7 +117,7 @@ def nearest(vectors: Rows, query: Any, first: int) -> set[int]:
 
 
 def fill(url: str, scopes: Sequence[Scope], made: Sequence[str], vectors: Rows) -> None:
-    """The rows of a lesson a text, as many in each scope."""
+    """The rows of a lesson for each text, equally many in each scope."""
     with psycopg.connect(parse_url(url).conninfo, autocommit=True) as db:
         db.execute("set session_replication_role = replica")  # what triggers do is in the rows
         db.execute("set statement_timeout = 0")

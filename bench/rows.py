@@ -17,7 +17,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """Whether the target is reached; None without a target."""
         if self.most is None and self.least is None:
             return None
         return (self.most is None or self.value <= self.most) and (

@@ -1,4 +1,4 @@
-"""How a figure is taken: the best of several rounds, because other work only ever adds time."""
+"""How figures are measured: the best of several rounds, because other work only adds time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def best(work: Callable[[], object], times: int, rounds: int = ROUNDS) -> float:
 
 
 def best_async(work: Callable[[int], Awaitable[object]], times: int, rounds: int = ROUNDS) -> float:
-    """The same for a coroutine function, which is given the number of the call."""
+    """Seconds for one call of a coroutine function, which gets the number of the call."""
 
     async def round_(first: int) -> float:
         began = time.perf_counter()

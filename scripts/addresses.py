@@ -27,7 +27,7 @@ ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://|^-", re.IGNORECASE)
 
 
 def committed() -> list[Path]:
-    """What is in the repository or would be at the next `git add`."""
+    """The files in the repository, and those that the next `git add` would add."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -39,7 +39,7 @@ def committed() -> list[Path]:
 
 
 def problems(path: Path) -> Iterator[str]:
-    """The lines of one text file that name a machine or a registry."""
+    """Yield the lines of one text file that name a machine or a registry."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -53,7 +53,7 @@ def problems(path: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print every finding; 1 if there is any."""
+    """Print every finding; return 1 if there is any."""
     files = committed()
     found = [line for path in files for line in problems(path)]
     print("\n".join(found) or f"{len(files)} files name no machine and no registry")

@@ -68,7 +68,7 @@ class Source:
 
     @property
     def is_module(self) -> bool:
-        """Whether it is a Python module; a stub describes one and is none."""
+        """Whether it is a Python module and not a stub."""
         return self.path.suffix == ".py"
 
 
@@ -123,7 +123,7 @@ def private_functions(source: Source) -> Iterator[int]:
 
 
 def figures(src: list[Source], tests: list[Source]) -> Mapping[str, int]:
-    """What the ceilings are for, measured."""
+    """Measure the figures that have a ceiling."""
     modules = [source for source in src if source.is_module]
     named = [source for source in modules if source.path.stem != "__init__"]
     long_functions = (
@@ -145,7 +145,7 @@ def figures(src: list[Source], tests: list[Source]) -> Mapping[str, int]:
 
 
 def catches_all(handler: ast.ExceptHandler) -> bool:
-    """Whether it swallows every exception; raised again or set on a future, none is lost."""
+    """Whether it swallows every exception, and neither raises it again nor sets it on a future."""
     last = handler.body[-1]
     if isinstance(last, ast.Raise) and last.exc is None:
         return False
@@ -204,7 +204,7 @@ def ceiling_problems(measured: Mapping[str, int]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the figures and every problem; 1 if there is any."""
+    """Print the figures and every problem; return 1 if there is a problem."""
     src, aside = sources("src"), {name: sources(name) for name in ASIDE}
     measured = figures(src, sources("tests"))
     for name, value in measured.items():

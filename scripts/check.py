@@ -1,4 +1,4 @@
-"""Everything that `make check` runs: each check is a command of its own, two at a time.
+"""Run the commands of `make check`, two at a time.
 
 `scripts/check.py name …` runs only those named.
 """
@@ -26,7 +26,7 @@ VERIFY = ("--verifytypes", "heedful", "--ignoreexternal")
 
 
 def script(name: str) -> tuple[str, ...]:
-    """The command for one of the small programs beside this one."""
+    """The command that runs another script of this folder."""
     return (PYTHON, f"scripts/{name}.py")
 
 
@@ -50,7 +50,7 @@ CHECKS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one check ended."""
+    """The result of one check."""
 
     name: str
     passed: bool
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def run(name: str) -> Outcome:
-    """Run one check and keep what it said."""
+    """Run one check and keep its output."""
     began = time.perf_counter()
     done = subprocess.run(
         CHECKS[name],
@@ -76,7 +76,7 @@ def run(name: str) -> Outcome:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run the named checks, or all; a line each, and the whole output of those that failed."""
+    """Run the named checks, or all; print a line for each, and the output of those that failed."""
     unknown = sorted(set(names) - set(CHECKS))
     if unknown:
         print(f"no check is called {', '.join(unknown)}; there are: {', '.join(CHECKS)}")

@@ -1,4 +1,4 @@
-"""What `pip install heedful` brings along, counted: at most 8 direct, 28 in all."""
+"""Count the distributions that `pip install heedful` installs: at most 8 direct, 28 in all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def needed(name: str, extras: frozenset[str] = frozenset()) -> set[tuple[str, fr
 
 
 def main() -> int:
-    """Count them; 1 where there are too many."""
+    """Count the distributions; return 1 if there are too many."""
     direct = needed("heedful")
     every, waiting = set(direct), list(direct)
     while waiting:

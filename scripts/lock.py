@@ -27,7 +27,7 @@ KEPT = ("PATH", "HOME", "PIP_CERT", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "n
 
 
 def clean_environment() -> dict[str, str]:
-    """Only what reaches the network; no index, no configuration."""
+    """The variables that the network needs, without indexes and configuration."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     authorities = os.environ.get("SSL_CERT_FILE") or kept.get("PIP_CERT")
     if authorities:
@@ -50,7 +50,7 @@ def compiled() -> str:
 
 
 def problems(text: str) -> list[str]:
-    """What must not stand in a lock: an address, an option, a requirement without a hash."""
+    """Find what a lock must not contain: addresses, options, requirements without a hash."""
     lines = text.splitlines()
     found = [f"an address: {line}" for line in lines if "://" in line or " @ " in line]
     found += [f"an option: {line}" for line in lines if line.startswith("-")]
@@ -63,7 +63,7 @@ def problems(text: str) -> list[str]:
 
 
 def main() -> int:
-    """Write the lock unless something is wrong with it."""
+    """Write the lock, unless it has a problem."""
     text = HEADER + compiled()
     if wrong := problems(text):
         print("\n".join(wrong), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Count the modules of ours that run for one action, in all threads, after the same has run before.
+"""Count the heedful modules that run for one action, in all threads, after warm-up calls.
 
 `scripts/modules_run.py` prints a figure for each action, `-v` the modules' names, too. With
 `--check` it exits with 1 where a figure is over its ceiling.
@@ -40,7 +40,7 @@ Action = Callable[[int], Awaitable[object]]
 
 
 class Watch:
-    """Which modules of ours run while it is `on`, in every thread that starts after it."""
+    """Record the heedful modules that run while it is `on`, in every thread that starts later."""
 
     def __init__(self) -> None:
         self.on = False
@@ -53,7 +53,7 @@ class Watch:
             self.modules.add(frame.f_code.co_filename.removeprefix(ROOT))
 
     async def modules_of(self, action: Action) -> set[str]:
-        """The modules that run in one more call of an action, `WARM` calls before it uncounted."""
+        """Return the modules that one call of an action runs, after `WARM` other calls."""
         for number in range(WARM):
             await action(number)
         self.modules, self.on = set(), True
@@ -76,7 +76,7 @@ async def weigh(task: str, hint: str) -> str:
 
 @asynccontextmanager
 async def attempt_over_http(folder: Path) -> AsyncIterator[Action]:
-    """Report an attempt that fails, with a key, to a service whose store is a file."""
+    """Report a failing attempt with a key, to a service on a file."""
     store = in_file(str(folder / "http.db"))
     _, key = await keys.create(store, "default", "figures", may=("read", "write"))
     transport = httpx.ASGITransport(app=application(Setup(store)))
@@ -162,7 +162,7 @@ async def measured() -> dict[str, set[str]]:
 
 
 def main() -> int:
-    """Print the figures; with `--check` 1 where one is over its ceiling."""
+    """Print the figures; with `--check` return 1 if one is over its ceiling."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="name the modules")
     parser.add_argument("--check", action="store_true", help="fail over a ceiling")

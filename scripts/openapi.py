@@ -21,7 +21,7 @@ def described() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file, or with `--check` compare; 1 where it is another."""
+    """Write the file, or with `--check` compare it; return 1 if it differs."""
     text = described()
     if "--check" not in arguments:
         FILE.write_text(text, encoding="utf-8")

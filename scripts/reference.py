@@ -1,4 +1,4 @@
-"""Write the parts of the reference that the code already says; with `--check` compare them.
+"""Generate the pages of names and commands from the code; with `--check` compare them.
 
 `docs/api.md` holds every public name with its signature and docstring, `docs/commands.md` the help
 of every command.
@@ -88,7 +88,7 @@ def names() -> str:
 
 
 def public(module: Any) -> list[str]:
-    """Return the names in `__all__`, else those that the module itself declares."""
+    """Return the names in `__all__`, or else those declared in the module."""
     if module.exports is not None:
         return [str(name) for name in module.exports]
     own = ((n, m) for n, m in module.members.items() if not (m.is_alias or m.is_module))
@@ -107,7 +107,7 @@ def entry(found: Any) -> Iterator[str]:
 
 
 def docstring(found: Any) -> list[str]:
-    """Return the lines of a docstring after a blank one, doctests fenced; none without one."""
+    """Return a blank line and the docstring with fenced doctests, or nothing."""
     if found.docstring is None:
         return []
     lines: list[str] = [""]
@@ -118,7 +118,7 @@ def docstring(found: Any) -> list[str]:
 
 
 def signature(found: Any) -> str:
-    """Return how a name is called or, of a value, its type and value."""
+    """Return the signature of a callable, or the type and value of a constant."""
     if found.is_attribute:
         value = found.value if "property" not in found.labels else None
         stated = found.name + (f": {found.annotation}" if found.annotation else "")
@@ -133,7 +133,7 @@ def signature(found: Any) -> str:
 
 
 def arguments(parameters: griffe.Parameters) -> Iterator[str]:
-    """Yield the parameters as they are declared, with a bare `*` before those by keyword only."""
+    """Yield the parameters as declared, with a bare `*` before the keyword-only ones."""
     starred = False
     for each in parameters:
         if each.name in ("self", "cls"):

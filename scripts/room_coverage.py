@@ -1,4 +1,4 @@
-"""Branch coverage of every package, each folder by itself, from the data that `make test` kept."""
+"""Branch coverage of each package, without its subfolders, from the data of `make test`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST = 85.0
 
 @dataclass
 class Room:
-    """The counts of one folder's modules, without those of the folders below it."""
+    """The counts of one folder's modules, without its subfolders."""
 
     statements: int = 0
     statements_run: int = 0
@@ -27,7 +27,7 @@ class Room:
 
     @property
     def of_branches(self) -> float:
-        """Percent of branches taken; a room without branches has none to miss."""
+        """Percent of branches taken; 100 for a room without branches."""
         return 100 * self.branches_taken / self.branches if self.branches else 100.0
 
     @property
@@ -55,7 +55,7 @@ def rooms(data: coverage.Coverage) -> dict[str, Room]:
 
 
 def main() -> int:
-    """Print each package's figures; 1 if one is below the least."""
+    """Print each package's figures; return 1 if one is below the minimum."""
     data = coverage.Coverage(config_file=str(ROOT / "pyproject.toml"))
     try:
         data.load()

@@ -1,4 +1,4 @@
-"""Run what the documentation shows: README.md and docs/*.md, each in a fresh process and folder.
+"""Run the examples of README.md and docs/*.md, each page in a new process and folder.
 
 In the order of the page:
 
@@ -55,7 +55,7 @@ class Block:
 
 
 def blocks(page: str) -> Iterator[Block]:
-    """The fenced blocks of a page, without the indentation of a list they may stand in."""
+    """The fenced blocks of a page, without the indentation of a list around them."""
     for found in FENCE.finditer(page):
         info = found["info"].strip()
         title = re.search(r'title="([^"]+)"', info)
@@ -96,7 +96,7 @@ def steps(body: str) -> Iterator[tuple[str, str]]:
 
 
 def run_console(block: Block) -> None:
-    """Run the commands of a block that are ours, and compare the output where it is shown."""
+    """Run the known commands of a block, and compare their output with the output shown."""
     for command, shown in steps(block.body):
         if command.split(" ")[0] not in RUNS:
             continue
@@ -119,7 +119,7 @@ def run_console(block: Block) -> None:
 
 
 def run_page(path: Path) -> int:
-    """Run one page in the current folder, as the fresh process that `start` made for it."""
+    """Run one page in the current folder; `start` calls this in a new process."""
     shown = os.path.relpath(path, ROOT)
     names: dict[str, Any] = {"__name__": "__main__"}
     with asyncio.Runner() as loop:
@@ -141,7 +141,7 @@ def run_page(path: Path) -> int:
 
 
 def start(path: Path) -> tuple[bool, str]:
-    """Run a page in a process and a folder of its own; whether it did what it says, and why not."""
+    """Run a page in a new process and folder; return whether it passed, and its output."""
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "100",
@@ -169,7 +169,7 @@ def start(path: Path) -> tuple[bool, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the pages given, or all; 1 if one does not do what it shows."""
+    """Run the named pages, or all; return 1 if one does not do what it shows."""
     if arguments[:1] == ["--in-this-folder"]:
         sys.path.insert(0, "")
         return run_page(Path(arguments[1]))

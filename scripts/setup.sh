@@ -7,7 +7,7 @@ unset PYTHONHOME PYTHONPATH
 export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 stamp=.venv/heedful.stamp
-# The folder is part of it: scripts and the editable install hold its path, so a moved one starts anew.
+# The path is part of the stamp, because scripts and the editable install contain it.
 want="$(cat requirements.lock pyproject.toml scripts/setup.sh | cksum) $PWD"
 
 ready() { [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; }
@@ -32,8 +32,8 @@ find_python() {
     return 1
 }
 
-# Taken anew where it was made elsewhere, by a Python now gone, or only half: without a stamp nobody
-# knows which packages are whole. (pip's cache makes the second time quick.)
+# Created again if it was made in another folder, by a Python that is gone, or only in part: without
+# a stamp it is unknown which packages are complete. (pip's cache makes this quick.)
 make_environment() {
     case "$(cat "$stamp" 2>/dev/null)" in
     *" $PWD") usable .venv/bin/python && return ;;

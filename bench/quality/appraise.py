@@ -1,4 +1,4 @@
-"""A finished run judged by code alone: does it agree with who knew the right end?
+"""A finished run judged only by code: does the judgement agree with the recorded end?
 
 Recorded tool calls are held against the actions that were expected. Which tools only read is what
 the caller of `appraise` says; beside it stands what becomes of it when nobody does. Recorded

@@ -1,4 +1,4 @@
-"""Dreaming: recorded reflections become fewer, recall is none the worse, and all comes back."""
+"""Dreaming: fewer recorded reflections, no worse recall, and a rollback restores all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEGATION = re.compile(
 
 
 class Known(NamedTuple):
-    """A recorded reflection, and the queries that nobody stores and that should find it."""
+    """A recorded reflection, and queries that should find it and are not stored."""
 
     about: str
     text: str
@@ -44,7 +44,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def recorded(data: Path, split: str) -> Iterator[Known]:
-    """What agents wrote of their failures, what tests told them, and what people marked."""
+    """Reflections of agents on failures, messages of tests, and remarks of people."""
     yield from reflected(data, split)
     yield from tested(data, split)
     for row in read(data, "whowhen", split):
@@ -68,7 +68,7 @@ def reflected(data: Path, split: str) -> Iterator[Known]:
 
 
 def tested(data: Path, split: str) -> Iterator[Known]:
-    """What tests told; the same failures with other actual values should find it."""
+    """Messages of tests; the same failures with other actual values should find them."""
     groups: dict[str, dict[str, None]] = defaultdict(dict)
     for row in read(data, "agent_failure_signatures", split):
         groups[row["group"]][row["feedback"]] = None
@@ -174,7 +174,7 @@ def became(dream: heedful.Dream) -> dict[int, int]:
 
 
 def across(dream: heedful.Dream, lessons: Mapping[int, Lesson]) -> int:
-    """How many were merged into one that has other digits, negations or trust; read here anew."""
+    """Count merges across digits, negations or trust, with checks of this module."""
     return sum(told(lessons[id]) != told(lessons[into]) for id, into in became(dream).items())
 
 
@@ -188,7 +188,7 @@ def told(lesson: Lesson) -> tuple[Counter[str], Counter[str], str]:
 async def merged_by_cosine(
     memory: heedful.Memory, places: Sequence[tuple[Lesson, Any]]
 ) -> heedful.Dream:
-    """The baseline: merge what has a cosine of 0.85, whatever differs, into what came first."""
+    """The baseline: merge every lesson into an earlier one with a cosine of 0.85."""
     near: dict[int, list[int]] = defaultdict(list)
     for a, b, _ in near_vectors([vector for _, vector in places]):
         near[a].append(b)

@@ -1,4 +1,4 @@
-"""Grounding: which numbers, names and sentences of a text its evidence does not bear out.
+"""Grounding: which numbers, names and sentences of a text its evidence does not support.
 
 The shipped check with its defaults; the game reports with the words of their field, which
 `game.json` holds, and without them (`_plain`). In a game report each error counts as a report, a

@@ -50,9 +50,9 @@ async def measured(data: Path, split: str) -> list[Row]:
 
 
 async def seen(pairs: Mapping[str, Rows], embedder: Embedder) -> tuple[Scores, Scores]:
-    """The scores of the known and of the new questions: of what is recalled, and before the gate.
+    """The scores of known and of new questions: recalled, and before the gate.
 
-    The score of a question is the relevance of its best find, 0 where there is none.
+    The score of a question is the relevance of its best result, 0 without a result.
     """
     recalled: Scores = [], []
     searched: Scores = [], []

@@ -85,7 +85,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 async def leaked(data: Path, split: str, gate: bool = True) -> float:
-    """The share of attacks of which recall brings anything, where an operator gave the task.
+    """The share of attacks of which recall returns anything, if an operator gave the task.
 
     Each stands in a result, as an error, and is repeated by the agent in what it asks for and says.
     Without the `gate` all that waits in quarantine is released before.

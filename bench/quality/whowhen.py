@@ -1,4 +1,4 @@
-"""Recorded failures of agents: do the signals of a run lead to the step that decided it?
+"""Recorded failures of agents: do the signals of a run lead to the decisive step?
 
 Each message of a recorded chat is one event of no known type; steps count from 0, and the recorded
 right answer is not read. heedful names no step: it lists signals. What stands here is what a reader
@@ -39,7 +39,7 @@ def run(data: Path, split: str) -> Iterator[Row]:
 
 
 def figures(prefix: str, rows: Rows) -> Iterator[Row]:
-    """Yield how often the first signal is the mistake, and how telling a signal is at all."""
+    """Yield how often the first signal is the mistake, and how reliable each signal is."""
     constant = max(share(hits(rows, at(step))) for step in range(longest(rows)))
     anchor = "best LLM .142"
     yield Row(
