@@ -226,7 +226,7 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
         scores = {name: {"gen_ai.evaluation.score.value": value} for name, value in given}
         label = {"gen_ai.evaluation.score.label": "pass" if passed else "fail"}
         for name, score in (scores or {"heedful": {}}).items():
-            named = {"gen_ai.evaluation.name": name, **label, **score, **why}
+            named: Attributes = {"gen_ai.evaluation.name": name, **label, **score, **why}
             span.add_event("gen_ai.evaluation.result", named)
     counted = {name: decision[name] for name in ("heedful.decision", "heedful.passed")}
     if decision["heedful.stopped_by"]:

@@ -100,7 +100,7 @@ class World:
             with pytest.raises(InvalidInput, match="derived_from"):
                 await memory.remember("e", "x", derived_from=[*parents, strangers[0]])
         example = Example(self.chance.choice(TASKS), self.chance.choice(ANSWERS))
-        said = {"example": example if self.chance.random() < 0.7 else None}
+        said: dict[str, Any] = {"example": example if self.chance.random() < 0.7 else None}
         said |= {"lesson": self.chance.choice(LESSONS), "derived_from": parents}
         error = self.chance.choice(ERRORS)
         answer = await memory.remember(error, "wrong", trust=trust, source=source, **said)
@@ -136,7 +136,7 @@ class World:
         was = defaultdict(list)
         for id in self.of(before, other):
             was[name_of(before[id])].append(before[id])
-        vouches = {"trust": "operator", "by": "ann", "why": "it is ours"}
+        vouches: dict[str, Any] = {"trust": "operator", "by": "ann", "why": "it is ours"}
         if self.chance.random() >= 0.25:
             vouches = {}
         await other.export(file := BytesIO())
