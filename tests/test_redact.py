@@ -139,20 +139,14 @@ def test_marking_twice_changes_nothing_more(text: str) -> None:
     assert redact(redact(text)) == redact(text)
 
 
-def patterns() -> list[str]:
-    forms = [redaction._begun(form) for _, form in redaction._issued()]
-    placed = [pattern for _, _, pattern in redaction._PLACED]
-    return [
-        *forms,
-        *placed,
-        redaction._ASSIGNED,
-        redaction._KEYED,
-        redaction._QUOTED,
-        redaction._RUN,
-    ]
+PATTERNS = [
+    *(redaction._begun(form) for _, form in redaction._issued()),
+    *(pattern for _, _, pattern in redaction._PLACED),
+    *(redaction._ASSIGNED, redaction._KEYED, redaction._QUOTED, redaction._RUN),
+]
 
 
-@pytest.mark.parametrize("pattern", patterns())
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_pattern_tries_a_long_text_in_many_ways(pattern: str) -> None:
     """What repeats without a bound gives nothing back, or ends a pattern or a way through it."""
     plain = re.sub(r"\[(?:\\.|[^\]\\])+\]", "c", re.sub(r"\\[\[\]]", "c", pattern))
@@ -164,39 +158,23 @@ def test_no_pattern_tries_a_long_text_in_many_ways(pattern: str) -> None:
 
 def test_a_telling_key_makes_its_value_a_secret() -> None:
     assigned = "[redacted: assigned]"
-    data = {
-        "password": "correct-horse",
-        "n": 3,
-        "in": [{"api_key": "abcdefgh1234"}],
-        "secret": "a day",
-        "secrets": ["hunter2", "it's\"here\\"],
-        "Authorization": "Basic dXNlcjpwYXNz",
-        "Cookie": "session=abcdef; theme=dark",
-        "token": "none",
-        "key": "0a" * 16,
-        KEY: "a key of its own",
-        1: "one",
-    }
-    assert redact_data(data) == {
-        "password": assigned,
-        "n": 3,
-        "in": [{"api_key": assigned}],
-        "secret": "a day",
-        "secrets": [assigned, assigned],
-        "Authorization": "Basic [redacted: authorization]",
-        "Cookie": "[redacted: cookie]",
-        "token": "none",
-        "key": "0a" * 16,
-        "[redacted: aws_key]": "a key of its own",
-        1: "one",
-    }
+    plain = {"n": 3, "secret": "a day", "token": "none", "key": "0a" * 16, 1: "one"}
+    assert redact_data(plain) == plain
+    for name, value, clean in (
+        ("password", "correct-horse", assigned),
+        ("in", [{"api_key": "abcdefgh1234"}], [{"api_key": assigned}]),
+        ("secrets", ["hunter2", "it's\"here\\"], [assigned, assigned]),
+        ("Authorization", "Basic dXNlcjpwYXNz", "Basic [redacted: authorization]"),
+        ("Cookie", "session=abcdef; theme=dark", "[redacted: cookie]"),
+    ):
+        assert redact_data({name: value}) == {name: clean}
+    assert redact_data({KEY: "a key of its own"}) == {"[redacted: aws_key]": "a key of its own"}
 
 
 @pytest.mark.parametrize("by", ["a check", "an evaluator"])
 def test_findings_are_cleaned_before_anything_cuts_them(by: str) -> None:
     def find(candidate: str, at: heedful.Context) -> heedful.Evaluation:
-        secret = KEY
-        return heedful.Evaluation((heedful.Finding("c", secret, secret, evidence=secret),))
+        return heedful.Evaluation((heedful.Finding("c", KEY, KEY, evidence=KEY),))
 
     given: dict[str, Any] = {"checks": [find]} if by == "a check" else {"evaluate": find}
     result = asyncio.run(heedful.run("t", generate=lambda task, hint: "x", store=None, **given))
