@@ -16,7 +16,7 @@ from heedful.redact import redact
 
 
 class HeedfulError(Exception):
-    """The root of all that heedful raises on purpose. Secrets in messages are redacted."""
+    """The base class of all errors that heedful raises. Secrets in messages are redacted."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
@@ -84,7 +84,7 @@ class TraceFileError(LineError):
 
 
 class OverrideRefused(UsageError):
-    """An override is not allowed: the rule cannot be lifted, or nobody answers for it."""
+    """An override is not allowed: the rule cannot be lifted, or no responsible person is named."""
 
 
 class Conflict(UsageError):
@@ -104,7 +104,7 @@ class OutOfOrder(Conflict):
 
 
 class NotQuarantined(UsageError):
-    """Only what waits in quarantine can be released or rejected; `state` is the actual state."""
+    """The example does not wait in quarantine, so it cannot be ruled on; `state` is its state."""
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id, self.state = id, state
@@ -123,7 +123,7 @@ class RollbackRefused(UsageError):
 
 
 class Changed(UsageError):
-    """What was to be edited has changed; `edition` is the current one, and nothing was written."""
+    """The edited object has changed meanwhile; `edition` is current, and nothing was written."""
 
     def __init__(self, what: str, id: str, edition: str) -> None:
         self.edition: str = edition
@@ -223,7 +223,7 @@ class NotJournalable(UserCodeError):
 
 
 class StoreError(HeedfulError):
-    """The database or the disk under it."""
+    """The database or its disk failed."""
 
 
 class StoreUnavailable(StoreError):
@@ -243,12 +243,12 @@ class StoreOlder(StoreError):
 
 
 class StoreInDoubt(StoreError):
-    """The server was lost during a commit, which wrote all or nothing; call again to see which."""
+    """The connection was lost during a commit, which wrote all or nothing; call again."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}: the server was lost before it acknowledged the commit; do the same again: "
-            "if it was written it is found and not written twice"
+            f"{what}: the connection was lost before the commit was acknowledged; make the same "
+            "call again: it does not write twice"
         )
 
 
@@ -261,7 +261,7 @@ class LeaseLost(StoreError):
 
 
 class ModelError(HeedfulError):
-    """The model or its provider."""
+    """The model or its provider failed."""
 
 
 class ModelUnavailable(ModelError):
@@ -304,7 +304,7 @@ class RemoteError(HeedfulError):
 
 
 class Unreachable(RemoteError):
-    """The service gave no answer; whether it did what was asked is unknown."""
+    """The service gave no answer; it is unknown whether it did the work."""
 
     def __init__(self, url: str, what: str, why: str = "") -> None:
         self.url: str = url

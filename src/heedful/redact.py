@@ -14,16 +14,15 @@ from itertools import groupby
 from math import log2
 from typing import Any
 
-# This finds what the detectors of detect-secrets 1.5 find, and more; a test compares the two. Three
-# of its detectors find too much, measured on 60,000 ordinary texts of 9 MB and 2,200 source
-# files. Public addresses are left alone: 11 % of 16,000 lines of logs have one. So is hexadecimal
-# in quotes, unless a key or token is assigned it: all of it were digests, ids and alphabets, and
-# what a digest has to be may be all that a lesson says. Base64 in quotes was found in 88 texts; in
-# the 14 that are left, where it has letters of both cases, digits and no sequence, it is a token.
+# A test compares this with the detectors of detect-secrets 1.5: everything that they find is found.
+# Three of them find too much, measured on 60,000 ordinary texts (9 MB) and 2,200 source files.
+# Public addresses are left alone: 11 % of 16,000 log lines have one. Hexadecimal in quotes counts
+# only after a key or token: all others were digests, ids and alphabets. Base64 in quotes counts
+# only with letters of both cases, digits and no sequence: that left 14 of 88 texts, all tokens.
 
 # Tokens in the form that their issuers give them: a kind and its patterns. A pattern begins with a
-# letter, by which a text is searched, and then runs over one class of characters, so that a text is
-# read in time linear in its length. At "<" what precedes the pattern is no part of a word.
+# fixed letter and continues with one class of characters, so a text is read in time linear in its
+# length. "<" means that the pattern begins at the start of a word.
 _ISSUED = r"""
 aws_key A(?:KIA|SIA|BIA|CCA|3T[A-Z0-9])[A-Z0-9]{16}
 google_key AIza[\w-]{35} GOCSPX-[\w-]{28} ya29\.[\w-]{20,}
@@ -62,8 +61,8 @@ signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
 _RUN = r"[\w.+/=:\\%-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
-# Secrets by what precedes them: the kind, words of which the text must have one, and a pattern with
-# a group for what precedes and then the secret.
+# Secrets known by what precedes them: the kind, words (the text must contain one of them), and a
+# pattern with a group for the preceding text, followed by the secret.
 _PLACED = (
     (
         "private_key",
@@ -116,13 +115,13 @@ _PLACED = (
     ),
 )
 
-# Names that a secret is assigned to. A key, a token or a pass is one where the name of its owner
-# precedes it, or where what is assigned has the form of nothing else.
+# Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
+# owner, or if the value can only be a secret.
 _OWNERS = "api bot key auth priv access client master account encryption private refresh service "
 _OWNERS += "session signing database db"
 _CLOSED = r"(?>(?:\\{0,3}[\"']|\]NO_MARK){0,2})"
 _SECRET_NAME = (
-    # The first letter, by which a text is searched, then the second, and the rest of either.
+    # The first letter, then the second, and the rest of either.
     r"([pPsScCkKtT](?:[aA](?<=[pP].)(?i:ssw(?:or)?d|ssphrase|ssOWNED4)"
     r"|[wW](?<=[pP].)[dD](?![^\w\s]{1,4}\s{0,20}[/~.])"  # not the working directory
     r"|[eE](?i:(?<=s.)cret(?!ar)|(?<=k.)yOWNED3)"
@@ -131,7 +130,7 @@ _SECRET_NAME = (
     r"(?>\s{0,20}+:\s{0,20}+[\w.\[\] |]{1,40}+=\s{0,20}+(?=\\{0,3}[\"'])"  # with its type
     r"|\s{0,20}+[:=!]{1,3}>?\s{0,20}+|(?<!-)>|\s{1,20}+(?=\\{0,3}[\"'][^\"'\n]{2,}+[\"'];)))"
 )
-# No secret is a reference, a template, the name of a variable, or the rest of an expression.
+# References, templates, names of variables and parts of expressions are not secrets.
 _NO_SECRET = (
     r"(?!\$[A-Za-z_{(]|[<{%*),;.|&\]}\[]|\+(?!\S{16})"
     r"|[A-Z]++(?>(?:_[A-Z]++)+)(?![^\s\"',;)\]}]))"
@@ -141,8 +140,8 @@ _IN_QUOTES = (
     r"[^\s\"'\\]*+(?>(?:\\(?!\\{0,2}[\"'])[^\s\"'\\]*+)*)"
     r"(?=\\{0,3}[\"']|[^\"'\n]*+(?:\n|\Z))|(?:(?<==[\"'])|(?<==\s[\"']))[^\"'\n]{8,}+(?=[\"']))"
 )
-# Code and prose assign to such names, too. Without quotes a secret has a digit or a sign; or it is
-# written as in a file of settings or an address, and not named like a secret itself.
+# Code and prose also assign to such names. So without quotes a secret needs a digit or a sign, or
+# it follows "=" directly, as in settings and addresses, and is not itself the name of a secret.
 _IN_WORD = r"[^\s\"'`,;&()\[\]{}<>]"
 _BARE = (
     rf"{_NO_SECRET}((?=[!@#~]?+[^\s\"'`,;&()\[\]{{}}<>!@#$~\d]{{0,40}}+[!@#$~\d])"
@@ -151,8 +150,8 @@ _BARE = (
     r"(?![A-Za-z_-]{0,60}(?i:secret|key|token|pass|pwd|cred))[A-Za-z_-]++)"
     rf"|{_IN_WORD}{{64,}}+"
 )
-# A name and a long value that are no secret are passed over; otherwise a value that repeats itself
-# would be tried again from every place in it.
+# The pattern also consumes a name with a long value that is not a secret; otherwise a value that
+# repeats itself would be tried again from each of its positions.
 _ASSIGNED = rf"{_SECRET_NAME}(?:{_IN_QUOTES}|{_BARE})?"
 _KEYED = (
     r"([kKtTpP](?:[eE](?<=[kK].)[yY]|[oO](?<=[tT].)(?i:ken)|[aA](?<=[pP].)(?i:ss(?:word)?)"
@@ -164,8 +163,8 @@ _KEYED = (
 _NAMED = "pass pw secret contrase credential key token".split()
 _HEADERS = ("authorization", "cookie")
 
-# What is written in quotes with letters of both cases, digits and an entropy above 4.5 bits a
-# character; and 40 characters that something of AWS is said of.
+# Text in quotes with letters of both cases, digits and an entropy above 4.5 bits per character; and
+# 40 characters in quotes near a word about AWS keys.
 _QUOTED = r"([\"'])([\w+/=-]{24,512}+)(?=\\{0,3}[\"'])"
 _CLOGC = [0.0, *(count * log2(count) for count in range(1, 513))]
 _MIXED = r"(?=.*[a-z])(?=.*[A-Z])(?=.*[0-9])(?!sha\d|.*(?:abcdef|ABCDEF|012345))"
@@ -219,7 +218,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Return a pattern: an assignment here, after an owner's name that ended `past` before."""
+    """Return a pattern for an assignment after an owner's name that ended `past` characters ago."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
@@ -283,7 +282,7 @@ def _under(key: str, value: Any) -> Any:
     telling = any(name in key.lower() for name in (*_NAMED, *_HEADERS)) and key != "key"
     if not isinstance(value, str) or not telling:  # a `key` alone names a finding
         return redact_data(value)
-    # Quotes of its own would end the value early.
+    # Quotes in the value would end it early.
     begin, whole = f'"{key}": ', value.translate(dict.fromkeys(map(ord, "\"'\\"), "x"))
     if redact(f'{begin}"{whole}"') == f'{begin}"[redacted: assigned]"':
         return "[redacted: assigned]"

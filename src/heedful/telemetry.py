@@ -252,7 +252,7 @@ class Traced(Protocol):
     def __call__(
         self, work: Callable[P, Coroutine[Any, Any, T]], /
     ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return the same call within a span."""
+        """Return the same call inside a span."""
         ...
 
 

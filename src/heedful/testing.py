@@ -39,7 +39,7 @@ class ScriptedModel:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Return the next line of the script. Raises ModelError if there is none left."""
+        """Return the next line of the script. Raises ModelError after the last line."""
         index = len(self.prompts)
         self.prompts.append(tuple(messages))
         settings = {"schema": schema, "max_tokens": max_tokens}
