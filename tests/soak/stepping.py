@@ -1,7 +1,7 @@
 """One of the processes of `test_limits`: threads that step, override, cancel and read at random.
 
 What a loop may spend, its scope and its checks are functions of its id. Every call of user code is
-written to a log of this process, and `limits` holds the store against the logs.
+written to a log of this process, and `test_limits` holds the store against the logs.
 """
 
 from __future__ import annotations
