@@ -11,8 +11,8 @@ import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from heedful.errors import PackageMissing
 from heedful.loop.decide import Done, Verdict
@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # an optional package
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-P = ParamSpec("P")
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
 # The instrumentation scope; `heedful.traces.otlp` does not learn from spans in it.
@@ -246,24 +245,16 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-class Traced(Protocol):
-    """A decorator of awaited calls that leaves their arguments and results unchanged."""
+def _traced(
+    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
+) -> Callable[[F], F]:
+    """Make a decorator of awaited calls: `opened(*arguments)` gives the span's name and attributes.
 
-    def __call__(
-        self, work: Callable[P, Coroutine[Any, Any, T]], /
-    ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return the same call inside a span."""
-        ...
-
-
-def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
-    """Make a decorator: `opened(*arguments)` gives the name and attributes of a span.
-
-    `closed(exporter, span, result, seconds, *arguments)` completes it.
+    `closed(exporter, span, result, seconds, *arguments)` completes the span.
     """
 
-    def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        async def spanned(exporter: _Exporter, *arguments: P.args, **options: P.kwargs) -> T:
+    def decorate(work: F) -> F:
+        async def spanned(exporter: _Exporter, *arguments: Any, **options: Any) -> Any:
             began = time.perf_counter()
             with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
@@ -271,12 +262,11 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
                 return result
 
         @wraps(work)
-        def either(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-            if not _active:
-                return work(*arguments, **options)
-            return spanned(_active[0], *arguments, **options)
+        def either(*arguments: Any, **options: Any) -> Any:
+            run = partial(spanned, _active[0]) if _active else work
+            return run(*arguments, **options)
 
-        return either
+        return cast("F", either)
 
     return decorate
 
@@ -320,28 +310,28 @@ def _search_closed(
     exporter.recall.record(seconds)
 
 
-loop: Traced = _traced(
+loop = _traced(
     lambda run: ("heedful.loop", {"heedful.loop.id": run.id, "heedful.policy": run.policy.name}),
     lambda _, span, result, *__: span.set_attributes(
         {"heedful.attempts": len(result.loop.attempts), **_decision(result.verdict)}
     ),
 )
-attempt: Traced = _traced(
+attempt = _traced(
     lambda run, state: (
         "heedful.attempt",
         {"heedful.loop.id": run.id, "heedful.attempt": len(state.loop.attempts) + 1},
     ),
     _attempt_closed,
 )
-check: Traced = _traced(_check_opened, _check_closed)
-search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
-upsert: Traced = _traced(
+check = _traced(_check_opened, _check_closed)
+search = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
+upsert = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, **{"heedful.kind": lesson.kind}),
     lambda _, span, answer, *__: span.set_attributes(
         {"gen_ai.memory.record.id": str(answer.id), "heedful.created": answer.created}
     ),
 )
-stage: Traced = _traced(
+stage = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
         {
