@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -20,7 +20,7 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, emit
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Db, Json, ModelName, Settings, settings
+from heedful.cli.settings import ModelName, Settings, settings
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
@@ -63,31 +63,29 @@ class Sign:
     todo: str = ""
 
 
-def doctor(model: ModelName = None, db: Db = None, json: Json = False) -> int:
+def doctor(model: ModelName = None) -> int:
     """Check what heedful needs, and say what to do.
 
     Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
     """
-    values = settings(model=model, db=db)
+    values = settings(model=model)
     signs = [*_machine(values), *_weights(values)]
     store = _server if values.db.startswith(POSTGRES) else _file
     try:
         signs += store(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
         signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
-    return _report(signs, json)
+    return _report(signs)
 
 
-def _report(signs: Sequence[Sign], json: bool) -> int:
+def _report(signs: Sequence[Sign]) -> int:
     """Print the signs; return 1 if one is ill."""
     well = all(sign.well for sign in signs)
-    lines = [
-        f"✓ {sign.name}: {sign.found}"
-        if sign.well
-        else f"✗ {sign.name}: {sign.found}{f'; {sign.todo}' if sign.todo else ''}"
-        for sign in signs
-    ]
-    answer({"well": well, "signs": list(map(asdict, signs))}, *lines, json=json)
+    lines = []
+    for sign in signs:
+        todo = f"; {sign.todo}" if sign.todo and not sign.well else ""
+        lines.append(f"{'✓' if sign.well else '✗'} {sign.name}: {sign.found}{todo}")
+    answer({"well": well, "signs": list(map(asdict, signs))}, *lines)
     return 0 if well else 1
 
 
@@ -250,7 +248,6 @@ def fetch(
     name: Name = None,
     source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
     cache: Cache = None,
-    json: Json = False,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
     values = settings(cache=cache)
@@ -260,35 +257,33 @@ def fetch(
             weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched),
             lambda: "interrupted; whole parts are kept, the same command continues",
         )
-    return answer({"name": one.name, "path": path}, f"{one.name}: {path}", json=json)
+    return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
 
 
 @models.command("list")
-def list_models(cache: Cache = None, json: Json = False) -> int:
+def list_models(cache: Cache = None) -> int:
     """List the known weights, and the forms that the name of a model takes."""
     folder = settings(cache=cache).cache or weights.default_cache()
+    rows = [
+        {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
+        | {"fetched": one.cached(folder).is_file()}
+        for one in weights.known()
+    ]
     heads = columns(
         "weights is licence MB state",
-        **{"weights": "name", "is": "about"},
-        MB=lambda one: f"{one.size / 1e6:.0f}",
-        state=lambda one: "fetched" if one.cached(folder).is_file() else "-",
+        weights="name",
+        MB=lambda row: f"{row['bytes'] / 1e6:.0f}",
+        state=lambda row: "fetched" if row["fetched"] else "-",
     )
     then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
-
-    def document(one: weights.Weights) -> dict[str, Any]:
-        known = {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
-        return {**known, "fetched": one.cached(folder).is_file()}
-
-    options: Any = {"key": "weights", "text": 3, "empty": "", "then": then, "document": document}
-    return emit(weights.known(), heads, json=json, **options)
+    return emit(rows, heads, key="weights", text=3, then=then)
 
 
 @models.command()
-def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
+def check(name: Name = None, cache: Cache = None) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
     values = settings(cache=cache)
     # Weights that nobody named may be absent.
     names = [weights.find(name).name] if name else []
-    return _report(
-        list(_weights(values.model_copy(update={"model": "", "embedder": "none"}), names)), json
-    )
+    alone = values.model_copy(update={"model": "", "embedder": "none"})
+    return _report(list(_weights(alone, names)))

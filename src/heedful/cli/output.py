@@ -7,7 +7,7 @@ provider, 130 interrupted.
 from __future__ import annotations
 
 import atexit
-import json as jsonlib
+import json
 import os
 import shlex
 import sys
@@ -16,11 +16,12 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
-from heedful.errors import HeedfulError, InvalidInput, ModelError, NotFound, StoreError, UsageError
+from heedful import errors
 from heedful.loop.record import clean
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
@@ -39,12 +40,30 @@ INTERRUPTED = 130
 OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
-    (UsageError, 2),
-    (NotFound, 3),
-    (StoreError, 4),
+    (errors.UsageError, 2),
+    (errors.NotFound, 3),
+    (errors.StoreError, 4),
     (OSError, 4),
-    (ModelError, 5),
+    (errors.ModelError, 5),
 )
+
+
+@dataclass
+class Call:
+    """The command line that runs, and the options that all commands share."""
+
+    arguments: Sequence[str] = ()
+    json: bool = False
+    debug: bool = False
+    db: str | None = None
+
+
+CALL: ContextVar[Call] = ContextVar("call")
+
+
+def call() -> Call:
+    """Return the command line that runs; outside of one, a call without options."""
+    return CALL.get(Call())
 
 
 # Results
@@ -70,7 +89,7 @@ def say(text: str) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document in ASCII, which every terminal can show."""
-    show(jsonlib.dumps(document, default=str, indent=2))
+    show(json.dumps(document, default=str, indent=2))
 
 
 def document(record: Any) -> Any:
@@ -78,9 +97,9 @@ def document(record: Any) -> Any:
     return asdict(record) if is_dataclass(record) and not isinstance(record, type) else record
 
 
-def answer(record: Any, *lines: str, json: bool) -> int:
+def answer(record: Any, *lines: str) -> int:
     """Print one result, as JSON or as the lines that are not empty; return the exit code 0."""
-    if json:
+    if call().json:
         print_json(document(record))
     else:
         show("\n".join(line for line in lines if line))
@@ -91,10 +110,9 @@ def emit(
     records: Sequence[Any],
     columns: Columns,
     *,
-    json: bool,
     key: str,
     text: int,
-    empty: str,
+    empty: str = "",
     then: str = "",
     document: Callable[[Any], Any] = document,
 ) -> int:
@@ -103,7 +121,7 @@ def emit(
     The first `text` columns are words, the others numbers. Without records `empty` is printed;
     below a table, the line `then`.
     """
-    if json:
+    if call().json:
         print_json({key: list(map(document, records))})
     elif not records:
         show(empty)
@@ -122,7 +140,8 @@ def print_table(records: Sequence[Any], columns: Columns, text: int) -> None:
             return column(record)
         return record[column] if isinstance(record, Mapping) else getattr(record, column)
 
-    table(list(columns), [[cell(one, it) for it in columns.values()] for one in records], text)
+    rows = [[cell(record, column) for column in columns.values()] for record in records]
+    table(list(columns), rows, text)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) -> None:
@@ -175,6 +194,7 @@ def following(*words: object, db: str | None = None) -> str:
     """Return the line that names the next command, with the database unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
+    db = db or call().db
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
@@ -182,17 +202,19 @@ def following(*words: object, db: str | None = None) -> str:
 # Errors
 
 
-def report_error(error: BaseException, *, json: bool, debug: bool, **more: Any) -> int:
-    """Print the error and return its exit code.
-
-    With `json` it is one JSON document on stdout that also holds `more`. A traceback is printed
-    only with `debug`.
-    """
-    message = _message(error, debug)
-    if debug:
+def report_error(error: BaseException, **more: Any) -> int:
+    """Print the error, with --json as one document that also holds `more`; return its exit code."""
+    if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
+        message = f"--{error}"
+    elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
+        message = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    else:
+        hint = "" if call().debug else "; run it again with --debug for the traceback"
+        message = f"unexpected {type(error).__name__}: {error}{hint}"
+    if call().debug:
         traceback.print_exception(error, file=sys.stderr)
     code = next((code for kind, code in CODES if isinstance(error, kind)), 1)
-    if json:
+    if call().json:
         with suppress(OSError):  # stdout itself may be what is broken
             print_json({"error": {"type": type(error).__name__, "message": message}, **more})
             return code
@@ -200,10 +222,10 @@ def report_error(error: BaseException, *, json: bool, debug: bool, **more: Any) 
     return code
 
 
-def report_usage(error: Any, *, json: bool) -> int:
+def report_usage(error: Any) -> int:
     """Print an error that the parser of the command line found; return 2."""
     message = error.format_message()
-    if json:
+    if call().json:
         print_json({"error": {"type": "UsageError", "message": message}})
     elif type(error).__name__ == "NoArgsIsHelpError":  # the message is the help
         say(message)
@@ -211,15 +233,6 @@ def report_usage(error: Any, *, json: bool) -> int:
         hint = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
         say(f"heedful: {message.rstrip('.')}{hint}")
     return 2
-
-
-def _message(error: BaseException, debug: bool) -> str:
-    if isinstance(error, InvalidInput) and error.field in OPTIONS:
-        return f"--{error}"
-    if isinstance(error, HeedfulError | OSError | Interrupted):
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    hint = "" if debug else "; run it again with --debug for the traceback"
-    return f"unexpected {type(error).__name__}: {error}{hint}"
 
 
 def leave(code: int) -> NoReturn:

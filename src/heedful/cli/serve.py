@@ -23,7 +23,7 @@ from heedful.checks.loading import load
 from heedful.cli import settings as config
 from heedful.cli.output import counted, following, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.settings import Db, Keep, ModelName, Settings, UnusedFor, settings
+from heedful.cli.settings import Keep, ModelName, Settings, UnusedFor, settings
 from heedful.compat.reflections import Reflections
 from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError
@@ -51,7 +51,6 @@ Content = Annotated[bool, Option("--telemetry-content", help="With prompts and a
 def serve(
     host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
     port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
-    db: Db = None,
     model: ModelName = None,
     key_required: Annotated[
         bool | None, Option("--key-required", help="Require a key, also here.")
@@ -67,7 +66,7 @@ def serve(
     Without any key it listens on this machine only, and every caller may do everything. heedful key
     create makes a key; from then on callers need one.
     """
-    options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
+    options = {"host": host, "port": port, "model": model, "key_required": key_required}
     values = settings(**options, workers=workers, rate=rate, drain=drain)
     if values.workers and values.db.startswith(POSTGRES):
         raise UsageError(
@@ -167,6 +166,11 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
         await setup.model.close()
 
 
+def describe_writer(model: Any) -> str:
+    """Describe who words the lessons from traces."""
+    return model.name if model is not None else "none: rules word what runs teach"
+
+
 def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
     """Print where the service is, what it works with, who may call it, and what to do next."""
     from heedful import __version__
@@ -175,7 +179,7 @@ def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
     show(f"heedful {__version__} serves {url}")
     show(f"  store  {shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})")
     if not server:
-        show(f"  model  {config.describe_writer(setup.model)}")
+        show(f"  model  {describe_writer(setup.model)}")
     elif setup.model is not None:
         show(f"  model  {setup.model.name} judges and dreams on request; workers word lessons")
     show(f"  docs   {url}/docs")
@@ -259,7 +263,6 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
 
 
 def worker(
-    db: Db = None,
     queues: Annotated[str, Option(help="Such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
@@ -279,7 +282,7 @@ def worker(
     It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
     HEEDFUL_REFLECTION_ENABLED is false.
     """
-    values = settings(db=db, model=model)
+    values = settings(model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
     config.look_here()
@@ -339,7 +342,7 @@ async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], listener
         if not options["once"]:
             many = counted(options["concurrency"], "job")
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {config.describe_writer(tools.model)}")
+        say(f"model: {describe_writer(tools.model)}")
         await queue.work(tools, listener=listener, **options)
 
 
@@ -349,7 +352,7 @@ async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], listener: 
             f"{clean(db, WORDS)} is a SQLite file, whose work is done in the process of heedful "
             "serve; heedful worker --once does what waits, and workers need a postgresql:// URL"
         )
-    say(f"model: {config.describe_writer(tools.model)}")
+    say(f"model: {describe_writer(tools.model)}")
     given = {"concurrency": options["concurrency"], "queues": options["queues"]}
     work = LocalQueue(tools, listener=listener, **given)
     await sweep(work, tools)

@@ -214,7 +214,7 @@ def _environment() -> Environment:
 
     environment = Environment(
         loader=PackageLoader("heedful.pages"),
-        autoescape=lambda name: bool(name and name.endswith(".html.j2")),
+        autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
         # Plain text is made visible whatever filters a template forgot.
         finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
