@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -20,18 +20,14 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, emit
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import ModelName, Settings, settings
+from heedful.cli.settings import Settings, settings
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
-from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.episodes import counts, last_error
-from heedful.store.loops import alive
-from heedful.store.search import spaces
-from heedful.store.sqlite import APPLICATION, SCHEMA
-from heedful.store.store import Db as Rows
+from heedful.store import POSTGRES, episodes, loops, needs_psycopg, search, shown, sqlite
+from heedful.store.store import Db
 
 # The kind of model -> the package that it needs, and the extra that installs it.
 EXTRAS: dict[str, tuple[str, str]] = {
@@ -42,7 +38,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
 OLDEST_SQLITE = (3, 35, 0)
 # Tables of heedful, without those that belong to no tenant.
-_OPEN = """
+TABLES = """
 select c.relname::text as name, c.relrowsecurity and exists (
   select from pg_policy p where p.polrelid = c.oid
 ) as locked
@@ -63,7 +59,7 @@ class Sign:
     todo: str = ""
 
 
-def doctor(model: ModelName = None) -> int:
+def doctor(model: config.ModelName = None) -> int:
     """Check what heedful needs, and say what to do.
 
     Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
@@ -97,38 +93,39 @@ def _machine(values: Settings) -> Iterator[Sign]:
     well = sqlite3.sqlite_version_info >= OLDEST_SQLITE and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
-    there = dict[str, str]()
-    for line in requires("heedful") or ():
-        if "extra ==" in line:
-            name = re.split(r"[^\w.-]", line)[0]
-            try:
-                there[name] = version(name)
-            except PackageNotFoundError:
-                there[name] = ""
+    lines = [line for line in metadata.requires("heedful") or () if "extra ==" in line]
+    optional = {re.split(r"[^\w.-]", line)[0] for line in lines}
+    there = {name: _version(name) for name in sorted(optional)}
     kind = values.model.partition(":")[0]
     package, extra = EXTRAS.get(kind, ("", ""))
-    found = ", ".join(f"{name} {number or 'missing'}" for name, number in sorted(there.items()))
+    found = ", ".join(f"{name} {version or 'missing'}" for name, version in there.items())
     well = not package or bool(there.get(package))
     yield Sign("optional packages", well, found, f"pip install 'heedful[{extra}]'")
-    # Which keys are set; their values are never shown.
-    keys = [key for key in KEYS if os.environ.get(key)]
-    wanted = f"{kind.upper()}_API_KEY"
+    keys = [key for key in KEYS if os.environ.get(key)]  # their values are never shown
+    needed = f"{kind.upper()}_API_KEY"
     found = f"set: {', '.join(keys)}" if keys else "none is set"
-    well = wanted not in KEYS or wanted in keys
-    yield Sign("keys of models", well, found, f"set {wanted} in the environment")
+    well = needed not in KEYS or needed in keys
+    yield Sign("keys of models", well, found, f"set {needed} in the environment")
     how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
 
 
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def _weights(values: Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
     """Check the weights that are known, or those named, which must then be there."""
-    wanted = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
+    required = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
     if not names and (needed := weights.needed(values.model)):
-        wanted.append(needed.name)
+        required.append(needed.name)
     for one in weights.known():
         if not names or one.name in names:
             state = drive(weights.check(one, values.cache))
-            well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
+            well = state.kind == "good" or (state.kind == "absent" and one.name not in required)
             todo = f"heedful model fetch {one.name}"
             yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
@@ -142,20 +139,20 @@ def _file(values: Settings) -> Iterator[Sign]:
     if not path.exists():
         yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
         return
-    todo = "restore a copy, or move it away to begin again"
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
         (application,) = db.execute("pragma application_id").fetchone()
         (schema,) = db.execute("pragma user_version").fetchone()
-        if application != APPLICATION:
+        if application != sqlite.APPLICATION:
             yield Sign("database", False, f"{path} is another program's database", "name another")
             return
-        if schema > SCHEMA:
-            found = f"{path} has schema {schema}, this heedful knows {SCHEMA}"
+        if schema > sqlite.SCHEMA:
+            found = f"{path} has schema {schema}, this heedful knows {sqlite.SCHEMA}"
             yield Sign("database", False, found, "upgrade heedful")
             return
         check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-        yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
-    if check == "ok" and schema == SCHEMA:
+    todo = "restore a copy, or move it away to begin again"
+    yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
+    if check == "ok" and schema == sqlite.SCHEMA:
         yield from drive(_contents(values))
 
 
@@ -178,7 +175,7 @@ def _server(values: Settings) -> Iterator[Sign]:
             if not (role.well and schema.well):
                 return
             # It protects tenants even if a statement forgets its tenant.
-            rows = session.execute(_OPEN).fetchall()
+            rows = session.execute(TABLES).fetchall()
             bare = ", ".join(row["name"] for row in rows if not row["locked"])
             words = f"on for {sum(row['locked'] for row in rows)} of {len(rows)} tables"
             words += f"; not for {bare}" if bare else ""
@@ -216,23 +213,24 @@ async def _contents(values: Settings) -> list[Sign]:
         return await store.read(config.scope_of(values), _look_inside, values)
 
 
-def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
+def _look_inside(db: Db, scope: Scope, values: Settings) -> list[Sign]:
     """Check loops, vectors and episodes, as far as the connection may see them."""
     rows = db.execute(OPEN_LOOPS).fetchall()
-    idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
+    idle = [id for id, owner, lease in rows if not loops.alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
     hint = f": {ids}; heedful run … --resume continues" if ids else ""
     running = f"{len(rows) - len(idle)} running, {len(idle)} interrupted"
     signs = [Sign("open loops", True, f"{running}{hint}")]
     if space := space_of(config.embedder_of(values)):
-        found = Spaces.of(spaces(db, scope), space)
+        found = Spaces.of(search.spaces(db, scope), space)
         signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
-    if episodes := counts(db, scope):
-        why, failed = clean(last_error(db, scope), 200), episodes.get("failed", 0)
-        done, waiting = episodes.get("reflected", 0), episodes.get("waiting", 0)
-        words = f"{done} reflected on, {waiting} waiting, {failed} failed"
+    if counts := episodes.counts(db, scope):
+        states = {"reflected": "reflected on", "waiting": "waiting", "failed": "failed"}
+        words = ", ".join(f"{counts.get(state, 0)} {words}" for state, words in states.items())
+        why = clean(episodes.last_error(db, scope), 200)
         words += f" (the last: {why})" if why else ""
-        signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
+        well = not counts.get("failed")
+        signs.append(Sign("episodes", well, words, "heedful reflect --waiting"))
     return signs
 
 

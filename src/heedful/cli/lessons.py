@@ -17,9 +17,9 @@ from heedful.cli.output import (
     counted,
     emit,
     following,
-    print_table,
     say,
     show,
+    table,
     when,
 )
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
@@ -77,7 +77,7 @@ def seen(
         many = counted(len(found.group.members), "pattern")
         show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
     if found.lessons:
-        print_table(found.lessons, LESSONS, text=4)
+        table(LESSONS, found.lessons, text=4)
     if found.group is not None:
         show(following("patterns", "list", error_type))
     return 0 if found else 1
@@ -220,7 +220,7 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
     if call().json:
         return answer({"dry_run": dry_run, "removed": found})
     if found:
-        print_table(found[:SHOWN_REMOVED], REMOVED, text=3)
+        table(REMOVED, found[:SHOWN_REMOVED], text=3)
     if len(found) > SHOWN_REMOVED:
         show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
     show(f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}")

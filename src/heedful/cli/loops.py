@@ -10,17 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli.output import (
-    answer,
-    call,
-    columns,
-    counted,
-    emit,
-    following,
-    print_table,
-    show,
-    when,
-)
+from heedful.cli.output import answer, call, columns, counted, emit, following, show, table, when
 from heedful.cli.settings import MOST, By, Limit, Why, seconds
 from heedful.cli.settings import ask as ask_memory
 from heedful.drive.report import override as lift
@@ -276,8 +266,8 @@ def runs(
     retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
     show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
     if failed := [one for one in counts.checks if one.failed]:
-        print_table(failed, CHECKS, 1)
-    print_table(counts.stages, STAGES, 1)
+        table(CHECKS, failed, 1)
+    table(STAGES, counts.stages, 1)
     show("failed: attempts that failed; stages: those with such an attempt that have ended;")
     show(f"recovered: those of them that passed; seconds, tokens: those of retries\n{then}")
     return 0

@@ -126,45 +126,37 @@ def emit(
     elif not records:
         show(empty)
     else:
-        print_table(records, columns, text)
+        table(columns, records, text)
         if then:
             show(then)
     return 0
 
 
-def print_table(records: Sequence[Any], columns: Columns, text: int) -> None:
-    """Print records as a table; a column is the name of a field, or a function of the record."""
-
-    def cell(record: Any, column: str | Callable[[Any], Any]) -> Any:
-        if not isinstance(column, str):
-            return column(record)
-        return record[column] if isinstance(record, Mapping) else getattr(record, column)
-
-    rows = [[cell(record, column) for column in columns.values()] for record in records]
-    table(list(columns), rows, text)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) -> None:
+def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) -> None:
     """Print a table; the first `text` columns are words, the others numbers.
 
-    A narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
+    Columns by name show records: the value is the name of a field, or a function of the record. A
+    narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
     """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    if isinstance(columns, Mapping):
+        rows = [[_cell(record, column) for column in columns.values()] for record in rows]
+    heads = list(columns)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-    columns = list(zip(heads, *lines, strict=True))
-    longest = [max(map(len, column)) for column in columns]
+    cells = list(zip(heads, *lines, strict=True))
+    longest = [max(map(len, column)) for column in cells]
     room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
     tight = int(console.width < sum(longest) + 3 * len(heads))
     if room < sum(longest[text:]):  # then numbers fold at blanks
-        longest[text:] = [max(map(len, " ".join(cells).split())) for cells in columns[text:]]
+        longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
     if room < sum(longest[text:]):
-        for cells in lines:
-            pairs = zip(heads, cells, strict=True)
+        for line in lines:
+            pairs = zip(heads, line, strict=True)
             show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
         return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
@@ -172,9 +164,15 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) ->
         drawn.add_column(head, overflow="fold")
     for head, width in zip(heads[text:], longest[text:], strict=True):
         drawn.add_column(head, justify="right", width=width, overflow="fold")
-    for cells in lines:
-        drawn.add_row(*map(Text, cells))
+    for line in lines:
+        drawn.add_row(*map(Text, line))
     console.print(drawn)
+
+
+def _cell(record: Any, column: str | Callable[[Any], Any]) -> Any:
+    if not isinstance(column, str):
+        return column(record)
+    return record[column] if isinstance(record, Mapping) else getattr(record, column)
 
 
 def when(seconds: float) -> str:

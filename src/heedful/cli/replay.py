@@ -17,7 +17,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, following, print_table, show, table
+from heedful.cli.output import answer, call, columns, counted, following, show, table
 from heedful.cli.progress import Progress, drive
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
@@ -104,7 +104,7 @@ def _print_figures(rows: Sequence[Figures]) -> None:
         cannot_tell="beyond",
         **special,
     )
-    print_table(rows, heads, text=1)
+    table(heads, rows, text=1)
     if any(one.beyond for one in rows):
         show("cannot tell: the record of so many loops does not say how it would have ended")
 

@@ -1,40 +1,35 @@
-"""Drawings: cost against quality with the Pareto front, and effects with their intervals.
+"""Drawings: cost against quality with the Pareto front, and gains with their intervals.
 
-Each is one SVG file that loads nothing. `draw` makes all of them.
+Each is one SVG file that loads nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import ceil, floor, log10
 
 from heedful.lessons.proof import Comparison
 from heedful.loop.replay import Figures
 from heedful.pages.report import cut, render
 
-# Sizes in pixels.
-CHARACTER = 6.6
-ROW = 24
-WIDTH, LEAST_HEIGHT = 520, 320
 NAME = 60  # characters of a name
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A dot at (x, y), with a line from `low` to `high` if there is an interval in x.
+    """A dot at (x, y), and a line from `low` to `high` in x; without x only the line.
 
-    Without x only the interval is drawn. `kind` sets the colour, `number` stands beside the dot.
+    `kind` sets the colour. Marks with a `number` show it instead of a dot.
     """
 
     name: str
+    kind: str
     x: float | None
     y: float
-    kind: str = ""
-    number: str = ""
     low: float = 0.0
     high: float = 0.0
+    number: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +47,10 @@ class Axis:
         span = max(values) - min(values) or 0.1
         power = 10 ** floor(log10(span / 4))
         step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
-        digits = max(0, ceil(-log10(step)))
         first, last = floor(min(values) / step), ceil(max(values) / step)
+        digits = max(0, ceil(-log10(step)))
         ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
         return cls(label, first * step, last * step, ticks)
-
-    def place(self, value: float) -> float:
-        """Return the place of the value as a share of the axis."""
-        return (value - self.low) / (self.high - self.low)
 
 
 def draw(
@@ -67,38 +58,13 @@ def draw(
     x: Axis,
     y: Axis,
     marks: Sequence[Mark],
+    *,
     line: Sequence[tuple[float, float]] = (),
     key: Sequence[tuple[str, str]] = (),
-    rows: int = 0,
 ) -> str:
-    """Draw marks and a line of steps as SVG.
-
-    Each line of the key has the kind of a mark and a text. `rows` is the number of rows that the
-    height must hold.
-    """
-    left = 50 + CHARACTER * max(len(text) for _, text in y.ticks)
-    height = max(ROW * max(rows, len(key)), 0 if rows else LEAST_HEIGHT)
-    points = [(left + WIDTH * x.place(a), 50 + height * (1 - y.place(b))) for a, b in line]
-    steps = points[:1]
-    for before, point in pairwise(points):
-        steps += [(point[0], before[1]), point]
-    return render(
-        "plot.svg.j2",
-        title=title,
-        x=x,
-        y=y,
-        marks=marks,
-        steps=" ".join(f"{a:.1f},{b:.1f}" for a, b in steps),
-        key=key,
-        left=left,
-        top=50,
-        width=WIDTH,
-        height=height,
-        whole=left + WIDTH + 40 + CHARACTER * max((4 + len(text) for _, text in key), default=0),
-    )
-
-
-# Policies
+    """Draw marks, and a line that rises in steps, as SVG; `key` explains kinds of marks."""
+    values = {"title": title, "x": x, "y": y, "marks": marks, "line": line, "key": key}
+    return render("plot.svg.j2", **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,37 +94,32 @@ def front(points: Iterable[Point]) -> list[Point]:
 
 def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
     """Draw cost against quality; `others` are small dots without a name."""
-    points = [*named, *others]
-    line = [(one.cost, one.solved) for one in front(points)]
-    marks = [Mark(one.name, one.cost, one.solved, "other") for one in others]
-    marks.append(Mark("oracle", 1.0, 1.0, "oracle"))
+    line = [(one.cost, one.solved) for one in front([*named, *others])]
+    marks = [Mark(one.name, "other", one.cost, one.solved) for one in others]
+    marks.append(Mark("oracle", "oracle", 1.0, 1.0))
     key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
-    places: dict[tuple[float, float], list[str]] = {}  # policies at one place share a number
+    numbers: dict[tuple[float, float], str] = {}  # policies at one place share a label
     for number, one in enumerate(named, 1):
         kind = "front" if (one.cost, one.solved) in line else "named"
-        numbers = places.setdefault((round(one.cost, 3), round(one.solved, 3)), [])
-        numbers.append(str(number))
-        marks.append(Mark(one.name, one.cost, one.solved, kind))
+        place = round(one.cost, 3), round(one.solved, 3)
+        numbers[place] = f"{numbers[place]}, {number}" if place in numbers else str(number)
+        marks.append(Mark(one.name, kind, one.cost, one.solved))
         key.append((kind, f"{number}  {cut(one.name, NAME)}"))
-    marks += [Mark("", *place, "", ", ".join(numbers)) for place, numbers in places.items()]
-    x = Axis.around("attempts ÷ the oracle's", [1.0, *(one.cost for one in points)])
-    y = Axis.around("solved ÷ solvable", [1.0, *(one.solved for one in points)])
-    return draw(title, x, y, marks, line, key)
-
-
-# Lessons
+    marks += [Mark("", "", *place, number=text) for place, text in numbers.items()]
+    costs, solved = zip((1.0, 1.0), *((one.x, one.y) for one in marks), strict=True)
+    x, y = Axis.around("attempts ÷ the oracle's", costs), Axis.around("solved ÷ solvable", solved)
+    return draw(title, x, y, marks, line=line, key=key)
 
 
 def forest(rows: Sequence[tuple[str, Comparison]], title: str) -> str:
     """Draw the gain of each row in points with its interval, the first row on top."""
-    marks, ticks = [], []
+    marks, names = [], []
     for place, (name, one) in enumerate(rows):
-        low, high = 100 * one.uplift.low, 100 * one.uplift.high
-        gain = None if one.uplift.gain is None else 100 * one.uplift.gain
+        gain, low, high = one.uplift.gain, one.uplift.low, one.uplift.high
         kind = one.conclusion if one.conclusion in ("helps", "hurts") else "open"
-        marks.append(Mark(f"{name}: {one.conclusion}", gain, -place, kind, "", low, high))
-        ticks.append((-place, f"{cut(name, NAME)} ({one.shown} / {one.withheld})"))
-    x = Axis("gain in points; beside each name: times shown / withheld", -100, 100, [
-        (n, f"{n:+d}".replace("+0", "0")) for n in (-100, -50, 0, 50, 100)
-    ])  # fmt: skip
-    return draw(title, x, Axis("", 0.5 - len(rows), 0.5, ticks), marks, rows=len(rows))
+        dot = None if gain is None else 100 * gain
+        marks.append(Mark(f"{name}: {one.conclusion}", kind, dot, -place, 100 * low, 100 * high))
+        names.append((-place, f"{cut(name, NAME)} ({one.shown} / {one.withheld})"))
+    ticks = [(-100, "−100"), (-50, "−50"), (0, "0"), (50, "+50"), (100, "+100")]
+    x = Axis("gain in points; beside each name: times shown / withheld", -100, 100, ticks)
+    return draw(title, x, Axis("", 0.5 - len(rows), 0.5, names), marks)
