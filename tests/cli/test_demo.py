@@ -330,4 +330,3 @@ def pairs(*counts: int) -> list[tuple[bool, bool]]:
 def test_the_uplift_of_pairs(table, value, low, high):
     found = gain(pairs(*table))
     assert [round(end, 2) for end in (found.value, found.low, found.high)] == [value, low, high]
-
