@@ -18,7 +18,6 @@ from heedful.cli.output import (
     Interrupted,
     call,
     report_error,
-    report_usage,
 )
 
 # Command -> its function or group, and what `heedful --help` says of it: nothing is imported then.
@@ -147,8 +146,7 @@ class Commands(TyperGroup):
         except typer.Abort:  # the same in earlier versions of typer
             code = report_error(Interrupted("interrupted"))
         except Exception as error:
-            usage = hasattr(error, "format_message")
-            code = report_usage(error) if usage else report_error(error)
+            code = report_error(error)
         finally:
             CALL.reset(token)
         code = code if isinstance(code, int) else 0

@@ -202,35 +202,30 @@ def following(*words: object, db: str | None = None) -> str:
 
 def report_error(error: BaseException, **more: Any) -> int:
     """Print the error, with --json as one document that also holds `more`; return its exit code."""
+    kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
     if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
         message = f"--{error}"
     elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
         message = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    elif hasattr(error, "format_message"):  # the parser of the command line found it
+        message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
+        if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
+            say(message)
+            return code
+        if command is not None and not call().json:
+            message = f"{message.rstrip('.')}; see {command.command_path} --help"
+        kind = "UsageError"
     else:
         hint = "" if call().debug else "; run it again with --debug for the traceback"
-        message = f"unexpected {type(error).__name__}: {error}{hint}"
+        message = f"unexpected {kind}: {error}{hint}"
     if call().debug:
         traceback.print_exception(error, file=sys.stderr)
-    code = next((code for kind, code in CODES if isinstance(error, kind)), 1)
     if call().json:
         with suppress(OSError):  # stdout itself may be what is broken
-            print_json({"error": {"type": type(error).__name__, "message": message}, **more})
+            print_json({"error": {"type": kind, "message": message}, **more})
             return code
     say(f"heedful: {message}")
     return code
-
-
-def report_usage(error: Any) -> int:
-    """Print an error that the parser of the command line found; return 2."""
-    message = error.format_message()
-    if call().json:
-        print_json({"error": {"type": "UsageError", "message": message}})
-    elif type(error).__name__ == "NoArgsIsHelpError":  # the message is the help
-        say(message)
-    else:
-        hint = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
-        say(f"heedful: {message.rstrip('.')}{hint}")
-    return 2
 
 
 def leave(code: int) -> NoReturn:

@@ -165,19 +165,19 @@ def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) ->
     where = _place(field, places)
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; there are: {', '.join(Settings.model_fields)}"
-    if field == "policy":
-        allowed = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
-    else:
-        allowed = must(error["msg"])
-    given = repr(shown(value) if isinstance(value := error["input"], str) else value)
-    given = given if len(given) <= SHOWN else f"{given[: SHOWN - 1]}…"
-    return f"{where} is {given}; {allowed}"
+    policy = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
+    return f"{where} is {wrong(error, policy if field == 'policy' else '')}"
 
 
-def must(message: str) -> str:
-    """Return pydantic's message as the second half of a sentence."""
+def wrong(error: Any, allowed: str = "") -> str:
+    """Return the wrong value of pydantic's error, and what is allowed."""
+    value = error["input"]
+    shortened = repr(shown(value) if isinstance(value, str) else value)
+    if len(shortened) > SHOWN:
+        shortened = f"{shortened[: SHOWN - 1]}…"
+    message = error["msg"].removeprefix("Value error, ")
     message = re.sub(r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message)
-    return message[:1].lower() + message[1:]
+    return f"{shortened}; {allowed or message[:1].lower() + message[1:]}"
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:

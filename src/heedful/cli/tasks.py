@@ -6,6 +6,7 @@ import gzip
 import json
 import tomllib
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.cli.settings import must
+from heedful.cli.settings import wrong
 from heedful.errors import LineError, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
@@ -24,7 +25,6 @@ from heedful.loop.record import Goal, check_goals
 
 M = TypeVar("M", bound=BaseModel)
 LONGEST_ID = 200
-ALIKE = 80  # characters of a wrong value
 
 
 class Shape(BaseModel):
@@ -114,9 +114,9 @@ def fit(shape: type[M], value: Any) -> M:
     """Return the value as its shape. Raises UsageError, which names the field and the value."""
     try:
         return shape.model_validate(value)
-    except (ValidationError, RecursionError) as error:
-        if isinstance(error, RecursionError):
-            raise UsageError("it is nested too deeply") from error
+    except RecursionError as error:
+        raise UsageError("it is nested too deeply") from error
+    except ValidationError as error:
         first = error.errors()[0]
         # Places in lists count from 1, as people do.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
@@ -125,10 +125,7 @@ def fit(shape: type[M], value: Any) -> M:
             raise UsageError(f"there is no key {where}; remove it or correct its name") from error
         if first["type"] == "missing":
             raise UsageError(f"{where} is missing; it must be given") from error
-        given = repr(first["input"])
-        given = given if len(given) <= ALIKE else f"{given[:ALIKE]}…"
-        allowed = must(first["msg"].removeprefix("Value error, "))
-        raise UsageError(f"{where} is {given}; {allowed}") from error
+        raise UsageError(f"{where} is {wrong(first)}") from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -226,8 +223,7 @@ def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"key {twice!r} is given twice")
     return made
 
