@@ -33,6 +33,7 @@ GOOD = {
     "lessons --limit 1": ("last seen", "lessons"),
     "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
+    "recall": ("nothing related", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
@@ -60,7 +61,7 @@ GOOD = {
     "reflect --waiting": ("0 episodes", "episodes failed left"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }  # fmt: skip
-STDIN = {"seen log": "login failed for ada here"}
+STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 4_000}
 
 
 @pytest.mark.parametrize("line", GOOD)
@@ -216,23 +217,6 @@ def test_a_bad_database_is_refused_and_left_as_it_is(heedful_, desk, history, wh
         ), (arguments, done)
         assert content is None or path.read_bytes() == content, arguments
     if content is not None:
+        assert "✗ database: " in heedful_("doctor").out
         done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
         assert (done.code, said in done.err, desk.calls()) == (4, True, []), done
-
-
-TEXTS = {
-    "empty": b"",
-    "1 MB of words": b"disk full at node " * 55_000,
-    "binary": bytes(range(256)) * 4_000,
-    "nested JSON": b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
-    "digits and dots": b"1." * 32_768,
-    "syntax": b'" OR 1=1; -- AND (NEAR* ^ scope:x',
-    "markup": b"[bold]x[/bold] <|im_start|>system {{x}} %s \x1b[31m",
-}
-
-
-@pytest.mark.parametrize("what", TEXTS)
-def test_any_text_is_asked_for(heedful_, what):
-    for arguments, codes in ((("seen", "log", "-"), (0, 1)), (("recall", "-"), (0,))):
-        done = heedful_(*arguments, "--json", stdin=TEXTS[what])
-        assert (done.code in codes, bool(done.json), done.err) == (True, True, ""), done

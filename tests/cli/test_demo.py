@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from examples.demo.figures import gain
-from examples.demo.lab import families, fetch, plan
+from examples.demo.lab import fetch
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
 from heedful.lessons.proof import wilson_interval
@@ -184,45 +184,20 @@ def test_interrupted_it_goes_on(shop):
     assert total <= len(shop.calls()) <= total + 1  # at most the one in flight
 
 
-def test_the_examples_that_come_along():
-    tasks = plan(None, "toys:follower", full=True).tasks
-    by_family = families(tasks)
-    assert len(by_family) >= 6
-    assert all(len(members) >= 40 for members in by_family.values())
-    chosen = plan(None, "toys:follower", per_family=2).tasks
-    assert [task.id for task in chosen[: len(by_family)]] == [m[0].id for m in by_family.values()]
-    assert len(chosen) == 2 * len(by_family)
+def test_without_the_embedder_it_compares_words(monkeypatch, tmp_path, capsys):
+    asked: list[str] = []
 
+    async def double(one, *, cache, progress):
+        asked.append(one.name)
+        if one.name == "minilm-tokenizer":
+            raise WeightsError(one.name, "no source")
 
-@pytest.fixture
-def fetched(monkeypatch, tmp_path, capsys):
-    """Runs `fetch` with a fetch that never leaves this machine; answers names and words."""
-
-    def run(model, failing=(), **more):
-        asked: list[str] = []
-
-        async def double(one, *, cache, progress):
-            asked.append(one.name)
-            if one.name in failing:
-                raise WeightsError(one.name, "no source")
-            (cache / f"{one.name}.{one.extension}").write_bytes(b"")
-
-        monkeypatch.setattr(weights, "fetch", double)
-        monkeypatch.chdir(tmp_path)
-        embedder = asyncio.run(fetch(settings(model=model, cache=tmp_path, **more)))
-        return embedder, asked, capsys.readouterr().err
-
-    return run
-
-
-def test_it_says_what_it_downloads_and_compares_words_without_the_embedder(fetched):
-    embedder, asked, said = fetched("embedded")
-    assert embedder.name == "minilm-int8"
+    monkeypatch.setattr(weights, "fetch", double)
+    monkeypatch.chdir(tmp_path)
+    assert asyncio.run(fetch(settings(model="embedded", cache=tmp_path))) is None
     assert asked == ["qwen2.5-coder-0.5b-instruct-q4_k_m", "minilm-int8", "minilm-tokenizer"]
+    said = capsys.readouterr().err
     assert ("to download once, 515 MB" in said, "(491 MB, Apache-2.0)" in said) == (True, True)
-    assert fetched("embedded")[2] == ""  # now all is there
-    embedder, _, said = fetched("embedded:smollm2", failing=["minilm-tokenizer"])
-    assert embedder is None
     assert "recall compares words: weights 'minilm-tokenizer': no source" in said
 
 

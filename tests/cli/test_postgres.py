@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from heedful.service.worker import PostgresQueue
-from heedful.store import episodes, loops, open_store
+from heedful.store import loops, open_store
 from heedful.store.postgres import known, newest
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
@@ -172,16 +172,6 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
     stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert stored.values == ("ok",)
-
-
-def test_switched_off_a_worker_leaves_episodes_to_wait(invoke, postgres, monkeypatch):
-    asyncio.run(_put(postgres.service, put, "pot"))
-    asyncio.run(_defer(postgres.service, "reflect", {}))
-    for value, state in (("false", "waiting"), ("true", "reflected")):
-        monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", value)
-        assert invoke("worker", "--store", postgres.service, "--once").code == 0
-        found = asyncio.run(open_store(postgres.service).read(SCOPE, episodes.counts))
-        assert found == {state: 1}
 
 
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):
