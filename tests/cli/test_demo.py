@@ -151,7 +151,7 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
 
 def test_the_story_is_told_on_the_way(finished):
     err = finished[1].err
-    assert "It was wrong, was told what is wrong, and put it right" in err
+    assert "It was wrong, got feedback, and corrected itself" in err
     assert "Now it is right at once" in err
     assert "recalled  Write the label as this shop does: red0 → red0!" in err
     assert "stopped   repeat: attempt 3 repeats attempt 1" in err
@@ -233,7 +233,7 @@ def test_it_tells_runs_reports_and_what_to_type_next(room):
     rows = [line.split()[0] for line in done.out.splitlines() if "passed at attempt" in line]
     assert rows[:5] == STAGES
     assert re.search(r"train +passed at attempt 2 +hallucination_detection", done.out)
-    assert "lessons learnt; the next run is told at once" in done.out
+    assert "lessons learnt; the next run recalls them" in done.out
     assert "insights by the model: passed at attempt 2" in done.out
     assert "✗ grounding: number '1.23' is contradicted" in done.out
     assert "report   out/pipeline/forecast-1.html" in done.out
@@ -253,7 +253,7 @@ def test_the_second_time_it_is_right_at_once(room):
     for name in document["files"]:
         assert (room.folder / name).stat().st_size > 100, name
     again = room.heedful(*PIPELINE)
-    assert "told at once to train, insights" in again.out
+    assert "recalled for train, insights" in again.out
     assert "attempts now 5, in forecast-1 7" in again.out
     assert "retrying" not in again.err.partition("a model writes")[0]
     fresh = room.heedful(*PIPELINE, "--fresh", "--json").json

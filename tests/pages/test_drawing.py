@@ -50,8 +50,8 @@ KEY = "AKIA" + "IOSFODNN7EXAMPLE"
     ("was", "now", "note"),
     [
         ("a", "a", "the same output as before"),
-        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "the same as before, but for secrets or the way it"),
-        (KEY, KEY[:-1] + "F", "the same as before, but for secrets or the way it is written"),
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "the same as before, except for secrets"),
+        (KEY, KEY[:-1] + "F", "the same as before, except for secrets"),
         ("a\nb", "a", "1 line removed, 0 added"),
         ("a", "\n".join("b" * 40), "1 line removed, 40 added; 32 of them not shown"),
         (LONG, f"{LONG}X", f"the same in the first {READ - BEHIND:,} characters"),

@@ -275,7 +275,7 @@ def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
     if not places:
         if rest or other:
             return (), f"the same in the first {READ - BEHIND:,} characters"
-        return (), "the same as before, but for secrets or the way it is written"
+        return (), "the same as before, except for secrets or formatting"
     lines = _fitting(list(_draw(a, b, places)), room, Line.visible)
     removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
     left = removed + added - sum(line.sign in "-+" for line in lines)
