@@ -111,7 +111,7 @@ BAD_FILES = {
     "second.yaml": (b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n", 4, "it is 7"),
     "broken.toml": (b"[[tasks]\n", 0, "not TOML"),
     "other.toml": (b"x = 1\n[[tasks]]\n", 0, "may hold tasks only"),
-    "tasks.csv": (b"id,task\n", 0, "must end in .jsonl"),
+    "tasks.csv": (b"id,task\n", 0, "must end in one of .jsonl"),
     "none.jsonl": (None, 0, "cannot be read"),
 }
 

@@ -137,10 +137,11 @@ class Commands(TyperGroup):
         end = words.index("--") if "--" in words else len(words)
         head = words[:end]
         kept = [word for word in head if word != "--debug"] + words[end:]
-        alone = options.pop("standalone_mode", True)
+        alone = options.get("standalone_mode", True)
+        options["standalone_mode"] = False
         token = CALL.set(Call(words, json="--json" in head, debug="--debug" in head))
         try:
-            code = super().main(kept, *rest, **options, standalone_mode=False)
+            code = super().main(kept, *rest, **options)
             if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
                 raise Interrupted("interrupted")
         except typer.Abort:  # the same in earlier versions of typer

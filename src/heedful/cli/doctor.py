@@ -225,12 +225,12 @@ def _look_inside(db: Db, scope: Scope, values: Settings) -> list[Sign]:
         found = Spaces.of(search.spaces(db, scope), space)
         signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
     if counts := episodes.counts(db, scope):
-        states = {"reflected": "reflected on", "waiting": "waiting", "failed": "failed"}
-        words = ", ".join(f"{counts.get(state, 0)} {words}" for state, words in states.items())
+        done, waiting = counts.get("reflected", 0), counts.get("waiting", 0)
+        failed = counts.get("failed", 0)
+        words = f"{done} reflected on, {waiting} waiting, {failed} failed"
         why = clean(episodes.last_error(db, scope), 200)
         words += f" (the last: {why})" if why else ""
-        well = not counts.get("failed")
-        signs.append(Sign("episodes", well, words, "heedful reflect --waiting"))
+        signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
     return signs
 
 

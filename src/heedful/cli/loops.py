@@ -19,7 +19,7 @@ from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
 from heedful.loop.explain import Explanation
-from heedful.loop.record import clean, format_score
+from heedful.loop.record import Evaluation, Goal, clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
@@ -133,16 +133,20 @@ def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator
     loop = stored.loop
     for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
         yield f"\nattempt {attempt.number}: {_text(value) or '(empty)'}"
-        evaluation = attempt.evaluation
-        for finding in evaluation.findings if evaluation else ():
-            fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
-            level = "" if finding.level == "error" else f" ({finding.level})"
-            yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
-        for goal in evaluation.unmet(loop.goals) if evaluation else ():
-            yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
+        if attempt.evaluation is not None:
+            yield from _describe_evaluation(attempt.evaluation, loop.goals)
         yield f"  => {line.decided}"
         if fed := _feedback(stored, attempt.number):
             yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))
+
+
+def _describe_evaluation(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Iterator[str]:
+    for finding in evaluation.findings:
+        fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
+        level = "" if finding.level == "error" else f" ({finding.level})"
+        yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
+    for goal in evaluation.unmet(goals):
+        yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
 
 
 def _text(value: Any) -> str:
@@ -331,11 +335,6 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _fatigue(one: Reasoning) -> str:
-    change = f" ({one.standing.change:+.2f})" if one.standing.change else ""
-    return f"{one.standing.fatigue:.2f}{change}"
-
-
 def _decision(one: Reasoning) -> dict[str, Any]:
     return {**asdict(one), "rerun": one.rerun}
 
@@ -344,7 +343,10 @@ DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     why=_reason,
     overridden_by=lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
-    fatigue=_fatigue,
+    fatigue=lambda one: (
+        f"{one.standing.fatigue:.2f}"
+        + (f" ({one.standing.change:+.2f})" if one.standing.change else "")
+    ),
     echoes=lambda one: max(one.standing.echoes.values(), default=0),
     at=lambda one: when(one.at),
 )

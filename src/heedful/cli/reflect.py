@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,18 +43,6 @@ class Result:
     error: str = ""
 
 
-@dataclass
-class Summary:
-    """All results; `damage` is the error that ended reading.
-
-    `left` counts the waiting episodes that other processes hold, or held when they were killed.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    damage: HeedfulError | None = None
-    left: int = 0
-
-
 def reflect(
     files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
     waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
@@ -75,15 +63,15 @@ def reflect(
     options = {"trust": trust, "store": keep}
     with Progress() as progress:
         work = _reflect(settings(model=model), files or [], bool(model), options, progress)
-        done = drive(work, lambda: STOPPED)
-    failed = sum(bool(one.error) for one in done.results)
-    record = {"episodes": list(map(_document, done.results)), "failed": failed, "left": done.left}
+        results, damage, left = drive(work, lambda: STOPPED)
+    failed = sum(bool(one.error) for one in results)
+    record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
     if not call().json:
-        for result in done.results:
+        for result in results:
             show("\n".join(_describe(result)))
-        _print_sum(done, failed)
-    if done.damage is not None:
-        return report_error(done.damage, **record)
+        _print_sum(results, failed, left)
+    if damage is not None:
+        return report_error(damage, **record)
     if call().json:
         answer(record)
     return 1 if failed else 0
@@ -91,8 +79,9 @@ def reflect(
 
 async def _reflect(
     values: Settings, files: Sequence[Path], asks: bool, options: Any, progress: Progress
-) -> Summary:
-    done = Summary()
+) -> tuple[list[Result], HeedfulError | None, int]:
+    """Return the results, the error that ended reading, and how many wait for other processes."""
+    done, damage, left = list[Result](), None, 0
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values, new=bool(files)))
         model = None
@@ -103,17 +92,15 @@ async def _reflect(
         results = _from_files(files, options) if files else _from_waiting(memory, model)
         try:
             async for result in results:
-                done.results.append(result)
-                number = len(done.results)
-                progress.bar("reflecting", number, 0, counted(number, "episode"))
+                done.append(result)
+                progress.bar("reflecting", len(done), 0, counted(len(done), "episode"))
                 if model is not None:
                     progress.say(f"{result.name}: {result.error or 'reflected on'}")
         except UsageError as error:
-            done.damage = error
+            damage = error
         if not files:
-            counts = await store.read(memory.scope, episodes.counts)
-            done.left = counts.get("waiting", 0)
-    return done
+            left = (await store.read(memory.scope, episodes.counts)).get("waiting", 0)
+    return done, damage, left
 
 
 async def _from_files(files: Sequence[Path], options: Any) -> AsyncIterator[Result]:
@@ -186,15 +173,15 @@ def _stored_as(found: Reflected) -> str:
     return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
 
 
-def _print_sum(done: Summary, failed: int) -> None:
-    some = [one.reflected for one in done.results if one.reflected is not None]
+def _print_sum(results: Sequence[Result], failed: int, left: int) -> None:
+    some = [one.reflected for one in results if one.reflected is not None]
     new = [one for one in some if one.stored and not one.known]
     known = [one for one in some if (one.known or one.again) and not one.busy]
-    left = done.left + sum(one.busy for one in some)
-    words = f"{counted(len(done.results), 'episode')}: {len(new)} new, {len(known)} known"
-    words += f", {left} left to others" if left else ""
+    others = left + sum(one.busy for one in some)
+    words = f"{counted(len(results), 'episode')}: {len(new)} new, {len(known)} known"
+    words += f", {others} left to others" if others else ""
     show(f"{words}, {failed} failed" if failed else words)
-    if done.left:
+    if left:
         say(f"heedful: {BUSY.replace('on it,', 'on the rest,')}")
     if failed:
         say(f"heedful: {AGAIN}")

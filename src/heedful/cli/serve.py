@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
-from operator import attrgetter
+from pkgutil import resolve_name
 from typing import Annotated, Any, TypeVar
 
 from typer import Option
@@ -380,12 +380,10 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 def _loop(text: str) -> tuple[str, Opens]:
     """Import the function in `name=module:function`. Raises UsageError."""
-    name, _, path = text.partition("=")
-    module, _, attribute = path.partition(":")
-    if not (name and module and attribute):
+    if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
         raise UsageError(f"--drives is {text!r}; it must be name=module:function")
+    name, _, path = text.partition("=")
     try:
-        found: Any = attrgetter(attribute)(import_module(module))
-    except (ImportError, AttributeError) as error:
+        return name, resolve_name(path)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"--drives {text}: {error}; name a function of a module here") from error
-    return name, found

@@ -76,16 +76,10 @@ def read_tasks(path: Path) -> list[Task]:
     TaskFileError with the line.
     """
     text = text_of(path, TaskFileError)
-    match path.suffix.lower():
-        case ".jsonl":
-            entries = json_lines(path, text, TaskFileError)
-        case ".yaml" | ".yml":
-            entries = _yaml(path, text)
-        case ".toml":
-            entries = _toml(path, text)
-        case _:
-            kinds = ".jsonl, .yaml, .yml or .toml"
-            raise TaskFileError(str(path), 0, f"its name must end in {kinds}")
+    parse = PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(PARSERS)}")
+    entries = parse(path, text)
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
@@ -201,7 +195,7 @@ def text_of(path: Path, kind: type[LineError]) -> str:
         raise kind(str(path), line, what) from error
 
 
-def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
+def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> list[Entry]:
     """Parse the JSON object of every line that is not empty. Raises `kind`."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -230,3 +224,6 @@ def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+PARSERS = {".jsonl": json_lines, ".yaml": _yaml, ".yml": _yaml, ".toml": _toml}

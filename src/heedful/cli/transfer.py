@@ -177,20 +177,17 @@ def migrate(
     from heedful.store.postgres import migrate as migrate_schema
 
     done = migrate_schema(url, part, role)
-    if call().json:
-        waiting = [one._asdict() for one in done.waiting]
-        applied = [one._asdict() for one in done.applied]
-        record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
-        return answer({**record, "schema": done.schema})
-    if done.applied:
-        table(("part", "migration"), [(one.part, one.number) for one in done.applied])
-    show(f"{shown(url)} has schema {done.schema}, {counted(len(done.applied), 'part')} applied")
-    if role:
-        show(f"role {role} may serve; name it in the URL of the service")
-    if not done.waiting:
-        show(DOCTOR)
-        return 0
-    then = done.waiting[0].part
-    when = " when no older heedful runs any more" if then == "post" else ""
-    show(f"Next: heedful migrate --part {then}{when}")
-    return 0
+    waiting, applied = ([one._asdict() for one in steps] for steps in (done.waiting, done.applied))
+    record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
+    words = ", ".join(f"{one.part} {one.number}" for one in done.applied)
+    words = f"{counted(len(applied), 'part')} applied{f': {words}' if words else ''}"
+    then = DOCTOR
+    if done.waiting:
+        later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
+        then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
+    return answer(
+        {**record, "schema": done.schema},
+        f"{shown(url)} has schema {done.schema}, {words}",
+        f"role {role} may serve; name it in the URL of the service" if role else "",
+        then,
+    )
