@@ -232,7 +232,8 @@ def _describe_dream(one: Dream) -> Iterator[str]:
         differs = _differences(one, proposal)
         yield f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}"
         text = one.texts.get(proposal.survivor, "")
-        yield f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}"
+        if proposal.survivor:
+            yield f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}"
         for id in proposal.members[:SHOWN]:
             differ = f"; differs: {clean(differs[id], WORDS)}" if differs.get(id) else ""
             yield f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}"

@@ -32,7 +32,6 @@ from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
 from heedful.loop.record import clean
 from heedful.store import loops, shown
-from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.store import Store
 
@@ -212,31 +211,22 @@ async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
-    usage, attempts = result.usage, len(result.loop.attempts)
-    return Row(
-        task.id,
-        result.id,
-        task.family,
-        result.passed,
-        result.passed and attempts == 1,
-        attempts,
-        usage.calls,
-        usage.tokens,
-        usage.seconds,
-        result.stopped_by[0].rule if result.stopped_by else "",
-        result.candidate,
-    )
+    attempts, usage = len(result.loop.attempts), result.usage
+    ends = (result.passed, result.passed and attempts == 1, attempts)
+    spent = (usage.calls, usage.tokens, usage.seconds)
+    rule = result.stopped_by[0].rule if result.stopped_by else ""
+    return Row(task.id, result.id, task.family, *ends, *spent, rule, result.candidate)
 
 
 def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     """Print how the tasks ended, in task order, and what failed; return the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
-    values = job.settings
-    document = {"run": job.name, "db": shown(values.db), "model": values.model, **summary(rows)}
+    document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
+    document |= {"model": job.settings.model, **summary(rows)}
     document["rows"] = [asdict(row) for row in rows]
     if rows and not call().json:
-        _print(rows, job.name, values.db)
+        _print(rows, job.name, job.settings.db)
     if failure is not None:
         if job.name:
             failure.add_note(_how_to_resume(job).lstrip("; "))
@@ -251,8 +241,8 @@ def _how_to_resume(job: Job) -> str:
     if not job.name:
         return ""
     kept = [word for word in job.arguments if word not in ("--resume", "--json")]
-    named = [] if job.given else ["--run", job.name]
-    again = shlex.join(["heedful", *kept, *named, "--resume"])
+    name = [] if job.given else ["--run", job.name]
+    again = shlex.join(["heedful", *kept, *name, "--resume"])
     return f"; stored results stay; continue with:\n  {again}"
 
 
@@ -297,7 +287,9 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
         if await store.read(scope, loops.newest, 1, f"{free}/"):
             continue
         try:
-            claim = await store.write(scope, loops.claim, f"{free}/{first.id}", head, new_owner())
+            claim = await store.write(
+                scope, loops.claim, f"{free}/{first.id}", head, loops.new_owner()
+            )
         except errors.LeaseLost:
             continue
         if claim.epoch == 1:
