@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
@@ -34,17 +33,12 @@ def _ends(key: Mapping[str, Any]) -> str:
 
 KEYS = columns(
     "name may projects key made last_used ends",
-    may=lambda key: ", ".join(key["may"]),
     projects=lambda key: ", ".join(key["projects"]) or "all",
-    made=lambda key: when(key["at"]),
+    made="at",
     last_used=lambda key: when(key["used"]) if key["used"] else "never",
     ends=_ends,
 )
-AUDIT = columns(
-    "action subject by detail n at",
-    detail=lambda row: json.dumps(row["detail"]) if row["detail"] else "",
-    at=lambda row: when(row["at"]),
-)
+AUDIT = columns("action subject by detail n at")
 
 
 def _ask(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -35,19 +35,14 @@ SHOWN_PATTERNS = 10
 SHOWN_REMOVED = 50
 
 
-def _state(lesson: Mapping[str, Any]) -> str:
-    return f"{lesson['state']}, pinned" if lesson["pinned"] else str(lesson["state"])
-
-
 LESSONS = columns(
     "lesson kind state trust id seen helped hurt examples last_seen",
-    lesson=lambda one: clean(one["text"], WORDS) or "(held back)",
-    state=_state,
-    last_seen=lambda one: when(one["last_seen"]),
+    lesson=lambda one: one["text"] or "(held back)",
+    state=lambda one: f"{one['state']}, pinned" if one["pinned"] else one["state"],
 )
 REMOVED = columns(
     "lesson state why id seen last_of_use",
-    lesson=lambda one: clean(one["text"], WORDS),
+    lesson="text",
     last_of_use=lambda one: when(max(one["last_seen"], one["last_shown"])),
 )
 

@@ -232,11 +232,7 @@ def ask(
     return answer(record, f"{found}\n", then)
 
 
-RUNS = columns(
-    "run pipeline state passed attempts retries seconds began",
-    seconds=lambda one: f"{one['seconds']:.1f}",
-    began=lambda one: when(one["began"]),
-)
+RUNS = columns("run pipeline state passed attempts retries seconds began")
 COUNTS: dict[str, Any] = {
     "retries": lambda one: one.cost.attempts,
     "seconds": lambda one: f"{one.cost.seconds:.1f}",
@@ -293,11 +289,7 @@ def _run_row(report: Report) -> dict[str, Any]:
 
 # Loops and decisions
 
-LOOPS = columns(
-    "loop state stopped_by attempts best calls tokens updated",
-    loop="id",
-    updated=lambda one: when(one["updated"]),
-)
+LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
 
 
 def loops(
@@ -348,7 +340,6 @@ DECISIONS = columns(
         + (f" ({one.standing.change:+.2f})" if one.standing.change else "")
     ),
     echoes=lambda one: max(one.standing.echoes.values(), default=0),
-    at=lambda one: when(one.at),
 )
 
 

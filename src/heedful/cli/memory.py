@@ -35,12 +35,7 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 # Quarantine
 
 quarantine: Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
-WAITING = columns(
-    "lesson source id trust seen since",
-    lesson=lambda one: clean(one["lesson"], BRIEF),
-    source=lambda one: clean(one["source"], BRIEF),
-    since=lambda one: when(one["at"]),
-)
+WAITING = columns("lesson source id trust seen since", since="at")
 
 
 def _subject(ruling: Mapping[str, Any]) -> str:
@@ -49,7 +44,7 @@ def _subject(ruling: Mapping[str, Any]) -> str:
     return about if example else str(ruling["subject"])
 
 
-RULINGS = columns("done to by why at", done="action", to=_subject, at=lambda one: when(one["at"]))
+RULINGS = columns("done to by why at", done="action", to=_subject)
 
 
 @quarantine.command("list")
@@ -179,7 +174,7 @@ def _what(one: Dream) -> str:
     return what if one.undone is None else f"rolled back {when(one.undone)}; {what}"
 
 
-DREAMS = columns("what by id mode before after at", what=_what, at=lambda one: when(one.at))
+DREAMS = columns("what by id mode before after at", what=_what)
 
 
 @dreams.command("log")

@@ -28,6 +28,7 @@ Columns = Mapping[str, str | Callable[[Any], Any]]
 
 WIDTH = 120  # columns of a table that is not printed to a terminal
 LEAST = 16  # columns that text needs at least; numbers are never cut
+TIMES = {"at", "began", "made", "since", "updated", "last seen"}  # columns of times
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
 
 
@@ -144,7 +145,7 @@ def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) 
     from rich.text import Text
 
     if isinstance(columns, Mapping):
-        rows = [[_cell(record, column) for column in columns.values()] for record in rows]
+        rows = [[_cell(head, each, row) for head, each in columns.items()] for row in rows]
     heads = list(columns)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     lines = [[clean(str(cell), 200) for cell in row] for row in rows]
@@ -169,10 +170,16 @@ def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) 
     console.print(drawn)
 
 
-def _cell(record: Any, column: str | Callable[[Any], Any]) -> Any:
+def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
+    """Format a field: times, numbers to one digit, lists with commas, mappings as JSON."""
     if not isinstance(column, str):
         return column(record)
-    return record[column] if isinstance(record, Mapping) else getattr(record, column)
+    value = record[column] if isinstance(record, Mapping) else getattr(record, column)
+    if isinstance(value, float):
+        return when(value) if head in TIMES else f"{value:.1f}"
+    if isinstance(value, Mapping):
+        return json.dumps(value) if value else ""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def when(seconds: float) -> str:
