@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
@@ -25,18 +25,14 @@ BY = "the command line"
 Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 
 
-def _ends(key: Mapping[str, Any]) -> str:
-    if key["revoked"]:
-        return f"revoked {when(key['revoked'])}"
-    return when(key["expires"]) if key["expires"] else "never"
-
-
 KEYS = columns(
     "name may projects key made last_used ends",
-    projects=lambda key: ", ".join(key["projects"]) or "all",
+    projects=lambda key: key["projects"] or "all",
     made="at",
-    last_used=lambda key: when(key["used"]) if key["used"] else "never",
-    ends=_ends,
+    last_used=lambda key: key["used"] or "never",
+    ends=lambda key: (
+        f"revoked {when(key['revoked'])}" if key["revoked"] else key["expires"] or "never"
+    ),
 )
 AUDIT = columns("action subject by detail n at")
 

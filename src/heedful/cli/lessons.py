@@ -10,18 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.output import (
-    answer,
-    call,
-    columns,
-    counted,
-    emit,
-    following,
-    say,
-    show,
-    table,
-    when,
-)
+from heedful.cli.output import answer, call, columns, counted, emit, following, say, show, table
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
@@ -43,7 +32,7 @@ LESSONS = columns(
 REMOVED = columns(
     "lesson state why id seen last_of_use",
     lesson="text",
-    last_of_use=lambda one: when(max(one["last_seen"], one["last_shown"])),
+    last_of_use=lambda one: max(one["last_seen"], one["last_shown"]),
 )
 
 

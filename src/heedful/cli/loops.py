@@ -235,7 +235,7 @@ def ask(
 RUNS = columns("run pipeline state passed attempts retries seconds began")
 COUNTS: dict[str, Any] = {
     "retries": lambda one: one.cost.attempts,
-    "seconds": lambda one: f"{one.cost.seconds:.1f}",
+    "seconds": lambda one: one.cost.seconds,
     "tokens": lambda one: one.cost.tokens,
 }
 HEADS = "runs failed stages recovered retries seconds tokens"

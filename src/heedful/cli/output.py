@@ -28,7 +28,8 @@ Columns = Mapping[str, str | Callable[[Any], Any]]
 
 WIDTH = 120  # columns of a table that is not printed to a terminal
 LEAST = 16  # columns that text needs at least; numbers are never cut
-TIMES = {"at", "began", "made", "since", "updated", "last seen"}  # columns of times
+# Columns of times.
+TIMES = {"at", "began", "ends", "last of use", "last seen", "last used", "made", "since", "updated"}
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
 
 
@@ -173,8 +174,9 @@ def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) 
 def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
     """Format a field: times, numbers to one digit, lists with commas, mappings as JSON."""
     if not isinstance(column, str):
-        return column(record)
-    value = record[column] if isinstance(record, Mapping) else getattr(record, column)
+        value = column(record)
+    else:
+        value = record[column] if isinstance(record, Mapping) else getattr(record, column)
     if isinstance(value, float):
         return when(value) if head in TIMES else f"{value:.1f}"
     if isinstance(value, Mapping):
