@@ -194,12 +194,12 @@ def test_harm_and_help_are_said_with_figures_and_a_person_may_restore(desk, sess
     assert good.splitlines()[1] == "  helps: shown 60, withheld 50"
     document = session(("proof --json --limit 1 --plot forest.svg", 0, "picture forest.svg")).json
     drawing = (desk.folder / "forest.svg").read_text("utf-8")
-    for text in (
-        "memory as a whole (125 / 100)",
-        "lesson 1, retired: Dates go day first (65 / 50)",
+    for part in (
+        ">memory as a whole (125 / 100)<",
+        "Dates go day first (65 / 50)<",
+        "hurts interval",
     ):
-        assert f"{text}</text>" in drawing
-    assert 'class="hurts interval"' in drawing
+        assert part in drawing
     (found,) = document["lessons"]
     assert (found["id"], found["state"], found["conclusion"]) == (1, "retired", "hurts")
     assert found["uplift"]["low"] < found["uplift"]["gain"] < found["uplift"]["high"] < 0

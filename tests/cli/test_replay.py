@@ -209,7 +209,7 @@ def test_the_policy_now_is_the_option_or_the_setting(tune, desk):
     for option, name in (((), "as it is"), (("--policy", "stage"), "stage")):
         assert tune("loops.jsonl", "--json", *option).json["before"]["policy"] == name
     desk.records(*(record(str(n), "a", "b") for n in range(20)))
-    said = "as it is stays: none of these loops can be solved, there is nothing to choose by"
+    said = "as it is stays: none of these loops can be solved, so no policy is better"
     assert said in tune("loops.jsonl").out
 
 

@@ -138,16 +138,11 @@ def test_a_model_that_ends_the_process_is_told_and_a_traceback_only_on_request(d
 
 def test_a_full_disk_loses_nothing(desk):
     desk.tasks(*(task(f"word{n}", context="x" * 100) for n in range(40)))
-    script = 'ulimit -f 600; exec "$@"'
+    env = {k: v for k, v in desk.environment().items() if not k.startswith("COVERAGE")}
     done = subprocess.run(
-        ["sh", "-c", script, "sh", *COMMAND, *RUN],
-        cwd=desk.folder,
-        env={k: v for k, v in desk.environment().items() if not k.startswith("COVERAGE")},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=SECONDS,
-        check=False,
-    )
+        ["sh", "-c", 'ulimit -f 600; exec "$@"', "sh", *COMMAND, *RUN], cwd=desk.folder, env=env,
+        capture_output=True, encoding="utf-8", timeout=SECONDS, check=False,
+    )  # fmt: skip
     assert done.returncode == 4, done
     assert "--run tasks-1 --resume" in done.stderr
     made = len(desk.calls())

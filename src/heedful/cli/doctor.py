@@ -281,7 +281,7 @@ def list_models(cache: Cache = None) -> int:
 def check(name: Name = None, cache: Cache = None) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
     values = settings(cache=cache)
-    # Weights that nobody named may be absent.
+    # Weights may be absent unless they are named.
     names = [weights.find(name).name] if name else []
     alone = values.model_copy(update={"model": "", "embedder": "none"})
     return _report(list(_weights(alone, names)))

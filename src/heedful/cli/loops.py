@@ -42,10 +42,9 @@ def why(
     loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
     stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
 ) -> int:
-    """Explain why a loop went on and why it stopped.
+    """Explain why a loop, or the run of a pipeline, went on and why it stopped.
 
-    Or the run of a pipeline. Shows its attempts, what was wrong, what was fed back, and what would
-    have changed the end.
+    Shows the attempts, what was wrong, what was fed back, and what would have changed the end.
     """
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:

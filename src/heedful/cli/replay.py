@@ -44,15 +44,14 @@ def replay(
     ] = None,
     plot: config.Plot = None,
 ) -> int:
-    """Say what policies would have cost on recorded loops.
+    """Say what policies would have cost and lost on recorded loops.
 
-    And what they would have lost. The figures are exact where a policy stops no later than the
-    record does; where it would have gone on, the record cannot tell, and the loop counts as far as
-    it goes.
+    The figures are exact if a policy stops no later than the record does. If it would have gone
+    on, the record cannot tell, and the loop counts as far as it goes.
 
-    An oracle stops at the first right attempt; if there is none, after one attempt. Regret counts
-    the attempts beyond the oracle's; lost are loops that the record solves and the policy does
-    not; quality is that of the attempts that are kept. --plot draws cost against quality.
+    An oracle stops at the first right attempt, or after one attempt if none is right. Regret counts
+    the attempts beyond the oracle's. A loop is lost if the record solves it and the policy does
+    not. Quality is that of the attempts that are kept. --plot draws cost against quality.
     """
     chosen = [parse_policy(text) for text in policy or ()]
     with Progress() as progress:
@@ -116,8 +115,8 @@ def tune(
 ) -> int:
     """Choose the cheapest policy that still solves enough loops.
 
-    It is chosen on one half of recorded loops and reported on the other. Loops are split by their
-    ids; where the record cannot tell, a policy counts as if it used up all of its attempts.
+    It is chosen on one half of the recorded loops and reported on the other. Loops are split by
+    their ids. If the record cannot tell, a policy counts as if it used up all of its attempts.
     """
     record.check_number("--keep", keep, 0, 1)
     before = config.policy_of(policy)
@@ -142,7 +141,7 @@ def tune(
     elif solvable:
         show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
     else:
-        show(f"{now} stays: none of these loops can be solved, there is nothing to choose by")
+        show(f"{now} stays: none of these loops can be solved, so no policy is better")
     names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
     _print_figures(
         [replace(one, policy=name) for name, one in zip(names, halves.values(), strict=True)]
@@ -188,7 +187,7 @@ def list_policies() -> int:
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
 ) -> int:
-    """Find for each rule the shortest history in which it decides, or prove that there is none.
+    """Find the shortest history in which each rule decides, or prove that it never does.
 
     Exits 0 if every rule can fire, and 1 if one cannot or nothing was found for it.
     """

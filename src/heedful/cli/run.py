@@ -129,7 +129,7 @@ def run(
 
 
 def _warn(policies: Sequence[Policy]) -> None:
-    """Warn of rules that can never fire: their author relies on a guard that does nothing."""
+    """Warn of rules that can never fire."""
     for policy in dict.fromkeys(policies):
         for found in reach(policy, most=1_000):
             if found.proof:
@@ -137,7 +137,7 @@ def _warn(policies: Sequence[Policy]) -> None:
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job; open the model first, so that a failure takes no name, makes no file."""
+    """Drive the job. Open the model first: if that fails, no name is taken and no file is made."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
     with Progress() as progress:
         async with (

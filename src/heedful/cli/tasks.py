@@ -127,7 +127,7 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Keeps dates as text, and refuses duplicate keys, of which YAML would keep the last."""
+    """Keeps dates as text, and refuses a duplicate key; YAML itself would keep the last."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]

@@ -86,7 +86,7 @@ def import_(
     counts = (done.new, done.known, done.quarantined)
     table(HEADS, [(f"{done.tenant}/{done.project}", *counts)])
     if done.left:
-        show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")
+        show(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
         show(f"its source is {done.source}; revoke it by this name")
         show(following("quarantine", "list"))

@@ -211,7 +211,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("heedful.pages"),
         autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
-        # Plain text is made visible whatever filters a template forgot.
+        # Text is made visible even if a template forgets the filter.
         finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -397,7 +397,7 @@ def lasted(ms: float) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Say how the run as a whole ended."""
+    """Say how the run ended."""
     recovered = sum(stage.recovered for stage in report.stages)
     how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
     return {
@@ -409,7 +409,7 @@ def verdict(report: Report) -> str:
 
 
 def standing(report: Report) -> dict[str, list[int]]:
-    """Return what is to be said of stages that did not simply pass, with their places."""
+    """Return what to say of stages that did not simply pass, with their places."""
     groups: dict[str, list[int]] = {}
     for place, stage in enumerate(report.stages):
         unjudged = stage.action == "passed" and stage.status == "not_validated"
