@@ -20,7 +20,6 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, emit
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Settings, settings
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
@@ -64,7 +63,7 @@ def doctor(model: config.ModelName = None) -> int:
 
     Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
     """
-    values = settings(model=model)
+    values = config.settings(model=model)
     signs = [*_machine(values), *_weights(values)]
     store = _server if values.db.startswith(POSTGRES) else _file
     try:
@@ -85,7 +84,7 @@ def _report(signs: Sequence[Sign]) -> int:
     return 0 if well else 1
 
 
-def _machine(values: Settings) -> Iterator[Sign]:
+def _machine(values: config.Settings) -> Iterator[Sign]:
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Sign("python", True, found)
     with closing(sqlite3.connect(":memory:")) as db:
@@ -117,7 +116,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def _weights(values: Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
+def _weights(values: config.Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
     """Check the weights that are known, or those named, which must then be there."""
     required = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
     if not names and (needed := weights.needed(values.model)):
@@ -130,7 +129,7 @@ def _weights(values: Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
             yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
-def _file(values: Settings) -> Iterator[Sign]:
+def _file(values: config.Settings) -> Iterator[Sign]:
     """Check the folder, and the file on a connection of its own that cannot write."""
     path = Path(values.db)
     folder = path.resolve().parent
@@ -156,7 +155,7 @@ def _file(values: Settings) -> Iterator[Sign]:
         yield from drive(_contents(values))
 
 
-def _server(values: Settings) -> Iterator[Sign]:
+def _server(values: config.Settings) -> Iterator[Sign]:
     """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
     from heedful.store import postgres
@@ -194,7 +193,7 @@ def _try(name: str, look: Callable[[], str]) -> Sign:
         return Sign(name, False, str(error))
 
 
-async def _queue(values: Settings) -> Sign:
+async def _queue(values: config.Settings) -> Sign:
     """Check for jobs that wait, and for jobs that no worker could do."""
     from heedful.service.worker import PostgresQueue
 
@@ -208,12 +207,12 @@ async def _queue(values: Settings) -> Sign:
     return Sign("queue", not ill, found, todo)
 
 
-async def _contents(values: Settings) -> list[Sign]:
+async def _contents(values: config.Settings) -> list[Sign]:
     async with config.stored(values) as store:
         return await store.read(config.scope_of(values), _look_inside, values)
 
 
-def _look_inside(db: Db, scope: Scope, values: Settings) -> list[Sign]:
+def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
     """Check loops, vectors and episodes, as far as the connection may see them."""
     rows = db.execute(OPEN_LOOPS).fetchall()
     idle = [id for id, owner, lease in rows if not loops.alive(owner, lease, time.time())]
@@ -248,7 +247,7 @@ def fetch(
     cache: Cache = None,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
-    values = settings(cache=cache)
+    values = config.settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
         path = drive(
@@ -261,7 +260,7 @@ def fetch(
 @models.command("list")
 def list_models(cache: Cache = None) -> int:
     """List the known weights, and the forms that the name of a model takes."""
-    folder = settings(cache=cache).cache or weights.default_cache()
+    folder = config.settings(cache=cache).cache or weights.default_cache()
     rows = [
         {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
         | {"fetched": one.cached(folder).is_file()}
@@ -280,7 +279,7 @@ def list_models(cache: Cache = None) -> int:
 @models.command()
 def check(name: Name = None, cache: Cache = None) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
-    values = settings(cache=cache)
+    values = config.settings(cache=cache)
     # Weights may be absent unless they are named.
     names = [weights.find(name).name] if name else []
     alone = values.model_copy(update={"model": "", "embedder": "none"})

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from heedful.cli import settings
 from heedful.cli.output import answer, call, columns, counted, emit, following, show, table, when
-from heedful.cli.settings import MOST, By, Limit, Why, seconds
-from heedful.cli.settings import ask as ask_memory
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Exposure
@@ -56,7 +55,7 @@ def why(
         past = await memory.store.read(memory.scope, exposure_store.past, stored.id)
         return stored, past.exposures
 
-    found = ask_memory(read)
+    found = settings.ask(read)
     if isinstance(found, Report):
         return _answer_run(found, stage)
     stored, exposures = found
@@ -223,7 +222,7 @@ def ask(
             raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")
         return await report_of(memory.store, memory.scope, stored.id)
 
-    report = ask_memory(read)
+    report = settings.ask(read)
     found = questions.answer(report, question)
     stages = {fact.stage for fact in found.facts if fact.stage}
     then = following("why", report.run, *(stages if len(stages) == 1 else ()))
@@ -245,7 +244,7 @@ STAGES = columns(f"stage {HEADS}", stage="name", **COUNTS)
 def runs(
     pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
     stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
-    limit: Limit = 20,
+    limit: settings.Limit = 20,
 ) -> int:
     """List the newest runs of pipelines, or count over them."""
 
@@ -253,7 +252,7 @@ def runs(
         listed = await newest_runs(memory, limit, pipeline)
         return [await report_of(memory.store, memory.scope, one.id) for one in listed]
 
-    reports = ask_memory(read)
+    reports = settings.ask(read)
     rows = list(map(_run_row, reports))
     then = following("why", reports[0].run) if reports else ""
     if not stats or not (call().json or reports):
@@ -293,11 +292,11 @@ LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop
 
 def loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
-    limit: Limit = 50,
+    limit: settings.Limit = 50,
 ) -> int:
     """List the newest loops; one that is open is running or was interrupted."""
     prefix = f"{run}/" if run else ""
-    found = ask_memory(
+    found = settings.ask(
         lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
@@ -344,7 +343,7 @@ DECISIONS = columns(
 
 def log(
     loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
-    limit: Limit = 20,
+    limit: settings.Limit = 20,
 ) -> int:
     """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
 
@@ -354,7 +353,7 @@ def log(
             raise NotFound("loop that begins with", loop, memory.store.url)
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
 
-    found = ask_memory(read)
+    found = settings.ask(read)
     then = following("why", found[-1 if loop else 0].loop) if found else ""
     options: Any = {"empty": "no decision yet", "then": then, "document": _decision}
     return emit(found, DECISIONS, key="decisions", text=4, **options)
@@ -363,18 +362,18 @@ def log(
 def override(
     loop: Annotated[str, Argument(help="The id of a loop.")],
     rule: Annotated[str, Argument(help="The rule to lift, such as attempts.")],
-    by: By,
-    why: Why = "",
-    decisions: Annotated[int, Option(min=1, max=MOST, help="For how many decisions.")] = 1,
+    by: settings.By,
+    why: settings.Why = "",
+    decisions: Annotated[int, Option(min=1, max=settings.MOST, help="For how many decisions.")] = 1,
     expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
 ) -> int:
     """Let a loop go on past a rule; a loop that was stopped reopens.
 
     The override and its reason stay on record. `heedful run --resume` continues the loop.
     """
-    until = None if expires is None else time.time() + seconds("--expires", expires)
+    until = None if expires is None else time.time() + settings.seconds("--expires", expires)
     options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
-    verdict = ask_memory(
+    verdict = settings.ask(
         lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
     )
     return answer(

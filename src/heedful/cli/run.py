@@ -22,7 +22,6 @@ from heedful import errors
 from heedful.cli import settings as config
 from heedful.cli.output import answer, call, counted, following, report_error, say, show, table
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import ModelName, Settings, settings
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
@@ -85,7 +84,7 @@ class Job:
     given: str | None
     resume: bool
     system: str
-    settings: Settings
+    settings: config.Settings
     arguments: Sequence[str]
     name: str = ""
     rows: list[Row] = field(default_factory=list)
@@ -93,7 +92,7 @@ class Job:
 
 def run(
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
-    model: ModelName = None,
+    model: config.ModelName = None,
     name: Annotated[str | None, Option("--run", help="Its name. [the file's and a number]")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue a run, or the newest.")] = False,
     memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
@@ -111,7 +110,7 @@ def run(
     """
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
-    values = settings(model=model, policy=policy, **learning, **limits)
+    values = config.settings(model=model, policy=policy, **learning, **limits)
     if name is not None and not (
         0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
     ):
@@ -324,7 +323,7 @@ def _stem(path: Path) -> str:
 def demo(
     full: Annotated[bool, Option("--full", help="All tasks.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
-    model: ModelName = None,
+    model: config.ModelName = None,
     tasks: Annotated[Path | None, Option(help="Another task file. [house rules]")] = None,
     out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
@@ -335,7 +334,7 @@ def demo(
     another model gives other numbers. With --pipeline stages are checked and corrected; the two
     that fail stand in for an agent. If it is stopped, the same command continues.
     """
-    values = settings(model=model)
+    values = config.settings(model=model)
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):

@@ -22,7 +22,6 @@ from heedful.checks.loading import load
 from heedful.cli import settings as config
 from heedful.cli.output import counted, following, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.settings import Keep, ModelName, Settings, UnusedFor, settings
 from heedful.compat.reflections import Reflections
 from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError
@@ -51,7 +50,7 @@ Content = Annotated[bool, Option("--telemetry-content", help="With prompts and a
 def serve(
     host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
     port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
-    model: ModelName = None,
+    model: config.ModelName = None,
     key_required: Annotated[
         bool | None, Option("--key-required", help="Require a key, also here.")
     ] = None,
@@ -67,7 +66,7 @@ def serve(
     create makes a key; from then on callers need one.
     """
     options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
-    values = settings(**options, model=model, workers=workers, rate=rate, drain=drain)
+    values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
     if values.workers and values.db.startswith(POSTGRES):
         raise UsageError(
             f"workers is {values.workers}, but on PostgreSQL no work is done in the service's "
@@ -89,7 +88,7 @@ def serve(
     return 0
 
 
-async def _serve(values: Settings) -> int:
+async def _serve(values: config.Settings) -> int:
     """Serve until asked to stop; return how many requests were cut short.
 
     Raises UsageError, StoreError.
@@ -117,7 +116,7 @@ async def _serve(values: Settings) -> int:
                 return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
 
-def setup_of(values: Settings, store: Any) -> Setup:
+def setup_of(values: config.Settings, store: Any) -> Setup:
     """Return the setup of the service from the settings. Raises UsageError."""
     return Setup(
         store,
@@ -136,7 +135,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
 
 
 @asynccontextmanager
-async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
+async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     """Yield the job queue of the service: in PostgreSQL, else in this process."""
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
@@ -156,7 +155,7 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
         await setup.model.close()
 
 
-def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> list[str]:
+def _hello(values: config.Settings, setup: Setup, url: str, keys: bool) -> list[str]:
     """Return where the service is, what it works with, who may call it, and what to do next."""
     from heedful import __version__
 
@@ -260,8 +259,8 @@ def worker(
     drives: Annotated[
         list[str] | None, Option(help="Loops to drive: name=module:function.")
     ] = None,
-    unused_for: UnusedFor = None,
-    keep: Keep = None,
+    unused_for: config.UnusedFor = None,
+    keep: config.Keep = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
@@ -272,7 +271,7 @@ def worker(
     It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
     HEEDFUL_REFLECTION_ENABLED is false.
     """
-    values = settings(model=model)
+    values = config.settings(model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
     config.look_here()
@@ -299,7 +298,7 @@ def worker(
 
 
 async def _work(
-    values: Settings,
+    values: config.Settings,
     asks: bool,
     once: bool,
     limits: Mapping[str, Any],
