@@ -14,11 +14,11 @@ from rich.table import Table
 
 import heedful
 from bench.quality import traces
-from bench.quality.frontier import Point, draw_front, front
 from bench.quality.rows import Row, read
 from heedful.loop.policies import PRESETS, policy
 from heedful.loop.replay import grid
 from heedful.loop.stop import find_near_repeat as near
+from heedful.pages.plot import Point, draw_front, front
 
 FULL = heedful.Policy((heedful.MaxAttempts(10**6),), name="full budget")
 ON_REPEAT = heedful.Policy((heedful.MaxAttempts(10**6), heedful.Repeat()), name="stop on repeat")
@@ -105,8 +105,8 @@ def _tell(key: str, loops: list[heedful.RecordedLoop], full: heedful.Figures) ->
         table.add_row(point.name, f"{point.solved:.4f}", f"{point.cost:.4f}")
     Console().print(table)
     OUT.mkdir(parents=True, exist_ok=True)
-    path = OUT / f"{key.replace('.', '_')}.png"
-    path.write_bytes(draw_front(points, f"{key}: {len(loops)} recorded loops", others))
+    path = OUT / f"{key.replace('.', '_')}.svg"
+    path.write_text(draw_front(points, f"{key}: {len(loops)} recorded loops", others), "utf-8")
     Console().print(f"written: {path}", _apart(loops), markup=False)
 
 

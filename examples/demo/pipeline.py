@@ -72,7 +72,7 @@ class Shown:
             ("all runs", ("runs", *db)),
         )
         named = [(what, f"{program()} {shlex.join(line)}") for what, line in lines]
-        return [*named, ("once more: what it has learnt is told at once", again)]
+        return [*named, ("run again: its lessons are recalled at once", again)]
 
 
 async def run(values: Settings, out: Path, fresh: bool) -> Shown:
@@ -207,7 +207,7 @@ def _remembered(shown: Shown) -> str:
     """Say in figures what memory changed."""
     known = counted(shown.lessons, "lesson")
     if not shown.helped:
-        return f"memory   {known} learnt; the next run is told at once"
+        return f"memory   {known} learnt; the next run recalls them"
     stages = ", ".join(
         f"{name} {len(shown.report.stage(name).attempts)} (first run "
         f"{len(shown.first.stage(name).attempts)})"
@@ -215,7 +215,7 @@ def _remembered(shown: Shown) -> str:
     )
     now, first = _attempts(shown.report), _attempts(shown.first)
     return (
-        f"memory   {known}; told at once to {', '.join(shown.helped)}\n"
+        f"memory   {known}; recalled for {', '.join(shown.helped)}\n"
         f"         attempts now {now}, in {shown.first.run} {first}: {stages}"
     )
 

@@ -21,9 +21,9 @@ from heedful.loop.record import clean
 from heedful.store import loops
 from heedful.store.store import Store
 
-LEGEND = "✓ right   ✗ wrong, told what is wrong, asked again   ■ stopped"
+LEGEND = "✓ right   ✗ wrong, asked again with feedback   ■ stopped"
 HEADS = {
-    "corrected": "It was wrong, was told what is wrong, and put it right. The example is kept.",
+    "corrected": "It was wrong, got feedback, and corrected itself. The example is kept.",
     "knew": "Now it is right at once: earlier accepted answers stood before the task.",
     "stopped": "Not solved: it was stopped before it could spend more.",
 }
@@ -149,7 +149,7 @@ class Screen(Progress):
         count = len(memory.shown)
         words = f"saw {count} earlier answer{'s' * (count > 1)}" if count else ""
         if not memory.at_once:
-            words = cut(f"told: {' '.join(memory.tries[0].wrong[:1])}", WIDE)
+            words = cut(f"feedback: {' '.join(memory.tries[0].wrong[:1])}", WIDE)
         line.append(f" {words}")
         self.say(line)
 
@@ -170,7 +170,7 @@ def _lines(one: Story, other: Story) -> Iterator[str]:
         mark = "✗" if attempt.wrong else "✓"
         yield f"answered  {mark} {cut(attempt.answer, WIDE) or '(nothing)'}"
         for wrong in attempt.wrong[:1]:
-            yield f"told        {cut(wrong, WIDE)}"
+            yield f"feedback    {cut(wrong, WIDE)}"
     if one.stopped:
         yield f"stopped   {cut(one.stopped, WIDE)}"
     if one.at_once:

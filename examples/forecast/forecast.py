@@ -3,9 +3,9 @@
     python examples/forecast/forecast.py --run mine
     python examples/forecast/forecast.py --run mine --model embedded
 
-The stages `train` and `insights` stand in for an agent that writes them: without feedback they make
-things up, and they mend what the feedback names. With a model `insights` is a prompt, and the model
-writes the text. Needs `pip install 'heedful[demo]'`, which carries the data set.
+The stages `train` and `insights` stand in for an agent: without feedback they invent results, and
+they fix what the feedback names. With a model, `insights` is a prompt and the model writes the
+text. Needs `pip install 'heedful[demo]'`, which has the data set.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ MEASURED = ("temp_max", "temp_min", "precipitation", "wind")
 FEATURES = (*MEASURED, "season_sin", "season_cos")
 NEEDS = ("vega_datasets", "pyarrow", "narwhals")
 TEST = ("2015-01-01", "2015-12-31")
-# What a model writes about in the demonstration: chosen, because the embedded one errs here at
-# first and can be told. How often either is so: README.md beside this file.
+# The days that a model writes about in the demonstration. They are chosen: here the embedded model
+# errs at first and corrects itself. README.md beside this file says how often it does.
 QUARTER = ("2013-10-01", "2013-12-31")
 Table = Mapping[str, Sequence[Any]]
 State = dict[str, Any]
 
 
-# The stages. Each leaves files in state["folder"] and returns what the next ones need of them:
-# text and numbers, which the journal carries over a crash.
+# The stages. Each writes files to state["folder"] and returns text and numbers for the next stages;
+# the journal keeps these over a crash.
 
 
 def load(state: State) -> dict[str, Any]:
-    """The data set, as it comes in its package, as Parquet."""
+    """Write the data set as Parquet."""
     with weather().open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines))
     days = [date.fromisoformat(row["date"].replace("/", "-")).isoformat() for row in rows]
@@ -59,7 +59,7 @@ def load(state: State) -> dict[str, Any]:
 
 
 def features(state: State) -> dict[str, Any]:
-    """What is known on a day, and `y`, the maximum temperature of the next one."""
+    """Write what is known on a day, and `y`, the maximum temperature of the next day."""
     table = read(state["load"]["path"])
     days = [date.fromisoformat(day) for day in table["date"]]
     angle = 2 * np.pi * np.array([day.timetuple().tm_yday for day in days[:-1]]) / 365.25
@@ -73,7 +73,7 @@ def features(state: State) -> dict[str, Any]:
 
 
 def split(state: State) -> dict[str, Any]:
-    """In time: what comes before the days of the test is learnt from."""
+    """Split by time: the days before the test are the training set."""
     table = read(state["features"]["path"])
     first, last = state["test"]
     days = np.array(table["date"])
@@ -85,18 +85,18 @@ def split(state: State) -> dict[str, Any]:
 
 
 def train(state: State, feedback: str | None = None) -> dict[str, Any]:
-    """Predictions and metrics, by a stand-in for an agent: it does right what it is told of.
+    """Predict and measure, as a stand-in for an agent that fixes what the feedback names.
 
-    Untold it invents predictions, in kelvin. Told that they do not vary as the data does, it fits
-    a model to the data; told that they lie far from the actual values, it looks at the unit.
+    Without feedback it invents predictions in kelvin. If their spread is rejected, it fits a model
+    to the data; if they lie far from the actual values, it checks the unit.
     """
     time.sleep(state["pause"])
-    told, test = feedback or "", read(state["split"]["test"])
-    if "variance_hallucination" in told or "constant_predictions" in told:
+    hint, test = feedback or "", read(state["split"]["test"])
+    if "variance_hallucination" in hint or "constant_predictions" in hint:
         yhat = fitted(read(state["split"]["train"]), test)
     else:
         yhat = np.random.default_rng(7).normal(14.0, 0.2, len(test["y"]))
-    if "hallucination_detection" not in told:
+    if "hallucination_detection" not in hint:
         yhat = yhat + 273.15
     table = {"date": test["date"], "y": test["y"], "yhat": yhat}
     found = measured(table)
@@ -105,8 +105,8 @@ def train(state: State, feedback: str | None = None) -> dict[str, Any]:
 
 
 def insights(state: State, feedback: str | None = None) -> str:
-    """What the run shows, in words, by a stand-in for an agent: it mends what it is told of."""
-    told, found = feedback or "", measured(read(state["train"]["results"]))
+    """Describe the run, as a stand-in for an agent that fixes what the feedback names."""
+    hint, found = feedback or "", measured(read(state["train"]["results"]))
     overall, *months = found["errors"]
     worst = max(months, key=lambda one: one["MAE"])["name"]
     claims = (
@@ -114,12 +114,12 @@ def insights(state: State, feedback: str | None = None) -> str:
         ("0.97", "R² is 0.97.", "R² is {R2}."),
         ("humidity", "The column `humidity` explains most.", "{worst} has the largest MAE."),
     )
-    said = (right if named in told else invented for named, invented, right in claims)
+    said = (right if named in hint else invented for named, invented, right in claims)
     return " ".join(said).format(worst=worst, MAE=overall["MAE"], R2=found["R2"])
 
 
 def insights_prompt(state: State) -> str:
-    """The same task for a model: the metrics, and what to write about them."""
+    """Return the same task for a model: the metrics, and what to write about them."""
     rows = measured(read(state["train"]["results"]))["errors"]
     lines = "\n".join(f"{one['name']}: MAE {one['MAE']}, RMSE {one['RMSE']}" for one in rows)
     return (
@@ -129,11 +129,11 @@ def insights_prompt(state: State) -> str:
     )
 
 
-# What the stages are made of.
+# Parts of the stages.
 
 
 def weather() -> Path:
-    """The file of the data set, without importing its package. Raises PackageMissing."""
+    """Return the file of the data set without importing its package. Raises PackageMissing."""
     if missing := [name for name in NEEDS if find_spec(name) is None]:
         raise PackageMissing("the forecast", ", ".join(missing), "demo")
     found = find_spec("vega_datasets")
@@ -142,7 +142,7 @@ def weather() -> Path:
 
 
 def write(state: State, name: str, table: Table) -> str:
-    """Write a table as Parquet into the folder of the run; its path."""
+    """Write a table as Parquet into the folder of the run; return its path."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -153,7 +153,7 @@ def write(state: State, name: str, table: Table) -> str:
 
 
 def read(path: str) -> dict[str, Any]:
-    """The columns of a Parquet file as lists."""
+    """Return the columns of a Parquet file as lists."""
     from pyarrow import parquet
 
     columns: dict[str, Any] = parquet.read_table(path).to_pydict()
@@ -161,7 +161,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def fitted(known: Table, asked: Table) -> Any:
-    """What a line of least squares through the known days says of those that are asked for."""
+    """Predict the days of `asked` by least squares on the known days."""
 
     def matrix(table: Table) -> Any:
         return np.column_stack([*(table[name] for name in FEATURES), np.ones(len(table["y"]))])
@@ -171,7 +171,7 @@ def fitted(known: Table, asked: Table) -> Any:
 
 
 def measured(results: Table) -> dict[str, Any]:
-    """R² of all days, and their errors and those of each month, as a report writes them."""
+    """Return R² over all days, and the errors overall and by month, rounded."""
     y, yhat = np.array(results["y"]), np.array(results["yhat"])
     months = np.array([f"{date.fromisoformat(day):%B}" for day in results["date"]])
     parts = {"overall": np.full(len(y), True)} | {name: months == name for name in months}
@@ -181,15 +181,15 @@ def measured(results: Table) -> dict[str, Any]:
 
 
 def errors(off: Any) -> dict[str, Any]:
-    """The mean absolute and the root mean square error, in hundredths of a degree."""
+    """Return the mean absolute and the root mean square error, rounded to 0.01 degrees."""
     return {"MAE": round(float(np.abs(off).mean()), 2), "RMSE": round(sqrt((off**2).mean()), 2)}
 
 
-# The checks: those of heedful, and one of our own.
+# The checks: one of our own, and what those of heedful read.
 
 
 def apart(output: Mapping[str, str], context: Context) -> Iterable[Finding]:
-    """No day of the test is learnt from."""
+    """Find days that are in the training set and in the test set."""
     both = set(read(output["train"])["date"]) & set(read(output["test"])["date"])
     if both:
         what = f"{len(both)} days are in both parts, first {min(both)}"
@@ -197,29 +197,29 @@ def apart(output: Mapping[str, str], context: Context) -> Iterable[Finding]:
 
 
 def path(output: Mapping[str, Any], state: State) -> str:
-    """Where a stage left its file."""
+    """Return the path of the file that a stage wrote."""
     return str(output["path"])
 
 
 def results(output: Any, state: State) -> str:
-    """Where the predictions are."""
+    """Return the path of the predictions."""
     return str(state["train"]["results"])
 
 
 def evidence(output: Any, state: State) -> dict[str, Any]:
-    """What the text about a run may say."""
+    """Return the facts that the text about a run may state."""
     return measured(read(results(output, state))) | {"unit": "degrees Celsius"}
 
 
 def columns(output: Any, state: State) -> list[str]:
-    """The columns that there are."""
+    """Return the names of all columns."""
     return [*state["features"]["columns"], "yhat"]
 
 
 def pipeline(
     memory: Memory, reports: Path, model: Model | None = None, progress: bool | None = None
 ) -> Pipeline:
-    """The five stages, over the store of their memory; reports go to the folder `reports`."""
+    """Return the five stages; they use the store of `memory` and write reports to `reports`."""
     kept: Any = {"memory": memory, "store": memory.store, "reports": reports}
     made = Pipeline("forecast", progress=progress, **kept)
     made.stage(checks=[numbers.results(path, at_least_rows=1000), numbers.finite(path)])(load)
@@ -237,31 +237,31 @@ def pipeline(
 
 
 def remembering(folder: Path) -> Memory:
-    """The memory of a folder, which is made where it is missing."""
+    """Return the memory in a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     # Without a holdout, so that the second run always shows what memory does.
     return Memory(str(folder / "heedful.db"), holdout=0)
 
 
 def begun(folder: Path, pause: float = 0.0, test: tuple[str, str] = TEST) -> State:
-    """The state that a run begins with: where its files go, and which days it is tested on."""
+    """Return the first state of a run: the folder for its files, and the days of the test."""
     return {"folder": str(folder), "pause": pause, "test": list(test)}
 
 
 def main() -> None:
-    """Run it; with the name of a run that was interrupted it goes on."""
+    """Run the pipeline; with the name of an interrupted run, continue it."""
     parser = argparse.ArgumentParser(description="Forecast tomorrow's maximum temperature.")
     parser.add_argument("--run", default="", help="the name of the run")
     parser.add_argument("--out", type=Path, default=Path("out/forecast"), help="the folder")
     parser.add_argument("--model", help="who writes the insights [a stand-in]")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that training takes")
-    given = parser.parse_args()
-    model = heedful.open_model(given.model) if given.model else None
-    made = pipeline(remembering(given.out), given.out, model, True)
-    state = begun(given.out / (given.run or "latest"), given.pause)
-    report = heedful.run_sync(made.run(state, id=given.run))
+    options = parser.parse_args()
+    model = heedful.open_model(options.model) if options.model else None
+    made = pipeline(remembering(options.out), options.out, model, True)
+    state = begun(options.out / (options.run or "latest"), options.pause)
+    report = heedful.run_sync(made.run(state, id=options.run))
     print(state["insights"])
-    print(f"report: {given.out / report.stem}.html")
+    print(f"report: {options.out / report.stem}.html")
 
 
 if __name__ == "__main__":

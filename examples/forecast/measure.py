@@ -19,7 +19,7 @@ QUARTERS = [(date(year, month, 1)) for year in (2013, 2014, 2015) for month in (
 
 
 def main() -> None:
-    """Run them; what has ended is not run again."""
+    """Run all quarters; runs that have ended are not run again."""
     parser = argparse.ArgumentParser(description="Measure how a model grounds its insights.")
     parser.add_argument("--model", default="embedded", help="who writes the insights [embedded]")
     parser.add_argument("--out", type=Path, default=Path("out/measured"), help="the folder")

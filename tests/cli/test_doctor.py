@@ -1,9 +1,5 @@
 """`heedful doctor` and `heedful model`."""
 
-import sqlite3
-
-import pytest
-
 from heedful.models import weights
 from tests.cli.support import task
 
@@ -41,35 +37,6 @@ def test_open_loops_are_told(desk, session):
     process.kill()
     process.communicate()
     session((WELL, 0, "0 running, 1 interrupted: tasks-1/red; heedful run … --resume"))
-
-
-def damaged(path):
-    data = bytearray(path.read_bytes())
-    data[3 * 4096 : 12 * 4096] = b"\xff" * (9 * 4096)
-    path.write_bytes(data)
-
-
-def newer(path):
-    db = sqlite3.connect(path)
-    db.execute("pragma user_version = 99")
-    db.close()
-
-
-ILL = {
-    "damaged": (damaged, ""),
-    "newer": (newer, "this heedful knows"),
-    "foreign": (lambda path: path.write_bytes(b""), "another program's"),
-    "no database": (lambda path: path.write_bytes(b"x" * 5000), "not a database"),
-}
-
-
-@pytest.mark.parametrize("what", ILL)
-def test_an_ill_database(desk, session, what):
-    desk.tasks(task("red"))
-    session(("run tasks.jsonl --model toy:answer", 0))
-    make, said = ILL[what]
-    make(desk.folder / "heedful.db")
-    session((WELL, 1, "✗ database: ", said))
 
 
 def test_weights_are_listed_checked_and_fetched(desk, session):

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.checks.evaluate import Context
 from heedful.cli.replay import NOT_PASSED, read_file
 from heedful.cli.tasks import read_tasks
 from heedful.errors import LineError, RecordFileError, TaskFileError
@@ -74,18 +73,15 @@ def test_all_formats_give_the_same_tasks(tmp_path, name, text, lines):
 GOOD = '{"id": "ok", "task": "t", "checks": [{"name": "not_empty"}]}\n'
 BAD_TASKS = {
     "not JSON": ("{", "not one JSON object"),
-    "a list": ("[1]", "valid dictionary"),
     "NaN": ('{"id": NaN}', "NaN is not JSON"),
     "a key twice": ('{"id": "a", "id": "b"}', "key 'id' is given twice"),
     "a deep nest": ("[" * 100_000 + "]" * 100_000, "nested|recursion"),
     "a number of 5,000 digits": ('{"id": ' + "1" * 5_000 + "}", "not one JSON object"),
     "an unknown key": (GOOD.strip()[:-1] + ', "tsak": "t"}', "there is no key tsak"),
     "a number as id": ('{"id": 7, "task": "t"}', "id is 7; it must be a valid string"),
-    "a long id": (json.dumps({"id": "x" * 201}), "at most 200 characters"),
     "an unprintable id": (json.dumps({"id": "x\x1b"}), "it must match pattern"),
     "an empty task": ('{"id": "a", "task": " "}', "task is ' '; it must match"),
     "no check": ('{"id": "a", "task": "t"}', "checks is missing; it must be given"),
-    "no checks": ('{"id": "a", "task": "t", "checks": []}', "at least 1 item"),
     "an unknown check": (
         '{"id": "a", "task": "t", "checks": [{"name": "nope"}]}',
         "no check is called 'nope'; there are: .*not_empty",
@@ -105,21 +101,17 @@ def test_a_bad_task_is_named_by_its_line(tmp_path, what):
 
 
 BAD_FILES = {
-    "blank.jsonl": (b"\n \n", 0, "holds no task"),
     "empty.yaml": (b"# nothing\n", 0, "holds no task"),
     "latin.jsonl": (GOOD.encode() + b'{"id": "\xe4"}', 2, "byte 0xe4 is not UTF-8"),
     "broken.yaml": (b"- id: a\n  task: [\n", 3, "not YAML"),
-    "control.yaml": (b"- id: a\n- \x01\n", 2, "not YAML"),
     "mapping.yaml": (b"# x\nid: a\n", 2, "a list of tasks"),
     "twice.yaml": (b"- id: a\n  task: t\n  id: b\n", 3, "key 'id' is given twice"),
-    "key.yaml": (b"- id: a\n  task: t\n  context: {1: x}\n", 1, "context"),
     "tag.yaml": (b"- !!python/object:os.system {}\n", 1, "not YAML"),
-    "two.yaml": (b"- id: a\n---\n- id: b\n", 2, "not YAML"),
     "itself.yaml": (b"- &a [*a]\n", 1, "valid dictionary"),
     "second.yaml": (b"- id: a\n  task: t\n  checks: [{name: not_empty}]\n- 7\n", 4, "it is 7"),
     "broken.toml": (b"[[tasks]\n", 0, "not TOML"),
     "other.toml": (b"x = 1\n[[tasks]]\n", 0, "may hold tasks only"),
-    "tasks.csv": (b"id,task\n", 0, "must end in .jsonl"),
+    "tasks.csv": (b"id,task\n", 0, "must end in one of .jsonl"),
     "none.jsonl": (None, 0, "cannot be read"),
 }
 
@@ -132,14 +124,6 @@ def test_a_bad_file_is_named(tmp_path, name):
     with pytest.raises(TaskFileError, match=said) as caught:
         read_tasks(tmp_path / name)
     assert caught.value.line == line
-
-
-def test_a_check_beside_the_file(tmp_path):
-    (tmp_path / "beside_it.py").write_text("def check(candidate, context):\n    return []\n")
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"id": "a", "task": "t", "checks": [{"name": "beside_it:check"}]}\n')
-    (task,) = read_tasks(path)
-    assert task.checks[0]("x", Context("t")) == []
 
 
 # Recorded loops
@@ -156,12 +140,6 @@ def read(path: Path, text: str) -> Any:
     file = path / "loops.jsonl"
     file.write_bytes(text.encode("utf-8"))
     return read_file(file)
-
-
-def refused(path: Path, text: str) -> str:
-    with pytest.raises(LineError) as caught:
-        read(path, text)
-    return str(caught.value).removeprefix(f"{path / 'loops.jsonl'}")
 
 
 def test_a_packed_file_is_unpacked(tmp_path):
@@ -203,68 +181,46 @@ def test_what_is_left_out_or_null(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("attempt", "goals", "passes", "findings"),
+    ("attempt", "passes", "findings"),
     [
-        ({"passed": True}, [], True, 0),
-        ({"passed": True, "findings": [{**WHY, "level": "warning"}]}, [], True, 1),
-        ({"findings": [WHY]}, [], False, 1),
-        ({"passed": False}, [], False, 1),
-        ({"passed": False, "findings": [{**WHY, "level": "note"}]}, [], False, 2),
-        ({"scores": {"q": 0.5}}, ["q >= 0.5"], True, 0),
-        ({"scores": {"q": 0.4}, "passed": False}, ["q >= 0.5"], False, 0),  # the goal says why
-        ({"scores": {"p": 0.9}}, ["q >= 0.5"], False, 0),
+        ({"scores": {"q": 0.5}, "findings": [{**WHY, "level": "warning"}]}, True, 1),
+        ({"scores": {"q": 0.5}, "findings": [WHY]}, False, 1),
+        ({"scores": {"q": 0.5}, "passed": False}, False, 1),
+        ({"scores": {"q": 0.5}, "passed": False, "findings": [{**WHY, "level": "note"}]}, False, 2),
+        ({"scores": {"q": 0.4}, "passed": False}, False, 0),  # the goal says why
     ],
 )
-def test_what_says_that_an_attempt_passed(tmp_path, attempt, goals, passes, findings):
-    (made,) = read(tmp_path, line({"candidate": "x", **attempt}, goals=goals))
+def test_what_says_that_an_attempt_passed(tmp_path, attempt, passes, findings):
+    (made,) = read(tmp_path, line({"candidate": "x", **attempt}, goals=["q >= 0.5"]))
     evaluation = made.loop.attempts[0].evaluation
     assert evaluation.passes(made.loop.goals) is passes
     assert len(evaluation.findings) == findings
-    if attempt == {"passed": False}:
+    if "findings" not in attempt and findings:
         assert evaluation.findings == (NOT_PASSED,)
 
 
-BAD_RECORDS: dict[str, tuple[str, str]] = {
-    "a wrong key": ('{"attempt": []}', "attempts is missing"),
-    "another key": (line(x=1), "there is no key x"),
-    "an object": ('{"attempts": {"a": 1}}', "attempts is {'a': 1}; it must be a valid list"),
-    "no attempt": ('{"attempts": []}', "at least 1 item"),
-    "a goal": (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
-    "a number": (line(ANSWER, 1), "attempts.2 is 1; "),
-    "nothing": (line(ANSWER, {}), "attempt 2 has no candidate; give one, or its digest"),
-    "no verdict": (line({"candidate": "x", "met": 1}), "attempt 1 has no verdict; give passed"),
-    "a bad verdict": (line({**ANSWER, "passed": "maybe"}), "attempts.1.passed is 'maybe'; it must"),
-    "a contradiction": (
-        line({"candidate": "x", "passed": True, "findings": [WHY]}),
-        "passed of attempt 1 is True; it must be false: it has an error finding, or misses a goal",
-    ),
-    "a score": (line({**ANSWER, "scores": {"q": "x"}}), "attempts.1.scores.q is 'x'; it must be a"),
-    "met": (
-        line({**ANSWER, "met": 1.5}),
-        "attempts.1.met is 1.5; it must be less than or equal to",
-    ),
-    "quality of some": (
-        line(ANSWER, {**ANSWER, "quality": 1}),
-        "given for every attempt of a loop",
-    ),
-    "calls": (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
-    "no message": (
-        line({"candidate": "x", "findings": [{"check": "a"}]}),
-        "attempts.1.findings.1.message is missing; it must be given",
-    ),
-    "a level": (
-        line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}),
-        "attempts.1.findings.1.level is 'bad'; it must be 'error', 'warning' or 'note'",
-    ),
-}
+BAD_RECORDS: list[tuple[str, str]] = [
+    (line(x=1), "there is no key x"),
+    ('{"attempts": {"a": 1}}', "attempts is {'a': 1}; it must be a valid list"),
+    ('{"attempts": []}', "at least 1 item"),
+    (line(goals=["q > 1"]), "a goal is 'q > 1'; it must be written like \"alignment"),
+    (line(ANSWER, {}), "attempt 2 has no candidate; give one, or its digest"),
+    (line({"candidate": "x", "met": 1}), "attempt 1 has no verdict; give passed"),
+    (line({"candidate": "x", "passed": True, "findings": [WHY]}), "passed of attempt 1 is True; "),
+    (line({**ANSWER, "met": 1.5}), "attempts.1.met is 1.5; it must be less than or equal to"),
+    (line(ANSWER, {**ANSWER, "quality": 1}), "given for every attempt of a loop"),
+    (line({**ANSWER, "usage": {"calls": -1}}), "made of finite numbers of at least 0"),
+    (line({"candidate": "x", "findings": [{"check": "a"}]}), "attempts.1.findings.1.message is mi"),
+    (line({"candidate": "x", "findings": [{**WHY, "level": "bad"}]}), "findings.1.level is 'bad'"),
+]
 
 
-@pytest.mark.parametrize("what", BAD_RECORDS)
-def test_a_bad_record_names_its_line_and_field(tmp_path, what):
-    bad, said = BAD_RECORDS[what]
-    told = refused(tmp_path, f"{line()}\n\n{bad}\n{line()}\n")
-    assert told.startswith(":3: ")
-    assert said in told
+@pytest.mark.parametrize(("bad", "said"), BAD_RECORDS)
+def test_a_bad_record_names_its_line_and_field(tmp_path, bad, said):
+    with pytest.raises(LineError) as caught:
+        read(tmp_path, f"{line()}\n\n{bad}\n{line()}\n")
+    assert str(caught.value).startswith(f"{tmp_path / 'loops.jsonl'}:3: ")
+    assert said in str(caught.value)
 
 
 json_values = st.recursive(

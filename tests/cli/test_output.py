@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from heedful.cli.output import WIDTH, counted, following, report_error, table, when
+from heedful.cli.output import CALL, WIDTH, Call, counted, following, report_error, table, when
 from heedful.cli.progress import MANY, Progress
 
 HEADS = ("loop", "why", "attempts", "÷ oracle", "at")
@@ -53,7 +53,9 @@ class Full:
 
 def test_an_error_is_told_where_no_document_can_be(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Full())
-    assert report_error(OSError("the disk is full"), json=True, debug=False) == 4
+    token = CALL.set(Call(json=True))
+    assert report_error(OSError("the disk is full")) == 4
+    CALL.reset(token)
     assert capsys.readouterr().err == "heedful: the disk is full\n"
 
 

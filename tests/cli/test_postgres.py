@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from heedful.service.worker import PostgresQueue
-from heedful.store import episodes, loops, open_store
+from heedful.store import loops, open_store
 from heedful.store.postgres import known, newest
 from tests.cli.support import task
 from tests.postgres import blank, drop, rows
@@ -92,7 +92,7 @@ URLS = {
 
 
 @pytest.mark.parametrize("url", URLS)
-@pytest.mark.parametrize("command", ["loops", "doctor", "replay", "migrate", "proof --json"])
+@pytest.mark.parametrize("command", ["loops", "doctor", "migrate", "proof --json"])
 def test_an_error_is_told_without_the_password(invoke, monkeypatch, url, command):
     monkeypatch.setenv("HEEDFUL_DB", url)
     for debug in ([], ["--debug"]):
@@ -118,8 +118,8 @@ def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, empty):
 
 
 def test_doctor_of_a_healthy_database(doctor, postgres):
-    asyncio.run(_handed(postgres.service, "pot"))
-    asyncio.run(_begun(postgres.service, "l1"))
+    asyncio.run(_put(postgres.service, put, "pot"))
+    asyncio.run(_put(postgres.service, begun, "l1"))
     code, signs = doctor(secret(postgres.service))
     assert (code, [name for name in WELL if not signs[name]["well"]]) == (0, [])
     assert signs["schema"]["found"] == str(newest())
@@ -147,16 +147,9 @@ def test_doctor_of_a_database_without_schema_or_pgvector(doctor, empty):
 # -- the worker
 
 
-async def _handed(url, *names):
+async def _put(url, work, *names):
     store = open_store(url)
-    await put(store, SCOPE, *names)
-    await store.close()
-
-
-async def _begun(url, *ids):
-    store = open_store(url)
-    for id in ids:
-        await begun(store, SCOPE, id)
+    await work(store, SCOPE, *names)
     await store.close()
 
 
@@ -168,7 +161,7 @@ async def _defer(url, kind, *options):
 
 def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog):
     desk.write("loops.py", LOOPS)
-    asyncio.run(_begun(postgres.service, "l1"))
+    asyncio.run(_put(postgres.service, begun, "l1"))
     both = ({"loop": "l1", "by": "short"}, {"loop": "l2", "by": "short"})
     asyncio.run(_defer(postgres.service, "drive", *both))
     done = invoke("worker", "--store", postgres.service, "--once", "--drives", "short=loops:short")
@@ -179,16 +172,6 @@ def test_a_worker_drives_the_loops_that_it_knows(desk, invoke, postgres, caplog)
     assert not [one for one in caplog.records if one.exc_info], "what was told is not logged, too"
     stored = asyncio.run(open_store(postgres.service).read(SCOPE, loops.read, "l1"))
     assert stored.values == ("ok",)
-
-
-def test_switched_off_a_worker_leaves_episodes_to_wait(invoke, postgres, monkeypatch):
-    asyncio.run(_handed(postgres.service, "pot"))
-    asyncio.run(_defer(postgres.service, "reflect", {}))
-    for value, state in (("false", "waiting"), ("true", "reflected")):
-        monkeypatch.setenv("HEEDFUL_REFLECTION_ENABLED", value)
-        assert invoke("worker", "--store", postgres.service, "--once").code == 0
-        found = asyncio.run(open_store(postgres.service).read(SCOPE, episodes.counts))
-        assert found == {state: 1}
 
 
 def test_a_signal_ends_a_worker_in_peace(desk, postgres):

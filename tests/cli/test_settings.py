@@ -68,14 +68,3 @@ def test_a_wrong_value_names_its_source(monkeypatch, place, given, said):
         Path(f"{place}.toml").write_text(given)
     with pytest.raises(UsageError, match=said):
         settings(**options)
-
-
-def test_settings_reach_a_command(desk):
-    desk.write("heedful.toml", "limt = 1\n")
-    done = desk.heedful("loops", "--json")
-    assert (done.code, "limt in heedful.toml" in done.json["error"]["message"]) == (2, True)
-    desk.write("heedful.toml", 'db = "other.db"\n')
-    done = desk.heedful("loops")
-    assert (done.code, "other.db" in done.err) == (3, True)
-    done = desk.heedful("loops", HEEDFUL_DB="third.db")
-    assert "third.db" in done.err

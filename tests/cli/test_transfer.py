@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -41,7 +42,6 @@ def test_memory_moves_to_another_machine(desk, invoke):
     assert counts == {"new": 0, "known": 5, "quarantined": 0, "left": 0}
     back = invoke("export", "back.jsonl", "--db", "there.db", "--json")
     assert back.json["digest"] == json.loads(DATA.splitlines()[-1])["sha256"]
-    assert (desk.folder / "back.jsonl").read_bytes() == DATA
 
 
 def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
@@ -49,7 +49,7 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     done = invoke("import", "theirs.jsonl", "--db", "mine.db")
     assert done.code == 0
     assert "default/default 5 0 6" in " ".join(done.out.split())
-    assert "left out, since nobody vouched for them: 13 records" in done.out
+    assert "left out, because nobody vouched for them: 13 records" in done.out
     source = f"import:{json.loads(DATA.splitlines()[-1])['sha256'][:16]}"
     assert f"its source is {source}; revoke it by this name" in done.out
     listed = invoke(*following(done.out))
@@ -61,9 +61,7 @@ def test_what_a_colleague_learnt_waits_in_quarantine(desk, invoke):
     assert invoke("lessons", "--db", "mine.db").out == "nothing was learnt in this scope yet\n"
 
 
-def test_through_a_pipe(desk):
-    with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(moved(DATA, Memory(store)))
+def test_through_a_pipe(desk, invoke):
     done = desk.heedful("export", "-", HEEDFUL_EMBEDDER="none")
     assert (done.code, done.out.encode()) == (0, DATA)
     assert "5 lessons exported" in done.err
@@ -86,7 +84,6 @@ def test_what_cannot_be_done_is_said(desk, invoke):
         (("export", "-", "--json"), 2, "name a file"),
         (("export", "x.jsonl", "--db", "none.db"), 3, "no database 'none.db'"),
         (("import", "none.jsonl"), 2, "No such file or directory"),
-        (("import", "."), 2, "Is a directory"),
         (("import", "cut.jsonl"), 2, "copy it or export it again"),
         (("import", "other.jsonl"), 2, "other.jsonl:1: "),
         (("import", "there.jsonl", "--trust", "operator"), 2, "by is ''"),
@@ -120,24 +117,14 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", ["export", "import"])
-def test_ctrl_c_leaves_nothing_half(desk, command):
-    with opened(desk.folder / "heedful.db") as store:
-        asyncio.run(moved(DATA, Memory(store)))
+@pytest.mark.parametrize("command", ["export x.jsonl", "import there.jsonl --db b.db"])
+def test_ctrl_c_leaves_nothing_half(desk, invoke, command):
     desk.write("there.jsonl", DATA)
     desk.write("slow.py", SLOW)
-    arguments = {
-        "export": ("export", "x.jsonl"),
-        "import": ("import", "there.jsonl", "--db", "b.db"),
-    }
     process = subprocess.Popen(
-        [sys.executable, "slow.py", *arguments[command]],
-        cwd=desk.folder,
-        env=desk.environment({"HEEDFUL_EMBEDDER": "none"}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+        [sys.executable, "slow.py", *shlex.split(command)], cwd=desk.folder, encoding="utf-8",
+        env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
     desk.wait_for((desk.folder / "begun").exists, process)
     process.send_signal(signal.SIGINT)
     done = ended(process)

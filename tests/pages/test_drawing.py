@@ -13,7 +13,6 @@ from heedful.pages.report import BEHIND, CUT, LINES, READ, SIDE, WIDE, compare, 
 from tests.pages.support import example
 
 ROOM = 10**9
-texts = st.lists(st.sampled_from(["a", "b b", "", "c. d! e", "{", "é"]), max_size=12).map("\n".join)
 
 
 @pytest.mark.parametrize(
@@ -31,15 +30,16 @@ texts = st.lists(st.sampled_from(["a", "b b", "", "c. d! e", "{", "é"]), max_si
 )
 def test_what_differs_is_shown_and_marked(was, now, shown):
     lines, _ = compare(was, now, ROOM)
+    for line in lines:
+        assert all(
+            text in (was if line.sign == "-" else now) for text, marked in line.pieces if marked
+        )
     assert shown is None or [f"{line.sign}{line.visible()}" for line in lines] == shown
 
 
 def test_the_words_that_differ_are_marked():
-    lines, _ = compare("sales rose in every quarter", "sales fell in every quarter", ROOM)
-    assert [[text for text, marked in line.pieces if marked] for line in lines] == [
-        ["rose"],
-        ["fell"],
-    ]
+    lines, _ = compare("sales rose twice", "sales fell twice", ROOM)
+    assert [text for line in lines for text, marked in line.pieces if marked] == ["rose", "fell"]
 
 
 LONG = "".join(f"line {n}\n" for n in range(60_000))
@@ -50,8 +50,8 @@ KEY = "AKIA" + "IOSFODNN7EXAMPLE"
     ("was", "now", "note"),
     [
         ("a", "a", "the same output as before"),
-        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "the same as before, but for secrets or the way it"),
-        (KEY, KEY[:-1] + "F", "the same as before, but for secrets or the way it is written"),
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "the same as before, except for secrets"),
+        (KEY, KEY[:-1] + "F", "the same as before, except for secrets"),
         ("a\nb", "a", "1 line removed, 0 added"),
         ("a", "\n".join("b" * 40), "1 line removed, 40 added; 32 of them not shown"),
         (LONG, f"{LONG}X", f"the same in the first {READ - BEHIND:,} characters"),
@@ -65,13 +65,6 @@ def test_no_half_of_a_secret_is_seen_where_a_long_output_is_cut():
     was, now = (f"{word} {'x ' * (READ // 2 - 10)}{KEY} {'y ' * READ}" for word in "ab")
     for line in (*compare(was, now, ROOM)[0], *compare("z", was, ROOM)[0]):
         assert "AKIA" not in line.visible()
-
-
-@given(texts, texts)
-def test_every_line_shown_is_a_line_of_its_text(was, now):
-    for line in compare(was, now, ROOM)[0]:
-        if line.sign in "-+":
-            assert line.visible() in split_lines(was if line.sign == "-" else now)
 
 
 @given(st.text(alphabet="ab,.;! 。\n", max_size=30), st.integers(1, 80))

@@ -7,20 +7,15 @@ import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from heedful.errors import StoreUnavailable
 from heedful.pages import write, write_attempt
-from heedful.redact import redact_data
-from heedful.store.runs import Report, StageReport
-from tests.conftest import SOAK
-from tests.pages.support import attempt, example
+from tests.pages.support import example
 from tests.store.support import ended, python
 
 
 def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
-    report = replace(example(), run="a/b c")
+    report = replace(example(), pipeline="p\ud800", run="a/b c")
     paths = write(report, tmp_path / "new" / "reports")
     attempts = [one for stage in report.stages for one in stage.attempts]
     names = [one.file for one in attempts] + ["a_b_c.json", "a_b_c.md", "a_b_c.html"]
@@ -29,23 +24,7 @@ def test_a_run_has_a_file_for_each_attempt_and_three_of_its_own(tmp_path):
     for one, path in zip(attempts, paths, strict=False):
         assert json.loads(path.read_text("utf-8")) == one.plain()
     assert json.loads(paths[-3].read_text("utf-8")) == report.plain()
-
-
-@settings(max_examples=30 * SOAK)
-@given(st.text(max_size=20), st.text(max_size=20))
-def test_any_text_comes_back_from_the_file(tmp_path_factory, output, told):
-    one = attempt("a", 1, "failed", told=told, output=output)
-    report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
-    *_, whole, _, _ = write(report, tmp_path_factory.mktemp("reports"))
-    assert json.loads(whole.read_bytes()) == redact_data(report.plain())
-
-
-def test_half_a_surrogate_pair_is_written(tmp_path):
-    report = Report("p\ud800", "r\udc00", (StageReport("a\udfff", "not_run", "not_run"),))
-    whole, *pages = write(report, tmp_path)
-    assert json.loads(whole.read_bytes()) == report.plain()
-    for path in pages:
-        assert "p[U+D800]" in path.read_text("utf-8").replace("\\", "")
+    assert "p[U+D800]" in paths[-1].read_text("utf-8")
 
 
 def test_a_folder_or_name_that_no_disk_takes_is_said(tmp_path):
@@ -62,7 +41,6 @@ FULL = """
 import resource, sys
 from heedful.errors import StoreUnavailable
 from heedful.pages import write
-from tests.conftest import SOAK
 from tests.pages.support import *
 
 write(example(), sys.argv[1])
@@ -87,7 +65,6 @@ def test_a_full_disk_leaves_what_was_there_whole_and_nothing_half(tmp_path):
 AGAIN = """
 import sys
 from heedful.pages import write
-from tests.conftest import SOAK
 from tests.pages.support import *
 
 for n in range(int(sys.argv[2])):

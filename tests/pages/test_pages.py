@@ -15,16 +15,7 @@ from heedful.pages import html, markdown
 from heedful.pages.report import happened, visible
 from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 from tests.conftest import SOAK
-from tests.pages.support import (
-    BEGAN,
-    FAR,
-    HOSTILE,
-    TOLD,
-    attempt,
-    example,
-    stage_report,
-    wrong,
-)
+from tests.pages.support import BEGAN, FAR, HOSTILE, TOLD, attempt, example, stage_report, wrong
 
 LONGEST = 2_000_000  # bytes of a page
 ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "formaction")
@@ -217,21 +208,6 @@ def test_no_text_of_a_markdown_page_leaves_its_cell_or_its_fence(report):
         for one in stage.attempts:
             told = visible(one.feedback_for_agent)
             assert not told or f"{told}\n" in fences
-
-
-@pytest.mark.parametrize(
-    ("of", "shown"),
-    [
-        ("a\u202eb", "a[U+202E]b"),
-        ("\x1b[31m\x00\r\n", "[U+001B][31m[U+0000][U+000D]\n"),
-        ("a\u200bb\u2028c\u3164", "a[U+200B]b[U+2028]c[U+3164]"),
-        ("👩\u200d🚀 a\u200db", "👩\u200d🚀 a[U+200D]b"),
-        ("\ud800", "[U+D800]"),
-        ("plain\ttext\n", "plain\ttext\n"),
-    ],
-)
-def test_what_hides_is_made_visible(of, shown):
-    assert visible(of) == shown
 
 
 def test_a_secret_is_on_no_page():

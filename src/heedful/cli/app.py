@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,7 +11,14 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from heedful.cli.output import INTERRUPTED, Interrupted, report_error, report_usage
+from heedful.cli.output import (
+    CALL,
+    INTERRUPTED,
+    Call,
+    Interrupted,
+    call,
+    report_error,
+)
 
 # Command -> its function or group, and what `heedful --help` says of it: nothing is imported then.
 COMMANDS = {
@@ -49,6 +56,10 @@ COMMANDS = {
     "audit": ("key:audit", "Read what was done through the service; check the record."),
 }
 
+# Every other command has --db, which it may leave to the setting, and --json.
+WITHOUT_DB = {"demo", "replay", "tune", "policy", "model", "db"}
+WITHOUT_JSON = {"serve", "worker"}
+
 # Help as it is written, without colours; errors are printed here.
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
 
@@ -58,6 +69,35 @@ def group(help: str) -> typer.Typer:
     made = typer.Typer(add_completion=False, no_args_is_help=True, **PLAIN)
     made.callback(help=help)(lambda: None)
     return made
+
+
+def _command(function: Callable[..., Any]) -> Any:
+    made = typer.Typer(add_completion=False, **PLAIN)
+    made.command()(function)
+    return typer.main.get_command(made)
+
+
+def _set_db(value: str | None) -> None:
+    if value is not None:
+        call().db = value
+
+
+def _shared(
+    db: Annotated[
+        str | None,
+        Option("--db", "--store", callback=_set_db, help="The database. [heedful.db]"),
+    ] = None,
+    json: Annotated[bool, Option("--json", help="Print exactly one JSON document.")] = False,
+) -> None:
+    """Declare the options that commands share; `Call` has their values."""
+
+
+def _shared_options(name: str) -> list[Any]:
+    options: list[Any] = _command(_shared).params
+    for option in options:
+        option.expose_value = False
+    lacking = {"db": WITHOUT_DB, "json": WITHOUT_JSON}
+    return [option for option in options if name not in lacking.get(option.name, ())]
 
 
 class Commands(TyperGroup):
@@ -77,11 +117,14 @@ class Commands(TyperGroup):
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, _, name = COMMANDS[cmd_name][0].partition(":")
             found = getattr(import_module(f"heedful.cli.{module}"), name)
-            if not isinstance(found, typer.Typer):
-                function, found = found, typer.Typer(add_completion=False, **PLAIN)
-                found.command(cmd_name)(function)
-            command: Any = typer.main.get_command(found)
+            grouped = isinstance(found, typer.Typer)
+            command: Any = typer.main.get_command(found) if grouped else _command(found)
             command.name = cmd_name
+            parts = [*command.commands.values()] if grouped else []
+            if not grouped or command.invoke_without_command:
+                parts.append(command)
+            for part in parts:
+                part.params += _shared_options(cmd_name)
             self.commands[cmd_name] = command
         return self.commands.get(cmd_name)
 
@@ -90,30 +133,27 @@ class Commands(TyperGroup):
 
         `--debug` is taken out wherever it stands before a `--`.
         """
-        given = list(sys.argv[1:] if args is None else args)
-        end = given.index("--") if "--" in given else len(given)
-        head = given[:end]
-        kept = [arg for arg in head if arg != "--debug"] + given[end:]
-        alone = options.pop("standalone_mode", True)
-        options |= {"standalone_mode": False, "obj": given}
-        code = self._run(kept, *rest, json="--json" in head, debug="--debug" in head, **options)
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index("--") if "--" in words else len(words)
+        head = words[:end]
+        kept = [word for word in head if word != "--debug"] + words[end:]
+        alone = options.get("standalone_mode", True)
+        options["standalone_mode"] = False
+        token = CALL.set(Call(words, json="--json" in head, debug="--debug" in head))
+        try:
+            code = super().main(kept, *rest, **options)
+            if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
+                raise Interrupted("interrupted")
+        except typer.Abort:  # the same in earlier versions of typer
+            code = report_error(Interrupted("interrupted"))
+        except Exception as error:
+            code = report_error(error)
+        finally:
+            CALL.reset(token)
+        code = code if isinstance(code, int) else 0
         if alone:
             sys.exit(code)
         return code
-
-    def _run(self, *rest: Any, json: bool, debug: bool, **options: Any) -> int:
-        """Return the exit code; an error is printed in words or as a JSON document."""
-        try:
-            code = super().main(*rest, **options)
-            if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
-                raise Interrupted("interrupted")
-            return code if isinstance(code, int) else 0
-        except typer.Abort:  # the same in earlier versions of typer
-            return report_error(Interrupted("interrupted"), json=json, debug=debug)
-        except Exception as error:
-            if hasattr(error, "format_message"):
-                return report_usage(error, json=json)
-            return report_error(error, json=json, debug=debug)
 
 
 def _version(wanted: bool) -> None:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option, Typer
 
@@ -20,18 +20,13 @@ from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, emit
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Db, Json, ModelName, Settings, settings
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.memory.memory import Spaces, space_of
 from heedful.models import FORMS, weights
-from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store.episodes import counts, last_error
-from heedful.store.loops import alive
-from heedful.store.search import spaces
-from heedful.store.sqlite import APPLICATION, SCHEMA
-from heedful.store.store import Db as Rows
+from heedful.store import POSTGRES, episodes, loops, needs_psycopg, search, shown, sqlite
+from heedful.store.store import Db
 
 # The kind of model -> the package that it needs, and the extra that installs it.
 EXTRAS: dict[str, tuple[str, str]] = {
@@ -42,7 +37,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
 OLDEST_SQLITE = (3, 35, 0)
 # Tables of heedful, without those that belong to no tenant.
-_OPEN = """
+TABLES = """
 select c.relname::text as name, c.relrowsecurity and exists (
   select from pg_policy p where p.polrelid = c.oid
 ) as locked
@@ -63,35 +58,33 @@ class Sign:
     todo: str = ""
 
 
-def doctor(model: ModelName = None, db: Db = None, json: Json = False) -> int:
+def doctor(model: config.ModelName = None) -> int:
     """Check what heedful needs, and say what to do.
 
     Python, packages, SQLite, the database, weights, keys; exits 1 if something is wrong.
     """
-    values = settings(model=model, db=db)
+    values = config.settings(model=model)
     signs = [*_machine(values), *_weights(values)]
     store = _server if values.db.startswith(POSTGRES) else _file
     try:
         signs += store(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
         signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
-    return _report(signs, json)
+    return _report(signs)
 
 
-def _report(signs: Sequence[Sign], json: bool) -> int:
+def _report(signs: Sequence[Sign]) -> int:
     """Print the signs; return 1 if one is ill."""
     well = all(sign.well for sign in signs)
-    lines = [
-        f"✓ {sign.name}: {sign.found}"
-        if sign.well
-        else f"✗ {sign.name}: {sign.found}{f'; {sign.todo}' if sign.todo else ''}"
-        for sign in signs
-    ]
-    answer({"well": well, "signs": list(map(asdict, signs))}, *lines, json=json)
+    lines = []
+    for sign in signs:
+        todo = f"; {sign.todo}" if sign.todo and not sign.well else ""
+        lines.append(f"{'✓' if sign.well else '✗'} {sign.name}: {sign.found}{todo}")
+    answer({"well": well, "signs": list(map(asdict, signs))}, *lines)
     return 0 if well else 1
 
 
-def _machine(values: Settings) -> Iterator[Sign]:
+def _machine(values: config.Settings) -> Iterator[Sign]:
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     yield Sign("python", True, found)
     with closing(sqlite3.connect(":memory:")) as db:
@@ -99,43 +92,44 @@ def _machine(values: Settings) -> Iterator[Sign]:
     well = sqlite3.sqlite_version_info >= OLDEST_SQLITE and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
-    there = dict[str, str]()
-    for line in requires("heedful") or ():
-        if "extra ==" in line:
-            name = re.split(r"[^\w.-]", line)[0]
-            try:
-                there[name] = version(name)
-            except PackageNotFoundError:
-                there[name] = ""
+    lines = [line for line in metadata.requires("heedful") or () if "extra ==" in line]
+    optional = {re.split(r"[^\w.-]", line)[0] for line in lines}
+    there = {name: _version(name) for name in sorted(optional)}
     kind = values.model.partition(":")[0]
     package, extra = EXTRAS.get(kind, ("", ""))
-    found = ", ".join(f"{name} {number or 'missing'}" for name, number in sorted(there.items()))
+    found = ", ".join(f"{name} {version or 'missing'}" for name, version in there.items())
     well = not package or bool(there.get(package))
     yield Sign("optional packages", well, found, f"pip install 'heedful[{extra}]'")
-    # Which keys are set; their values are never shown.
-    keys = [key for key in KEYS if os.environ.get(key)]
-    wanted = f"{kind.upper()}_API_KEY"
+    keys = [key for key in KEYS if os.environ.get(key)]  # their values are never shown
+    needed = f"{kind.upper()}_API_KEY"
     found = f"set: {', '.join(keys)}" if keys else "none is set"
-    well = wanted not in KEYS or wanted in keys
-    yield Sign("keys of models", well, found, f"set {wanted} in the environment")
+    well = needed not in KEYS or needed in keys
+    yield Sign("keys of models", well, found, f"set {needed} in the environment")
     how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
 
 
-def _weights(values: Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _weights(values: config.Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
     """Check the weights that are known, or those named, which must then be there."""
-    wanted = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
+    required = [*names, *(config.EMBEDDER if values.embedder == "minilm" and not names else ())]
     if not names and (needed := weights.needed(values.model)):
-        wanted.append(needed.name)
+        required.append(needed.name)
     for one in weights.known():
         if not names or one.name in names:
             state = drive(weights.check(one, values.cache))
-            well = state.kind == "good" or (state.kind == "absent" and one.name not in wanted)
+            well = state.kind == "good" or (state.kind == "absent" and one.name not in required)
             todo = f"heedful model fetch {one.name}"
             yield Sign(f"weights {one.name}", well, f"{state.kind}, {state.path}", todo)
 
 
-def _file(values: Settings) -> Iterator[Sign]:
+def _file(values: config.Settings) -> Iterator[Sign]:
     """Check the folder, and the file on a connection of its own that cannot write."""
     path = Path(values.db)
     folder = path.resolve().parent
@@ -144,24 +138,24 @@ def _file(values: Settings) -> Iterator[Sign]:
     if not path.exists():
         yield Sign("database", True, f"{path} does not exist yet; heedful run creates it")
         return
-    todo = "restore a copy, or move it away to begin again"
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5)) as db:
         (application,) = db.execute("pragma application_id").fetchone()
         (schema,) = db.execute("pragma user_version").fetchone()
-        if application != APPLICATION:
+        if application != sqlite.APPLICATION:
             yield Sign("database", False, f"{path} is another program's database", "name another")
             return
-        if schema > SCHEMA:
-            found = f"{path} has schema {schema}, this heedful knows {SCHEMA}"
+        if schema > sqlite.SCHEMA:
+            found = f"{path} has schema {schema}, this heedful knows {sqlite.SCHEMA}"
             yield Sign("database", False, found, "upgrade heedful")
             return
         check = "; ".join(row[0] for row in db.execute("pragma integrity_check(5)"))
-        yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
-    if check == "ok" and schema == SCHEMA:
+    todo = "restore a copy, or move it away to begin again"
+    yield Sign("database", check == "ok", f"{path}, schema {schema}, {check}", todo)
+    if check == "ok" and schema == sqlite.SCHEMA:
         yield from drive(_contents(values))
 
 
-def _server(values: Settings) -> Iterator[Sign]:
+def _server(values: config.Settings) -> Iterator[Sign]:
     """Check each step between this process and its rows, in the order in which problems show."""
     needs_psycopg()
     from heedful.store import postgres
@@ -180,7 +174,7 @@ def _server(values: Settings) -> Iterator[Sign]:
             if not (role.well and schema.well):
                 return
             # It protects tenants even if a statement forgets its tenant.
-            rows = session.execute(_OPEN).fetchall()
+            rows = session.execute(TABLES).fetchall()
             bare = ", ".join(row["name"] for row in rows if not row["locked"])
             words = f"on for {sum(row['locked'] for row in rows)} of {len(rows)} tables"
             words += f"; not for {bare}" if bare else ""
@@ -199,7 +193,7 @@ def _try(name: str, look: Callable[[], str]) -> Sign:
         return Sign(name, False, str(error))
 
 
-async def _queue(values: Settings) -> Sign:
+async def _queue(values: config.Settings) -> Sign:
     """Check for jobs that wait, and for jobs that no worker could do."""
     from heedful.service.worker import PostgresQueue
 
@@ -213,26 +207,27 @@ async def _queue(values: Settings) -> Sign:
     return Sign("queue", not ill, found, todo)
 
 
-async def _contents(values: Settings) -> list[Sign]:
+async def _contents(values: config.Settings) -> list[Sign]:
     async with config.stored(values) as store:
         return await store.read(config.scope_of(values), _look_inside, values)
 
 
-def _look_inside(db: Rows, scope: Scope, values: Settings) -> list[Sign]:
+def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
     """Check loops, vectors and episodes, as far as the connection may see them."""
     rows = db.execute(OPEN_LOOPS).fetchall()
-    idle = [id for id, owner, lease in rows if not alive(owner, lease, time.time())]
+    idle = [id for id, owner, lease in rows if not loops.alive(owner, lease, time.time())]
     ids = ", ".join(clean(id, 60) for id in idle[:5])
     hint = f": {ids}; heedful run … --resume continues" if ids else ""
     running = f"{len(rows) - len(idle)} running, {len(idle)} interrupted"
     signs = [Sign("open loops", True, f"{running}{hint}")]
     if space := space_of(config.embedder_of(values)):
-        found = Spaces.of(spaces(db, scope), space)
+        found = Spaces.of(search.spaces(db, scope), space)
         signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
-    if episodes := counts(db, scope):
-        why, failed = clean(last_error(db, scope), 200), episodes.get("failed", 0)
-        done, waiting = episodes.get("reflected", 0), episodes.get("waiting", 0)
+    if counts := episodes.counts(db, scope):
+        done, waiting = counts.get("reflected", 0), counts.get("waiting", 0)
+        failed = counts.get("failed", 0)
         words = f"{done} reflected on, {waiting} waiting, {failed} failed"
+        why = clean(episodes.last_error(db, scope), 200)
         words += f" (the last: {why})" if why else ""
         signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
     return signs
@@ -250,45 +245,42 @@ def fetch(
     name: Name = None,
     source: Annotated[Path | None, Option("--from", help="A file with the bytes.")] = None,
     cache: Cache = None,
-    json: Json = False,
 ) -> int:
     """Fetch weights into the cache and verify their SHA-256. Weights in the cache stay."""
-    values = settings(cache=cache)
+    values = config.settings(cache=cache)
     one = weights.find(name) if name else weights.needed(values.model) or weights.find("embedded")
     with Progress() as watch:
         path = drive(
             weights.fetch(one, path=source, cache=values.cache, progress=watch.fetched),
             lambda: "interrupted; whole parts are kept, the same command continues",
         )
-    return answer({"name": one.name, "path": path}, f"{one.name}: {path}", json=json)
+    return answer({"name": one.name, "path": path}, f"{one.name}: {path}")
 
 
 @models.command("list")
-def list_models(cache: Cache = None, json: Json = False) -> int:
+def list_models(cache: Cache = None) -> int:
     """List the known weights, and the forms that the name of a model takes."""
-    folder = settings(cache=cache).cache or weights.default_cache()
+    folder = config.settings(cache=cache).cache or weights.default_cache()
+    rows = [
+        {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
+        | {"fetched": one.cached(folder).is_file()}
+        for one in weights.known()
+    ]
     heads = columns(
         "weights is licence MB state",
-        **{"weights": "name", "is": "about"},
-        MB=lambda one: f"{one.size / 1e6:.0f}",
-        state=lambda one: "fetched" if one.cached(folder).is_file() else "-",
+        weights="name",
+        MB=lambda row: f"{row['bytes'] / 1e6:.0f}",
+        state=lambda row: "fetched" if row["fetched"] else "-",
     )
     then = f"cache: {folder}\nmodels are named: {', '.join(FORMS)}"
-
-    def document(one: weights.Weights) -> dict[str, Any]:
-        known = {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
-        return {**known, "fetched": one.cached(folder).is_file()}
-
-    options: Any = {"key": "weights", "text": 3, "empty": "", "then": then, "document": document}
-    return emit(weights.known(), heads, json=json, **options)
+    return emit(rows, heads, key="weights", text=3, then=then)
 
 
 @models.command()
-def check(name: Name = None, cache: Cache = None, json: Json = False) -> int:
+def check(name: Name = None, cache: Cache = None) -> int:
     """Hash fetched weights again; exit 1 if they are damaged, or if named weights are absent."""
-    values = settings(cache=cache)
-    # Weights that nobody named may be absent.
+    values = config.settings(cache=cache)
+    # Weights may be absent unless they are named.
     names = [weights.find(name).name] if name else []
-    return _report(
-        list(_weights(values.model_copy(update={"model": "", "embedder": "none"}), names)), json
-    )
+    alone = values.model_copy(update={"model": "", "embedder": "none"})
+    return _report(list(_weights(alone, names)))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
@@ -13,7 +12,7 @@ from typer import Argument, Option, Typer
 from heedful.cli.app import group
 from heedful.cli.output import answer, columns, counted, emit, when
 from heedful.cli.progress import drive
-from heedful.cli.settings import MOST, Db, Json, Limit, seconds, settings, stored
+from heedful.cli.settings import MOST, Limit, seconds, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.keys import Key
@@ -26,48 +25,35 @@ BY = "the command line"
 Tenant = Annotated[str | None, Option(help="Whose. [setting tenant]")]
 
 
-def _ends(key: Mapping[str, Any]) -> str:
-    if key["revoked"]:
-        return f"revoked {when(key['revoked'])}"
-    return when(key["expires"]) if key["expires"] else "never"
-
-
 KEYS = columns(
     "name may projects key made last_used ends",
-    may=lambda key: ", ".join(key["may"]),
-    projects=lambda key: ", ".join(key["projects"]) or "all",
-    made=lambda key: when(key["at"]),
-    last_used=lambda key: when(key["used"]) if key["used"] else "never",
-    ends=_ends,
+    projects=lambda key: key["projects"] or "all",
+    made="at",
+    last_used=lambda key: key["used"] or "never",
+    ends=lambda key: (
+        f"revoked {when(key['revoked'])}" if key["revoked"] else key["expires"] or "never"
+    ),
 )
-AUDIT = columns(
-    "action subject by detail n at",
-    detail=lambda row: jsonlib.dumps(row["detail"]) if row["detail"] else "",
-    at=lambda row: when(row["at"]),
-)
+AUDIT = columns("action subject by detail n at")
 
 
 def _ask(
-    tenant: str | None,
-    db: str | None,
-    work: Callable[[Store, str], Awaitable[T]],
-    *,
-    new: bool = False,
+    tenant: str | None, work: Callable[[Store, Scope], Awaitable[T]], *, new: bool = False
 ) -> tuple[T, str]:
     """Return the result of the work on the open store, and the tenant. Raises StoreError."""
-    values = settings(db=db, tenant=tenant)
+    values = settings(tenant=tenant)
 
     async def opened() -> T:
         async with stored(values, new=new) as store:
             with Effects():
-                return await work(store, values.tenant)
+                return await work(store, Scope(values.tenant))
 
     return drive(opened()), values.tenant
 
 
-def _record(tenant: str, action: str, subject: str, **detail: Any) -> None:
+def _record(scope: Scope, action: str, subject: str, **detail: Any) -> None:
     """Write an audit entry in the transaction of the next change."""
-    also(lambda db: keys.append(db, tenant, BY, action, subject, detail))
+    also(lambda db: keys.append(db, scope.tenant, BY, action, subject, detail))
 
 
 def _document(key: Key) -> dict[str, Any]:
@@ -83,8 +69,6 @@ def create(
     project: Annotated[list[str] | None, Option(help="A project; repeatable. [all]")] = None,
     tenant: Tenant = None,
     expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Create a key. It is shown once: only a hash of its secret is stored.
 
@@ -93,80 +77,65 @@ def create(
     """
     until = None if expires is None else time.time() + seconds("--expires", expires)
     rights = [one.strip() for part in may or ["read,write"] for one in part.split(",")]
-    bound, id = project or [], keys.new_id()
+    projects, id = project or [], keys.new_id()
 
-    async def make(store: Store, whose: str) -> tuple[Key, str]:
-        _record(whose, "key.create", name, id=id, projects=bound, may=rights)
-        return await keys.create(
-            store, whose, name, projects=bound, may=rights, by=BY, expires=until, id=id
-        )
+    async def make(store: Store, scope: Scope) -> tuple[Key, str]:
+        _record(scope, "key.create", name, id=id, projects=projects, may=rights)
+        options: Any = {"projects": projects, "may": rights, "by": BY, "expires": until, "id": id}
+        return await keys.create(store, scope.tenant, name, **options)
 
-    (made, text), whose = _ask(tenant, db, make, new=True)
-    where = f"{', '.join(made.projects) or 'all projects'} of tenant {whose}"
+    (key, secret), whose = _ask(tenant, make, new=True)
+    where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
     return answer(
-        {**_document(made), "secret": text},
-        text,
-        f"{made.name} may {', '.join(made.may)} in {where}; this key is not shown again",
-        f"Next: curl -H 'Authorization: Bearer {made.shown}_…' URL/v1/loops",
-        json=json,
+        {**_document(key), "secret": secret},
+        secret,
+        f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again",
+        f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops",
     )
 
 
 @app.command("list")
-def list_(tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+def list_(tenant: Tenant = None) -> int:
     """List the keys of a tenant, newest first, without their secrets."""
-
-    found, whose = _ask(
-        tenant, db, lambda store, whose: store.read(Scope(whose), keys.newest, MOST, None)
-    )
+    found, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.newest, MOST, None))
     empty = f"tenant {whose} has no key; heedful key create makes one"
-    rows = list(map(_document, found))
-    return emit(rows, KEYS, json=json, key="keys", text=3, empty=empty)
+    return emit(list(map(_document, found)), KEYS, key="keys", text=3, empty=empty)
 
 
 @app.command()
 def revoke(
-    id: Annotated[str, Argument(help="A key of the list, or its id.")],
-    tenant: Tenant = None,
-    db: Db = None,
-    json: Json = False,
+    id: Annotated[str, Argument(help="A key of the list, or its id.")], tenant: Tenant = None
 ) -> int:
     """Revoke a key: every service refuses it from now on."""
 
-    async def end(store: Store, whose: str) -> Key:
-        _record(whose, "key.revoke", keys.id_of(id))
-        return await store.write(Scope(whose), keys.revoke, id)
+    async def end(store: Store, scope: Scope) -> Key:
+        _record(scope, "key.revoke", keys.id_of(id))
+        return await store.write(scope, keys.revoke, id)
 
-    key, _ = _ask(tenant, db, end)
-    return answer(_document(key), f"{key.shown} ({key.name}) is revoked", json=json)
+    key, _ = _ask(tenant, end)
+    return answer(_document(key), f"{key.shown} ({key.name}) is revoked")
 
 
 @audit.command("list")
-def list_audit(limit: Limit = 50, tenant: Tenant = None, db: Db = None, json: Json = False) -> int:
+def list_audit(limit: Limit = 50, tenant: Tenant = None) -> int:
     """List what was done in a tenant, newest first."""
-    rows, whose = _ask(
-        tenant, db, lambda store, whose: store.read(Scope(whose), keys.audit_rows, limit)
-    )
+    rows, whose = _ask(tenant, lambda store, scope: store.read(scope, keys.audit_rows, limit))
     empty = f"nothing was done in tenant {whose} yet"
-    return emit(rows, AUDIT, json=json, key="audit", text=4, empty=empty)
+    return emit(rows, AUDIT, key="audit", text=4, empty=empty)
 
 
 @audit.command()
 def verify(
     kept: Annotated[str, Option(metavar="HASH", help="A last hash from before.")] = "",
     tenant: Tenant = None,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Check whether a row was changed or removed: each row holds the hash of the row before.
 
     If you keep the last hash elsewhere, --kept also shows whether the whole record was rewritten.
     """
-    found, _ = _ask(
-        tenant, db, lambda store, whose: store.apart(Scope(whose), keys.verify_audit, kept)
-    )
+    found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
     words = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
     if found.broken:
         words = f"{found.what}; something other than heedful wrote to the database"
-    answer(found, words, json=json)
+    answer(found, words)
     return 1 if found.broken else 0

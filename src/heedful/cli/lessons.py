@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
-from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import (
-    answer,
-    columns,
-    counted,
-    emit,
-    following,
-    print_table,
-    say,
-    show,
-    when,
-)
-from heedful.cli.settings import MOST, By, Db, DryRun, Json, Keep, Limit, UnusedFor, Why, ask
+from heedful.cli.output import answer, call, columns, counted, emit, following, say, show, table
+from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
@@ -35,63 +24,52 @@ SHOWN_PATTERNS = 10
 SHOWN_REMOVED = 50
 
 
-def _state(lesson: Mapping[str, Any]) -> str:
-    return f"{lesson['state']}, pinned" if lesson["pinned"] else str(lesson["state"])
-
-
 LESSONS = columns(
     "lesson kind state trust id seen helped hurt examples last_seen",
-    lesson=lambda one: clean(one["text"], WORDS) or "(held back)",
-    state=_state,
-    last_seen=lambda one: when(one["last_seen"]),
+    lesson=lambda one: one["text"] or "(held back)",
+    state=lambda one: f"{one['state']}, pinned" if one["pinned"] else one["state"],
 )
 REMOVED = columns(
     "lesson state why id seen last_of_use",
-    lesson=lambda one: clean(one["text"], WORDS),
-    last_of_use=lambda one: when(max(one["last_seen"], one["last_shown"])),
+    lesson="text",
+    last_of_use=lambda one: max(one["last_seen"], one["last_shown"]),
 )
 
 
-def lessons(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
+def lessons(limit: Limit = 50) -> int:
     """List what was learnt, most often seen first; texts in quarantine are not shown."""
-    found = ask(db, lambda memory: memory.top(limit))
-    held = any(not one["text"] for one in found)
-    then = following("quarantine", "list", db=db) if held else ""
+    found = ask(lambda memory: memory.top(limit))
+    then = "" if all(one["text"] for one in found) else following("quarantine", "list")
     empty = "nothing was learnt in this scope yet"
-    return emit(found, LESSONS, json=json, key="lessons", text=4, empty=empty, then=then)
+    return emit(found, LESSONS, key="lessons", text=4, empty=empty, then=then)
 
 
 def seen(
     error_type: Annotated[str, Argument(help="The type of the error, such as KeyError.")],
     text: Annotated[str, Argument(help="Its text; - reads it from standard input.")],
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Say whether an error was seen before; like grep, exit 1 if it was not."""
     error = _text_of(text)
     mark = signature(error_type, error)
-    found = ask(db, lambda memory: memory.seen(error_type, error))
-    if json:
+    found = ask(lambda memory: memory.seen(error_type, error))
+    if call().json:
         known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        group = found.group and asdict(found.group)
-        answer({**known, "group": group, "lessons": found.lessons}, json=json)
+        answer({**known, "group": found.group and asdict(found.group), "lessons": found.lessons})
         return 0 if found else 1
     show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
         show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
     if found.lessons:
-        print_table(found.lessons, LESSONS, text=4)
+        table(LESSONS, found.lessons, text=4)
     if found.group is not None:
-        show(following("patterns", "list", error_type, db=db))
+        show(following("patterns", "list", error_type))
     return 0 if found else 1
 
 
 def recall(
     task: Annotated[str, Argument(help="The task; - reads it from standard input.")],
     limit: Limit = 5,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Show which accepted answers memory recalls for a task."""
     query = _text_of(task)
@@ -99,8 +77,8 @@ def recall(
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
         return await memory.recall(query, limit), await spaces_of(memory)
 
-    found, spaces = ask(db, recalled)
-    warn_of(spaces, db)
+    found, spaces = ask(recalled)
+    warn_of(spaces)
     lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"
@@ -111,12 +89,14 @@ def recall(
             texts["lesson"] = one.lesson
         lines += [f"  {f'{name}:':<9} {clean(text, WORDS)}" for name, text in texts.items() if text]
     record = {"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)}
-    return answer(record, *(lines or ["nothing related"]), json=json)
+    return answer(record, *(lines or ["nothing related"]))
 
 
-def _text_of(given: str) -> str:
+def _text_of(argument: str) -> str:
     """Return the text; `-` reads at most 1,000,000 bytes of stdin, as UTF-8 with replacements."""
-    return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8", "replace") if given == "-" else given
+    if argument != "-":
+        return argument
+    return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8", "replace")
 
 
 async def spaces_of(memory: Memory) -> Spaces | None:
@@ -124,11 +104,11 @@ async def spaces_of(memory: Memory) -> Spaces | None:
     return await memory.spaces() if memory.embedder is not None else None
 
 
-def warn_of(spaces: Spaces | None, db: str | None) -> None:
+def warn_of(spaces: Spaces | None) -> None:
     """Warn on stderr if recall cannot compare every example by meaning."""
     if spaces is not None and spaces.behind:
         say(f"by words alone: {counted(spaces.behind, 'example')} ({spaces})")
-        say(following("reembed", db=db))
+        say(following("reembed"))
 
 
 # Merged patterns
@@ -139,13 +119,10 @@ Digests = Annotated[list[str], Argument(help="The digests of patterns, as listed
 
 @patterns.command("list")
 def list_patterns(
-    error_type: Annotated[str, Argument(help="Only those of this type.")] = "",
-    limit: Limit = 50,
-    db: Db = None,
-    json: Json = False,
+    error_type: Annotated[str, Argument(help="Only those of this type.")] = "", limit: Limit = 50
 ) -> int:
     """List merged patterns and why they were merged, then those that are kept apart."""
-    found = ask(db, lambda memory: memory.patterns(error_type))[:limit]
+    found = ask(lambda memory: memory.patterns(error_type))[:limit]
     lines = []
     for one in found:
         kept = ", kept apart" if one["apart"] else ""
@@ -159,36 +136,35 @@ def list_patterns(
     if found:
         do = "remerge" if found[0]["apart"] else "unmerge"
         digest = found[0]["patterns"][0]["signature"]
-        lines.append(following("patterns", do, digest, "--by", "NAME", db=db))
+        lines.append(following("patterns", do, digest, "--by", "NAME"))
     none = "no patterns are merged, and none are kept apart"
-    return answer({"patterns": found}, *(lines or [none]), json=json)
+    return answer({"patterns": found}, *(lines or [none]))
 
 
 @patterns.command()
-def unmerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
+def unmerge(digests: Digests, by: By, why: Why = "") -> int:
     """Keep patterns apart from all others from now on."""
-    ask(db, lambda memory: memory.set_apart(*digests, by=by, why=why))
-    return _ruled(digests, True, by, why, db, json)
+    return _set_apart(digests, by, why, apart=True)
 
 
 @patterns.command()
-def remerge(digests: Digests, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
+def remerge(digests: Digests, by: By, why: Why = "") -> int:
     """Let evidence merge patterns again that `unmerge` kept apart."""
-    ask(db, lambda memory: memory.set_apart(*digests, by=by, why=why, apart=False))
-    return _ruled(digests, False, by, why, db, json)
+    return _set_apart(digests, by, why, apart=False)
 
 
-def _ruled(digests: list[str], apart: bool, by: str, why: str, db: str | None, json: bool) -> int:
+def _set_apart(digests: list[str], by: str, why: str, *, apart: bool) -> int:
+    ask(lambda memory: memory.set_apart(*digests, by=by, why=why, apart=apart))
     how = "kept apart" if apart else "merged with others where evidence says so"
     words = f"{counted(len(digests), 'pattern')} from now on {how}"
     record = {"patterns": digests, "apart": apart, "by": by, "why": why}
-    return answer(record, words, following("patterns", "list", db=db), json=json)
+    return answer(record, words, following("patterns", "list"))
 
 
 @patterns.command()
-def suggest(limit: Limit = 20, db: Db = None, json: Json = False) -> int:
+def suggest(limit: Limit = 20) -> int:
     """List pairs of lessons with nearly the same meaning; merges nothing. Needs an embedder."""
-    found = ask(db, lambda memory: memory.suggest(limit))
+    found = ask(lambda memory: memory.suggest(limit))
     lines = []
     for pair in found:
         error_type = clean(pair["lessons"][0]["error_type"], WORDS)
@@ -197,8 +173,8 @@ def suggest(limit: Limit = 20, db: Db = None, json: Json = False) -> int:
             f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}"
             for one in pair["lessons"]
         ]
-    then = following("lessons", db=db) if found else "no two lessons are similar enough"
-    return answer({"pairs": found}, *lines, then, json=json)
+    then = following("lessons") if found else "no two lessons are similar enough"
+    return answer({"pairs": found}, *lines, then)
 
 
 # What memory keeps
@@ -209,43 +185,33 @@ def pin(
     by: By,
     why: Why = "",
     undo: Annotated[bool, Option("--undo", help="Remove the pin.")] = False,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Pin a lesson: it is never evicted, pruned or retired. `heedful lessons` shows ids."""
-    ask(db, lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
+    ask(lambda memory: memory.pin(lesson, by=by, why=why, pinned=not undo))
     words = f"lesson {lesson} is {'no longer pinned' if undo else 'pinned'}"
     record = {"lesson": lesson, "pinned": not undo, "by": by, "why": why}
-    return answer(record, words, following("lessons", db=db), json=json)
+    return answer(record, words, following("lessons"))
 
 
-def prune(
-    by: By,
-    unused_for: UnusedFor = None,
-    keep: Keep = None,
-    dry_run: DryRun = False,
-    db: Db = None,
-    json: Json = False,
-) -> int:
+def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryRun = False) -> int:
     """Remove lessons that are of no use; what is pinned or proved helpful stays."""
     if unused_for is None and keep is None:
         raise UsageError("nothing says what to remove: give --unused-for 180d, --keep 1000 or both")
     options: dict[str, Any] = {"keep": keep, "by": by, "dry_run": dry_run}
     if unused_for is not None:
-        options["unused_for"] = config.seconds("--unused-for", unused_for)
-    found = ask(db, lambda memory: memory.prune(**options))
-    if json:
-        return answer({"dry_run": dry_run, "removed": found}, json=json)
+        options["unused_for"] = seconds("--unused-for", unused_for)
+    found = ask(lambda memory: memory.prune(**options))
+    if call().json:
+        return answer({"dry_run": dry_run, "removed": found})
     if found:
-        print_table(found[:SHOWN_REMOVED], REMOVED, text=3)
+        table(REMOVED, found[:SHOWN_REMOVED], text=3)
     if len(found) > SHOWN_REMOVED:
         show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
-    many, then = counted(len(found), "lesson"), following("lessons", db=db)
+    show(f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}")
+    then = ["lessons"]
     if dry_run and found:
-        asked = {"--unused-for": unused_for, "--keep": keep}
-        again = [
-            word for name, value in asked.items() if value is not None for word in (name, value)
-        ]
-        then = following("prune", *again, "--by", by, db=db)
-    show(f"{many} would be removed\n{then}" if dry_run else f"{many} removed\n{then}")
+        asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
+        then = ["prune"]
+        then += [str(word) for pair in asked.items() if pair[1] is not None for word in pair]
+    show(following(*then))
     return 0

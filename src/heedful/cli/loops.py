@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json as jsonlib
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from heedful.cli import settings
-from heedful.cli.output import answer, columns, counted, emit, following, print_table, show, when
-from heedful.cli.settings import MOST, By, Db, Json, Limit, Why, seconds
+from heedful.cli.output import answer, call, columns, counted, emit, following, show, table, when
 from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
 from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Attempt, clean, format_score
+from heedful.loop.record import Evaluation, Goal, clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
@@ -41,37 +40,28 @@ CHANGE = ("what", "outcome", "was", "to")
 def why(
     loop: Annotated[str, Argument(help="A loop or run, its beginning, or last.")],
     stage: Annotated[str | None, Argument(help="A stage's name or number.")] = None,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
-    """Explain why a loop went on and why it stopped.
+    """Explain why a loop, or the run of a pipeline, went on and why it stopped.
 
-    Or the run of a pipeline. Shows its attempts, what was wrong, what was fed back, and what would
-    have changed the end.
+    Shows the attempts, what was wrong, what was fed back, and what would have changed the end.
     """
 
     async def read(memory: Memory) -> Report | tuple[StoredLoop, Sequence[Exposure]]:
-        found = await loop_of(memory, loop)
-        if is_run(found):
-            return await report_of(memory.store, memory.scope, found.id)
+        stored = await loop_of(memory, loop)
+        if is_run(stored):
+            return await report_of(memory.store, memory.scope, stored.id)
         if stage is not None:
-            raise UsageError(f"loop {found.id!r} is not a run of a pipeline: it has no stages")
-        past = await memory.store.read(memory.scope, exposure_store.past, found.id)
-        return found, past.exposures
+            raise UsageError(f"loop {stored.id!r} is not a run of a pipeline: it has no stages")
+        past = await memory.store.read(memory.scope, exposure_store.past, stored.id)
+        return stored, past.exposures
 
-    found = settings.ask(db, read)
+    found = settings.ask(read)
     if isinstance(found, Report):
-        _print_run(found, stage, db, json)
-        return 0
+        return _answer_run(found, stage)
     stored, exposures = found
     explanation = loop_store.explained(stored)
-    if json:
-        answer(
-            {**_document(stored, explanation), "exposures": list(map(asdict, exposures))}, json=True
-        )
-    else:
-        _print(stored, explanation, exposures)
-    return 0
+    document = {**_document(stored, explanation), "exposures": list(map(asdict, exposures))}
+    return answer(document, *_describe(stored, explanation, exposures))
 
 
 def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
@@ -109,65 +99,66 @@ def _feedback(stored: StoredLoop, number: int) -> str:
     return again[number - 1] if number <= len(again) else ""
 
 
-def _print(stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exposure]) -> None:
+def _describe(
+    stored: StoredLoop, explanation: Explanation, exposures: Sequence[Exposure]
+) -> Iterator[str]:
     loop, usage, state = stored.loop, stored.loop.usage, loop_store.state_of(stored)
     goals = f", goals: {', '.join(map(str, loop.goals))}" if loop.goals else ""
-    show(
-        f"loop {stored.id}: {state}, policy {stored.head.policy.get('name') or 'of its own'}{goals}"
-    )
-    show(f"task: {_text(stored.head.task)}")
+    policy = stored.head.policy.get("name") or "of its own"
+    yield f"loop {stored.id}: {state}, policy {policy}{goals}"
+    yield f"task: {_text(stored.head.task)}"
     if exposures:
         withheld = sum(not one.shown for one in exposures)
         reason = f", {withheld} withheld to see whether it helps (heedful proof)"
         known = counted(len(exposures) - withheld, "lesson")
-        show(f"from memory: {known} shown{reason if withheld else ''}")
-    for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
-        _print_attempt(stored, attempt, value)
-        show(f"  => {line.decided}")
-        if fed := _feedback(stored, attempt.number):
-            show("  fed back:\n" + "\n".join(f"  | {part}" for part in fed.splitlines()))
-    show()
+        yield f"from memory: {known} shown{reason if withheld else ''}"
+    yield "\n".join(_describe_attempts(stored, explanation)) + "\n"
     for override in loop.overrides:
         until = f", until {when(override.until)}" if override.until else ""
         used = f"used {override.used} of {override.decisions}{until}"
         reason = clean(override.why, CANDIDATE) or "no reason given"
-        show(f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})")
+        yield f"override of {override.rule} by {clean(override.by, 60)}: {reason} ({used})"
     if state == "open":
         waiting = "an answer is stored and waits for its checks" if stored.journal else "it waits"
-        show(f"open: {waiting}; run it again with --resume")
+        yield f"open: {waiting}; run it again with --resume"
     elif state == "stopped":
-        show(f"kept: attempt {loop.best}" if loop.best else "kept: nothing")
-    for way in explanation.ways:
-        show(f"would have changed it: {way}")
-    show(f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s")
+        yield f"kept: attempt {loop.best}" if loop.best else "kept: nothing"
+    yield from (f"would have changed it: {way}" for way in explanation.ways)
+    yield f"cost: calls {usage.calls}, tokens {usage.tokens}, {usage.seconds:.1f} s"
 
 
-def _print_attempt(stored: StoredLoop, attempt: Attempt, value: Any) -> None:
-    show(f"\nattempt {attempt.number}: {_text(value) or '(empty)'}")
-    if attempt.evaluation is None:
-        return
-    for finding in attempt.evaluation.findings:
+def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator[str]:
+    loop = stored.loop
+    for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
+        yield f"\nattempt {attempt.number}: {_text(value) or '(empty)'}"
+        if attempt.evaluation is not None:
+            yield from _describe_evaluation(attempt.evaluation, loop.goals)
+        yield f"  => {line.decided}"
+        if fed := _feedback(stored, attempt.number):
+            yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))
+
+
+def _describe_evaluation(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Iterator[str]:
+    for finding in evaluation.findings:
         fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
         level = "" if finding.level == "error" else f" ({finding.level})"
-        show(f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}")
-    for goal in attempt.evaluation.unmet(stored.loop.goals):
-        show(f"  goal missed: {goal}, it is {attempt.evaluation.scores[goal.score]:g}")
+        yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
+    for goal in evaluation.unmet(goals):
+        yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
 
 
 def _text(value: Any) -> str:
-    return clean(value if isinstance(value, str) else jsonlib.dumps(value), CANDIDATE)
+    return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
 
 
-def _print_run(report: Report, name: str | None, db: str | None, json: bool) -> None:
+def _answer_run(report: Report, name: str | None) -> int:
     """Show the page of a run, or of one of its stages by name or number. Raises UnknownName."""
     stage = questions.find_stage(report, name) if name else None
-    if json:
-        run = {"pipeline": report.pipeline, "run": report.run}
-        answer({**run, **stage.plain()} if stage else report.plain(), json=True)
-        return
-    show(questions.describe_stage(report, stage) if stage else questions.describe_run(report))
-    show(f"\n{markdown(replace(report, stages=(stage,)) if stage else report)}")
-    show(following("ask", report.run, db=db))
+    run = {"pipeline": report.pipeline, "run": report.run}
+    about = questions.describe_stage(report, stage) if stage else questions.describe_run(report)
+    page = markdown(replace(report, stages=(stage,)) if stage else report)
+    document = {**run, **stage.plain()} if stage else report.plain()
+    return answer(document, f"{about}\n\n{page}", following("ask", report.run))
 
 
 # Loops and runs by name
@@ -218,8 +209,6 @@ async def newest_runs(memory: Memory, limit: int, pipeline: str = "") -> list[St
 def ask(
     run: Annotated[str, Argument(help="A run's id, its beginning, or `last`.")],
     question: Annotated[str, Argument(help="What to know. [a summary]")] = "",
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Answer why a stage of a pipeline was retried, what was fed back, and how it ended.
 
@@ -227,28 +216,24 @@ def ask(
     """
 
     async def read(memory: Memory) -> Report:
-        found = await loop_of(memory, run)
-        if not is_run(found):
-            hint = f"heedful why {found.id} explains it, heedful runs lists runs"
-            raise UsageError(f"loop {found.id!r} is not the run of a pipeline; {hint}")
-        return await report_of(memory.store, memory.scope, found.id)
+        stored = await loop_of(memory, run)
+        if not is_run(stored):
+            hint = f"heedful why {stored.id} explains it, heedful runs lists runs"
+            raise UsageError(f"loop {stored.id!r} is not the run of a pipeline; {hint}")
+        return await report_of(memory.store, memory.scope, stored.id)
 
-    report = settings.ask(db, read)
+    report = settings.ask(read)
     found = questions.answer(report, question)
     stages = {fact.stage for fact in found.facts if fact.stage}
-    then = following("why", report.run, *(stages if len(stages) == 1 else ()), db=db)
+    then = following("why", report.run, *(stages if len(stages) == 1 else ()))
     record = {"pipeline": report.pipeline, "run": report.run, **found.plain()}
-    return answer(record, f"{found}\n", then, json=json)
+    return answer(record, f"{found}\n", then)
 
 
-RUNS = columns(
-    "run pipeline state passed attempts retries seconds began",
-    seconds=lambda one: f"{one['seconds']:.1f}",
-    began=lambda one: when(one["began"]),
-)
+RUNS = columns("run pipeline state passed attempts retries seconds began")
 COUNTS: dict[str, Any] = {
     "retries": lambda one: one.cost.attempts,
-    "seconds": lambda one: f"{one.cost.seconds:.1f}",
+    "seconds": lambda one: one.cost.seconds,
     "tokens": lambda one: one.cost.tokens,
 }
 HEADS = "runs failed stages recovered retries seconds tokens"
@@ -259,33 +244,30 @@ STAGES = columns(f"stage {HEADS}", stage="name", **COUNTS)
 def runs(
     pipeline: Annotated[str, Argument(help="Only the runs of this pipeline.")] = "",
     stats: Annotated[bool, Option("--stats", help="Count failures, retries and costs.")] = False,
-    limit: Limit = 20,
-    db: Db = None,
-    json: Json = False,
+    limit: settings.Limit = 20,
 ) -> int:
     """List the newest runs of pipelines, or count over them."""
 
-    async def found(memory: Memory) -> list[Report]:
+    async def read(memory: Memory) -> list[Report]:
         listed = await newest_runs(memory, limit, pipeline)
         return [await report_of(memory.store, memory.scope, one.id) for one in listed]
 
-    reports = settings.ask(db, found)
+    reports = settings.ask(read)
     rows = list(map(_run_row, reports))
-    then = following("why", reports[0].run, db=db) if reports else ""
-    if not stats or not (json or reports):
+    then = following("why", reports[0].run) if reports else ""
+    if not stats or not (call().json or reports):
         empty = f"no run of a pipeline {pipeline!r}" if pipeline else "no run of a pipeline yet"
-        return emit(rows, RUNS, json=json, key="runs", text=3, empty=empty, then=then)
+        return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
-    if json:
-        return answer({"runs": rows, "stats": asdict(counts)}, json=json)
+    if call().json:
+        return answer({"runs": rows, "stats": asdict(counts)})
     retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
     show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
     if failed := [one for one in counts.checks if one.failed]:
-        print_table(failed, CHECKS, 1)
-    print_table(counts.stages, STAGES, 1)
+        table(CHECKS, failed, 1)
+    table(STAGES, counts.stages, 1)
     show("failed: attempts that failed; stages: those with such an attempt that have ended;")
-    show("recovered: those of them that passed; seconds, tokens: those of retries")
-    show(then)
+    show(f"recovered: those of them that passed; seconds, tokens: those of retries\n{then}")
     return 0
 
 
@@ -305,26 +287,20 @@ def _run_row(report: Report) -> dict[str, Any]:
 
 # Loops and decisions
 
-LOOPS = columns(
-    "loop state stopped_by attempts best calls tokens updated",
-    loop="id",
-    updated=lambda one: when(one["updated"]),
-)
+LOOPS = columns("loop state stopped_by attempts best calls tokens updated", loop="id")
 
 
 def loops(
     run: Annotated[str, Option("--run", help="Only the loops of this run.")] = "",
-    limit: Limit = 50,
-    db: Db = None,
-    json: Json = False,
+    limit: settings.Limit = 50,
 ) -> int:
     """List the newest loops; one that is open is running or was interrupted."""
     prefix = f"{run}/" if run else ""
     found = settings.ask(
-        db, lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
+        lambda memory: memory.store.read(memory.scope, loop_store.newest, limit, prefix)
     )
     empty = f"no loop of a run {run!r}" if run else "no loop yet"
-    return emit(list(map(_row, found)), LOOPS, json=json, key="loops", text=3, empty=empty)
+    return emit(list(map(_row, found)), LOOPS, key="loops", text=3, empty=empty)
 
 
 def _row(stored: StoredLoop) -> dict[str, Any]:
@@ -349,11 +325,6 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _fatigue(one: Reasoning) -> str:
-    change = f" ({one.standing.change:+.2f})" if one.standing.change else ""
-    return f"{one.standing.fatigue:.2f}{change}"
-
-
 def _decision(one: Reasoning) -> dict[str, Any]:
     return {**asdict(one), "rerun": one.rerun}
 
@@ -362,17 +333,17 @@ DECISIONS = columns(
     "loop decided why overridden_by attempt fatigue echoes at",
     why=_reason,
     overridden_by=lambda one: ", ".join(f"{each.stop.rule}: {each.by}" for each in one.lifted),
-    fatigue=_fatigue,
+    fatigue=lambda one: (
+        f"{one.standing.fatigue:.2f}"
+        + (f" ({one.standing.change:+.2f})" if one.standing.change else "")
+    ),
     echoes=lambda one: max(one.standing.echoes.values(), default=0),
-    at=lambda one: when(one.at),
 )
 
 
 def log(
     loop: Annotated[str, Argument(help="The beginning of the loops' ids.")] = "",
-    limit: Limit = 20,
-    db: Db = None,
-    json: Json = False,
+    limit: settings.Limit = 20,
 ) -> int:
     """List decisions with their reasons: why again, why stopped, what was overridden by whom."""
 
@@ -382,38 +353,33 @@ def log(
             raise NotFound("loop that begins with", loop, memory.store.url)
         return [one for stored in found for one in reasoning(stored.loop, stored.decisions)]
 
-    found = settings.ask(db, read)
-    then = following("why", found[-1 if loop else 0].loop, db=db) if found else ""
-    options: dict[str, Any] = {"key": "decisions", "text": 4, "empty": "no decision yet"}
-    return emit(found, DECISIONS, json=json, document=_decision, then=then, **options)
+    found = settings.ask(read)
+    then = following("why", found[-1 if loop else 0].loop) if found else ""
+    options: Any = {"empty": "no decision yet", "then": then, "document": _decision}
+    return emit(found, DECISIONS, key="decisions", text=4, **options)
 
 
 def override(
     loop: Annotated[str, Argument(help="The id of a loop.")],
     rule: Annotated[str, Argument(help="The rule to lift, such as attempts.")],
-    by: By,
-    why: Why = "",
-    decisions: Annotated[int, Option(min=1, max=MOST, help="For how many decisions.")] = 1,
+    by: settings.By,
+    why: settings.Why = "",
+    decisions: Annotated[int, Option(min=1, max=settings.MOST, help="For how many decisions.")] = 1,
     expires: Annotated[str | None, Option(help="For how long: 30m, 2h, 1d. [no end]")] = None,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Let a loop go on past a rule; a loop that was stopped reopens.
 
     The override and its reason stay on record. `heedful run --resume` continues the loop.
     """
-    until = None if expires is None else time.time() + seconds("--expires", expires)
-    options: dict[str, Any] = {"by": by, "why": why, "decisions": decisions, "until": until}
-
-    async def lifted(memory: Memory) -> Verdict:
-        return await lift(loop, rule, **options, store=memory.store, scope=memory.scope)
-
-    verdict = settings.ask(db, lifted)
+    until = None if expires is None else time.time() + settings.seconds("--expires", expires)
+    options: Any = {"by": by, "why": why, "decisions": decisions, "until": until}
+    verdict = settings.ask(
+        lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
+    )
     return answer(
         {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)},
         f"{rule} is lifted for {counted(decisions, 'decision')}; {_outcome(loop, verdict)}",
-        following("why", loop, db=db),
-        json=json,
+        following("why", loop),
     )
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
 from typer import Argument, Context, Option, Typer
 
-from heedful.cli import settings as config
 from heedful.cli.app import PLAIN, group
-from heedful.cli.output import answer, columns, counted, emit, following, show, when
-from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import MOST, By, Db, DryRun, Json, Limit, Why, ask, settings
+from heedful.cli.output import answer, columns, counted, emit, following, when
+from heedful.cli.progress import Progress
+from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
 from heedful.errors import UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
 from heedful.lessons.proof import Comparison, Effect, Proof
@@ -23,6 +22,7 @@ from heedful.lessons.words import difference
 from heedful.loop.record import clean
 from heedful.memory.dream import Dream, Dreams, consolidate
 from heedful.memory.memory import Memory
+from heedful.pages.plot import forest
 from heedful.store import exposures
 
 WORDS = 300  # characters of a text that are shown
@@ -35,12 +35,7 @@ Ids = Annotated[list[int], Argument(min=1, max=MOST, help="Ids of the list.")]
 # Quarantine
 
 quarantine: Typer = group("Read what waits in quarantine, rule on it, revoke sources.")
-WAITING = columns(
-    "lesson source id trust seen since",
-    lesson=lambda one: clean(one["lesson"], BRIEF),
-    source=lambda one: clean(one["source"], BRIEF),
-    since=lambda one: when(one["at"]),
-)
+WAITING = columns("lesson source id trust seen since", since="at")
 
 
 def _subject(ruling: Mapping[str, Any]) -> str:
@@ -49,72 +44,67 @@ def _subject(ruling: Mapping[str, Any]) -> str:
     return about if example else str(ruling["subject"])
 
 
-RULINGS = columns("done to by why at", done="action", to=_subject, at=lambda one: when(one["at"]))
+RULINGS = columns("done to by why at", done="action", to=_subject)
 
 
 @quarantine.command("list")
-def list_waiting(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
+def list_waiting(limit: Limit = 50) -> int:
     """List the waiting entries, newest first; an entry is recalled only after its release."""
-    rows = [asdict(one) for one in ask(db, lambda memory: memory.quarantine.waiting(limit))]
+    rows = [asdict(one) for one in ask(lambda memory: memory.quarantine.waiting(limit))]
     for row in rows:
         del row["provenance"]  # `show` has it
-    then = following("quarantine", "show", rows[0]["id"], db=db) if rows else ""
+    then = following("quarantine", "show", rows[0]["id"]) if rows else ""
     empty = "nothing waits in quarantine"
-    return emit(rows, WAITING, json=json, key="waiting", text=2, empty=empty, then=then)
+    return emit(rows, WAITING, key="waiting", text=2, empty=empty, then=then)
 
 
 @quarantine.command("show")
-def show_waiting(id: Id, db: Db = None, json: Json = False) -> int:
+def show_waiting(id: Id) -> int:
     """Show one entry: its words, where they come from, and the rulings on it."""
-    held = ask(db, lambda memory: memory.quarantine.show(id))
-    if json:
-        return answer(held, json=json)
-    _print_waiting(held)
+    held = ask(lambda memory: memory.quarantine.show(id))
+    then = ""
     if held.state == "quarantined":
-        show(following("quarantine", "release", id, "--by", "NAME", db=db))
-    return 0
+        then = following("quarantine", "release", id, "--by", "NAME")
+    return answer(held, *_describe(held), then)
 
 
-def _print_waiting(held: QuarantinedLesson) -> None:
-    show(f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}")
+def _describe(held: QuarantinedLesson) -> Iterator[str]:
+    yield f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}"
     came = held.provenance
     lines = {"pattern": held.pattern, "lesson": held.lesson}
     if held.example is not None:
         parts = ("task", "rejected", "wrong", "accepted")
         lines |= {name: getattr(held.example, name) for name in parts}
-    lines["tags"] = ", ".join(held.tags)
-    lines["rests on"] = ", ".join(came.sources) or "no source"
+    lines |= {"tags": ", ".join(held.tags), "rests on": ", ".join(came.sources) or "no source"}
     for name, ids in (("from", came.parents), ("into", came.children)):
         lines[name] = f"example {', '.join(map(str, ids))}" if ids else ""
-    for name, text in lines.items():
-        if text:
-            show(f"{name:<9} {clean(text, WORDS)}")
+    yield from (f"{name:<9} {clean(text, WORDS)}" for name, text in lines.items() if text)
     for seen in came.sightings:
         where = clean(seen.source or seen.loop or "no source", BRIEF)
-        show(f"seen      {when(seen.at)}, {seen.trust}, {where}: {clean(seen.text, BRIEF)}")
+        yield f"seen      {when(seen.at)}, {seen.trust}, {where}: {clean(seen.text, BRIEF)}"
     for ruled in came.rulings:
         why = clean(ruled["why"], WORDS) or "no reason given"
-        show(f"{ruled['action']:<9} {when(ruled['at'])}, {clean(ruled['by'], 60)}: {why}")
+        yield f"{ruled['action']:<9} {when(ruled['at'])}, {clean(ruled['by'], 60)}: {why}"
 
 
 @quarantine.command()
-def release(ids: Ids, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
+def release(ids: Ids, by: By, why: Why = "") -> int:
     """Let entries be recalled from now on, with an operator's trust; on record."""
-    ask(db, lambda memory: memory.quarantine.release(ids, by=by, why=why))
-    return _ruled("released", ids, by, why, db, json)
+    ask(lambda memory: memory.quarantine.release(ids, by=by, why=why))
+    return _ruled("released", ids, by, why)
 
 
 @quarantine.command()
-def reject(ids: Ids, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
+def reject(ids: Ids, by: By, why: Why = "") -> int:
     """Retire entries; the same text is not stored again. On record."""
-    ask(db, lambda memory: memory.quarantine.reject(ids, by=by, why=why))
-    return _ruled("rejected", ids, by, why, db, json)
+    ask(lambda memory: memory.quarantine.reject(ids, by=by, why=why))
+    return _ruled("rejected", ids, by, why)
 
 
-def _ruled(what: str, ids: Sequence[int], by: str, why: str, db: str | None, json: bool) -> int:
-    record = {what: sorted(set(ids)), "by": by, "why": why}
-    words = f"{what}: {', '.join(map(str, sorted(set(ids))))}"
-    return answer(record, words, following("quarantine", "list", db=db), json=json)
+def _ruled(what: str, ids: Sequence[int], by: str, why: str) -> int:
+    each = sorted(set(ids))
+    words = f"{what}: {', '.join(map(str, each))}"
+    return answer({what: each, "by": by, "why": why}, words, following("quarantine", "list"))
 
 
 @quarantine.command()
@@ -123,15 +113,13 @@ def revoke(
     by: By = "",
     why: Why = "",
     yes: Annotated[bool, Option("--yes", help="Do it; otherwise only count.")] = False,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Remove a source and all that derives from it, including lessons learnt with it in the prompt.
 
     Without --yes it only shows what would be removed.
     """
-    options: dict[str, Any] = {"by": by, "why": why, "dry_run": not yes}
-    counts = asdict(ask(db, lambda memory: memory.quarantine.revoke(source, **options)))
+    options: Any = {"by": by, "why": why, "dry_run": not yes}
+    counts = asdict(ask(lambda memory: memory.quarantine.revoke(source, **options)))
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
     then = ["log"]
     if not yes:
@@ -139,16 +127,15 @@ def revoke(
     return answer(
         {"source": source, "by": by, "why": why, "revoked": yes, **counts},
         f"{'removed' if yes else 'would remove'}: {sums}",
-        following("quarantine", *then, db=db),
-        json=json,
+        following("quarantine", *then),
     )
 
 
 @quarantine.command("log")
-def list_rulings(limit: Limit = 50, db: Db = None, json: Json = False) -> int:
+def list_rulings(limit: Limit = 50) -> int:
     """List the rulings on lessons and sources, by whom and why."""
-    found = ask(db, lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
-    return emit(found, RULINGS, json=json, key="rulings", text=4, empty="nothing was ruled yet")
+    found = ask(lambda memory: memory.store.read(memory.scope, exposures.rulings, limit))
+    return emit(found, RULINGS, key="rulings", text=4, empty="nothing was ruled yet")
 
 
 # Dreams
@@ -162,34 +149,24 @@ def dream(
     dry_run: DryRun = False,
     mode: Annotated[str, Option(help="lite: all lessons; full: the last 24 hours.")] = "lite",
     by: By = "heedful",
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Merge lessons that say the same, if recall stays as good; `rollback` undoes it."""
     if context.invoked_subcommand is not None:
         return 0
-    options: dict[str, Any] = {"mode": mode, "dry_run": dry_run, "by": by}
+    options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
     with Progress() as progress:
-        dreaming = _dream(db, options, progress)
-        one = drive(dreaming, lambda: "stopped; nothing was changed")
-    if json:
-        return answer(dream_document(one), json=json)
-    _print_dream(one)
+        watch = partial(progress.counted, noun="texts")
+        one = ask(
+            lambda memory: consolidate(memory, **options, progress=watch),
+            progress=progress.fetched,
+            stopped="stopped; nothing was changed",
+        )
     then: list[object] = ["lessons"]
     if dry_run and one.done:
         then = ["dream", *(["--mode", mode] if mode != "lite" else [])]
     elif one.done:
         then = ["dream", "show", one.id]
-    show(following(*then, db=db))
-    return 0
-
-
-async def _dream(db: str | None, options: Mapping[str, Any], progress: Progress) -> Dream:
-    values = settings(db=db)
-    watch = partial(progress.counted, noun="texts")
-    async with config.stored(values) as store:
-        memory = config.memory_of(values, store, progress.fetched)
-        return await consolidate(memory, **options, progress=watch)
+    return answer(dream_document(one), *_describe_dream(one), following(*then))
 
 
 def _what(one: Dream) -> str:
@@ -197,39 +174,35 @@ def _what(one: Dream) -> str:
     return what if one.undone is None else f"rolled back {when(one.undone)}; {what}"
 
 
-DREAMS = columns("what by id mode before after at", what=_what, at=lambda one: when(one.at))
+DREAMS = columns("what by id mode before after at", what=_what)
 
 
 @dreams.command("log")
-def list_dreams(limit: Limit = 20, db: Db = None, json: Json = False) -> int:
+def list_dreams(limit: Limit = 20) -> int:
     """List the dreams, including those that changed nothing, and why."""
-    found = ask(db, lambda memory: Dreams(memory).log(limit))
-    then = following("dream", "show", found[0].id, db=db) if found else ""
-    options: dict[str, Any] = {"key": "dreams", "text": 2, "empty": "no dream yet", "then": then}
-    return emit(found, DREAMS, json=json, document=dream_document, **options)
+    found = ask(lambda memory: Dreams(memory).log(limit))
+    then = following("dream", "show", found[0].id) if found else ""
+    options: Any = {"empty": "no dream yet", "then": then, "document": dream_document}
+    return emit(found, DREAMS, key="dreams", text=2, **options)
 
 
 @dreams.command("show")
-def show_dream(id: Id, db: Db = None, json: Json = False) -> int:
+def show_dream(id: Id) -> int:
     """Show what a dream did to which lessons, and how their texts differ."""
-    one = ask(db, lambda memory: Dreams(memory).show(id))
-    if json:
-        return answer(dream_document(one), json=json)
-    _print_dream(one)
+    one = ask(lambda memory: Dreams(memory).show(id))
     undo = one.done and one.undone is None
-    show(following("dream", *(["rollback", id, "--by", "NAME"] if undo else ["log"]), db=db))
-    return 0
+    then = following("dream", *(["rollback", id, "--by", "NAME"] if undo else ["log"]))
+    return answer(dream_document(one), *_describe_dream(one), then)
 
 
 @dreams.command()
-def rollback(id: Id, by: By, why: Why = "", db: Db = None, json: Json = False) -> int:
+def rollback(id: Id, by: By, why: Why = "") -> int:
     """Undo a dream: recall is as before, and later lessons stay. On record."""
-    back = ask(db, lambda memory: Dreams(memory).rollback(id, by=by, why=why))
+    back = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
     return answer(
         {"dream": id, "by": by, "why": why, "lessons": back},
         f"dream {id} is rolled back: {counted(back, 'lesson')} back",
-        following("dream", "log", db=db),
-        json=json,
+        following("dream", "log"),
     )
 
 
@@ -246,32 +219,34 @@ def _differences(one: Dream, proposal: Proposal) -> dict[int, str]:
     return {id: str(difference(one.texts[id], into)) for id in members}
 
 
-def _print_dream(one: Dream) -> None:
+def _describe_dream(one: Dream) -> Iterator[str]:
     number = f"dream {one.id}" if one.id else "a dry run"
     undone = f", rolled back {when(one.undone)}" if one.undone is not None else ""
-    show(f"{number}: {one.mode}, by {clean(one.by, 60)}, {when(one.at)}{undone}")
+    yield f"{number}: {one.mode}, by {clean(one.by, 60)}, {when(one.at)}{undone}"
     for proposal in one.proposals[:SHOWN]:
         differs = _differences(one, proposal)
-        show(f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}")
+        yield f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}"
         text = one.texts.get(proposal.survivor, "")
-        show(f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}")
+        if proposal.survivor:
+            yield f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}"
         for id in proposal.members[:SHOWN]:
             differ = f"; differs: {clean(differs[id], WORDS)}" if differs.get(id) else ""
-            show(f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}")
+            yield f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}"
     if len(one.proposals) > SHOWN:
-        show(f"and {counted(len(one.proposals) - SHOWN, 'other proposal')}; --json shows them")
+        yield f"and {counted(len(one.proposals) - SHOWN, 'other proposal')}; --json shows them"
     for veto, pairs in one.vetoes.items():
-        show(f"kept apart: {counted(pairs, 'pair')}, {VETOES.get(veto, veto)}")
+        yield f"kept apart: {counted(pairs, 'pair')}, {VETOES.get(veto, veto)}"
     if one.nothing:
-        show(f"nothing happened: {one.nothing}")
+        yield f"nothing happened: {one.nothing}"
     tried = f", recall tried with {counted(one.queries, 'stored text')}" if one.queries else ""
-    show(f"lessons: {one.before} before, {one.after} after{tried}")
+    yield f"lessons: {one.before} before, {one.after} after{tried}"
 
 
 # Proof
 
 GAIN = "shown against withheld; a gain is for the better, and the interval holds at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
+WHOLE = "memory as a whole"
 
 
 def proof(
@@ -281,8 +256,7 @@ def proof(
     ] = None,
     by: By = "",
     why: Why = "",
-    db: Db = None,
-    json: Json = False,
+    plot: Plot = None,
 ) -> int:
     """Say whether memory helps, with intervals.
 
@@ -293,61 +267,62 @@ def proof(
     if restore is not None:
         if not by.strip():
             raise UsageError("--restore needs --by: who is responsible")
-        ask(db, lambda memory: memory.restore(restore, by=by, why=why))
+        ask(lambda memory: memory.restore(restore, by=by, why=why))
         words = f"lesson {restore} is back; only later loops count for it or against it"
-        record = {"restored": restore, "by": by, "why": why}
-        return answer(record, words, following("proof", db=db), json=json)
+        return answer({"restored": restore, "by": by, "why": why}, words, following("proof"))
 
     async def read(memory: Memory) -> tuple[Proof, dict[str, Any], int, float]:
         known = {f"{one['kind']}/{one['signature']}": one for one in await memory.top(MOST)}
         past = await memory.store.read(memory.scope, exposures.past, "")
         return await memory.prove(), known, past.ended, memory.holdout
 
-    found, known, ended, holdout = ask(db, read)
+    found, known, ended, holdout = ask(read)
     ranked = sorted(found.lessons, key=lambda one: -(one.shown + one.withheld))[:limit]
     pairs = [(known.get(str(one.lesson)), one) for one in ranked]
-    if json:
-        lessons = [{**asdict(one), **{k: (it or {}).get(k) for k in KEPT}} for it, one in pairs]
-        rest = {"pending": found.pending, "ended": ended, "holdout": holdout}
-        return answer({"pooled": asdict(found.pooled), "lessons": lessons, **rest}, json=json)
-    _print_proof(found, pairs, _nothing_withheld(found, ended, holdout), db)
-    return 0
+    lessons = [{**asdict(one), **{k: (it or {}).get(k) for k in KEPT}} for it, one in pairs]
+    rest = {"pending": found.pending, "ended": ended, "holdout": holdout}
+    lines = _describe_proof(found, pairs, _nothing_withheld(found, ended, holdout))
+    if plot is not None:
+        rows = [(WHOLE, found.pooled), *((_name(*pair), pair[1]) for pair in pairs)]
+        write_plot(plot, forest(rows, "Right at once: lessons shown against withheld"))
+    return answer({"pooled": asdict(found.pooled), "lessons": lessons, **rest}, *lines)
 
 
-def _print_proof(
-    found: Proof,
-    pairs: Sequence[tuple[Mapping[str, Any] | None, Comparison]],
-    unproven: str,
-    db: str | None,
-) -> None:
+def _describe_proof(
+    found: Proof, pairs: Sequence[tuple[Mapping[str, Any] | None, Comparison]], unproven: str
+) -> Iterator[str]:
     whole, pending = found.pooled, found.pending
     under_way = f"{counted(pending, 'loop')} under way, not counted yet" if pending else ""
     if not (found.lessons or whole.shown or whole.withheld):
-        show(under_way or "no lesson was put into the prompt of a loop yet")
-        show(following("recall", "TASK", db=db))
+        yield under_way or "no lesson was put into the prompt of a loop yet"
+        yield following("recall", "TASK")
         return
-    _print_one("memory as a whole", whole, "an error again")
-    then: list[object] = []
+    yield f"{_describe_comparison(WHOLE, whole, 'an error again')}\n"
+    then: list[object] = ["lessons"]
     for known, one in pairs:
-        state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
-        text = clean(known["text"] if known else str(one.lesson), BRIEF)
-        _print_one(f"{state}: {text}", one, "its error again")
-        if known and known["state"] == "retired" and not then:
+        yield f"{_describe_comparison(_name(known, one), one, 'its error again')}\n"
+        if known and known["state"] == "retired" and then == ["lessons"]:
             then = ["proof", "--restore", known["id"], "--by", "NAME"]
     more = len(found.lessons) - len(pairs)
-    notes = (f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
-    show("\n".join(line for line in (GAIN, *notes, unproven) if line))
-    show(following(*(then or ["lessons"]), db=db))
+    yield from (GAIN, f"and {counted(more, 'lesson')} more" if more > 0 else "", under_way)
+    yield from (unproven, following(*then))
 
 
-def _print_one(name: str, one: Comparison, again: str) -> None:
+def _name(known: Mapping[str, Any] | None, one: Comparison) -> str:
+    state = f"lesson {known['id']}, {known['state']}" if known else "a lesson that is gone"
+    return f"{state}: {clean(known['text'] if known else str(one.lesson), BRIEF)}"
+
+
+def _describe_comparison(name: str, one: Comparison, again: str) -> str:
     unfair = "" if one.fair else "; not a random draw, so records are lost or added"
-    show(f"{name}\n  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}")
+    lines = [name, f"  {one.conclusion}: shown {one.shown}, withheld {one.withheld}{unfair}"]
     if one.uplift.gain is not None:
-        show(f"  {'right at once':<16}{_against(one.uplift, '{:.0f} %', 100, ' points')}")
-        show(f"  {again:<16}{_against(one.recurrence, '{:.0f} %', 100, ' points')}")
-        show(f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}")
-    show()
+        lines += [
+            f"  {'right at once':<16}{_against(one.uplift, '{:.0f} %', 100, ' points')}",
+            f"  {again:<16}{_against(one.recurrence, '{:.0f} %', 100, ' points')}",
+            f"  {'calls a loop':<16}{_against(one.calls, '{:.1f}', 1, '')}",
+        ]
+    return "\n".join(lines)
 
 
 def _against(effect: Effect, form: str, unit: float, of: str) -> str:

@@ -7,7 +7,7 @@ provider, 130 interrupted.
 from __future__ import annotations
 
 import atexit
-import json as jsonlib
+import json
 import os
 import shlex
 import sys
@@ -16,17 +16,20 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
 from typing import Any, NoReturn
 
-from heedful.errors import HeedfulError, InvalidInput, ModelError, NotFound, StoreError, UsageError
+from heedful import errors
 from heedful.loop.record import clean
 
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
 WIDTH = 120  # columns of a table that is not printed to a terminal
 LEAST = 16  # columns that text needs at least; numbers are never cut
+# Columns of times.
+TIMES = {"at", "began", "ends", "last of use", "last seen", "last used", "made", "since", "updated"}
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
 
 
@@ -39,12 +42,30 @@ INTERRUPTED = 130
 OPTIONS = frozenset(("by", "why", "trust"))
 CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Interrupted, INTERRUPTED),
-    (UsageError, 2),
-    (NotFound, 3),
-    (StoreError, 4),
+    (errors.UsageError, 2),
+    (errors.NotFound, 3),
+    (errors.StoreError, 4),
     (OSError, 4),
-    (ModelError, 5),
+    (errors.ModelError, 5),
 )
+
+
+@dataclass
+class Call:
+    """The command line that runs, and the options that all commands share."""
+
+    arguments: Sequence[str] = ()
+    json: bool = False
+    debug: bool = False
+    db: str | None = None
+
+
+CALL: ContextVar[Call] = ContextVar("call")
+
+
+def call() -> Call:
+    """Return the command line that runs; outside of one, a call without options."""
+    return CALL.get(Call())
 
 
 # Results
@@ -70,7 +91,7 @@ def say(text: str) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document in ASCII, which every terminal can show."""
-    show(jsonlib.dumps(document, default=str, indent=2))
+    show(json.dumps(document, default=str, indent=2))
 
 
 def document(record: Any) -> Any:
@@ -78,9 +99,9 @@ def document(record: Any) -> Any:
     return asdict(record) if is_dataclass(record) and not isinstance(record, type) else record
 
 
-def answer(record: Any, *lines: str, json: bool) -> int:
+def answer(record: Any, *lines: str) -> int:
     """Print one result, as JSON or as the lines that are not empty; return the exit code 0."""
-    if json:
+    if call().json:
         print_json(document(record))
     else:
         show("\n".join(line for line in lines if line))
@@ -91,10 +112,9 @@ def emit(
     records: Sequence[Any],
     columns: Columns,
     *,
-    json: bool,
     key: str,
     text: int,
-    empty: str,
+    empty: str = "",
     then: str = "",
     document: Callable[[Any], Any] = document,
 ) -> int:
@@ -103,49 +123,42 @@ def emit(
     The first `text` columns are words, the others numbers. Without records `empty` is printed;
     below a table, the line `then`.
     """
-    if json:
+    if call().json:
         print_json({key: list(map(document, records))})
     elif not records:
         show(empty)
     else:
-        print_table(records, columns, text)
+        table(columns, records, text)
         if then:
             show(then)
     return 0
 
 
-def print_table(records: Sequence[Any], columns: Columns, text: int) -> None:
-    """Print records as a table; a column is the name of a field, or a function of the record."""
-
-    def cell(record: Any, column: str | Callable[[Any], Any]) -> Any:
-        if not isinstance(column, str):
-            return column(record)
-        return record[column] if isinstance(record, Mapping) else getattr(record, column)
-
-    table(list(columns), [[cell(one, it) for it in columns.values()] for one in records], text)
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) -> None:
+def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) -> None:
     """Print a table; the first `text` columns are words, the others numbers.
 
-    A narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
+    Columns by name show records: the value is the name of a field, or a function of the record. A
+    narrow terminal folds words, never numbers. If that is not enough, each row becomes a line.
     """
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    if isinstance(columns, Mapping):
+        rows = [[_cell(head, each, row) for head, each in columns.items()] for row in rows]
+    heads = list(columns)
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     lines = [[clean(str(cell), 200) for cell in row] for row in rows]
-    columns = list(zip(heads, *lines, strict=True))
-    longest = [max(map(len, column)) for column in columns]
+    cells = list(zip(heads, *lines, strict=True))
+    longest = [max(map(len, column)) for column in cells]
     room = console.width - 2 * len(heads) - sum(min(size, LEAST) for size in longest[:text])
     tight = int(console.width < sum(longest) + 3 * len(heads))
     if room < sum(longest[text:]):  # then numbers fold at blanks
-        longest[text:] = [max(map(len, " ".join(cells).split())) for cells in columns[text:]]
+        longest[text:] = [max(map(len, " ".join(column).split())) for column in cells[text:]]
     if room < sum(longest[text:]):
-        for cells in lines:
-            pairs = zip(heads, cells, strict=True)
+        for line in lines:
+            pairs = zip(heads, line, strict=True)
             show(", ".join(f"{head} {cell}".strip() for head, cell in pairs if cell))
         return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 1 - tight))
@@ -153,9 +166,22 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], text: int = 1) ->
         drawn.add_column(head, overflow="fold")
     for head, width in zip(heads[text:], longest[text:], strict=True):
         drawn.add_column(head, justify="right", width=width, overflow="fold")
-    for cells in lines:
-        drawn.add_row(*map(Text, cells))
+    for line in lines:
+        drawn.add_row(*map(Text, line))
     console.print(drawn)
+
+
+def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:
+    """Format a field: times, numbers to one digit, lists with commas, mappings as JSON."""
+    if not isinstance(column, str):
+        value = column(record)
+    else:
+        value = record[column] if isinstance(record, Mapping) else getattr(record, column)
+    if isinstance(value, float):
+        return when(value) if head in TIMES else f"{value:.1f}"
+    if isinstance(value, Mapping):
+        return json.dumps(value) if value else ""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def when(seconds: float) -> str:
@@ -175,6 +201,7 @@ def following(*words: object, db: str | None = None) -> str:
     """Return the line that names the next command, with the database unless it is the default."""
     from heedful.store import shown  # slow to import, and `heedful --help` needs no store
 
+    db = db or call().db
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
 
@@ -182,44 +209,32 @@ def following(*words: object, db: str | None = None) -> str:
 # Errors
 
 
-def report_error(error: BaseException, *, json: bool, debug: bool, **more: Any) -> int:
-    """Print the error and return its exit code.
-
-    With `json` it is one JSON document on stdout that also holds `more`. A traceback is printed
-    only with `debug`.
-    """
-    message = _message(error, debug)
-    if debug:
+def report_error(error: BaseException, **more: Any) -> int:
+    """Print the error, with --json as one document that also holds `more`; return its exit code."""
+    kind, code = type(error).__name__, next((c for of, c in CODES if isinstance(error, of)), 1)
+    if isinstance(error, errors.InvalidInput) and error.field in OPTIONS:
+        message = f"--{error}"
+    elif isinstance(error, errors.HeedfulError | OSError | Interrupted):
+        message = "\n".join([str(error), *getattr(error, "__notes__", ())])
+    elif hasattr(error, "format_message"):  # the parser of the command line found it
+        message, code, command = error.format_message(), 2, getattr(error, "ctx", None)
+        if kind == "NoArgsIsHelpError" and not call().json:  # the message is the help
+            say(message)
+            return code
+        if command is not None and not call().json:
+            message = f"{message.rstrip('.')}; see {command.command_path} --help"
+        kind = "UsageError"
+    else:
+        hint = "" if call().debug else "; run it again with --debug for the traceback"
+        message = f"unexpected {kind}: {error}{hint}"
+    if call().debug:
         traceback.print_exception(error, file=sys.stderr)
-    code = next((code for kind, code in CODES if isinstance(error, kind)), 1)
-    if json:
+    if call().json:
         with suppress(OSError):  # stdout itself may be what is broken
-            print_json({"error": {"type": type(error).__name__, "message": message}, **more})
+            print_json({"error": {"type": kind, "message": message}, **more})
             return code
     say(f"heedful: {message}")
     return code
-
-
-def report_usage(error: Any, *, json: bool) -> int:
-    """Print an error that the parser of the command line found; return 2."""
-    message = error.format_message()
-    if json:
-        print_json({"error": {"type": "UsageError", "message": message}})
-    elif type(error).__name__ == "NoArgsIsHelpError":  # the message is the help
-        say(message)
-    else:
-        hint = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
-        say(f"heedful: {message.rstrip('.')}{hint}")
-    return 2
-
-
-def _message(error: BaseException, debug: bool) -> str:
-    if isinstance(error, InvalidInput) and error.field in OPTIONS:
-        return f"--{error}"
-    if isinstance(error, HeedfulError | OSError | Interrupted):
-        return "\n".join([str(error), *getattr(error, "__notes__", ())])
-    hint = "" if debug else "; run it again with --debug for the traceback"
-    return f"unexpected {type(error).__name__}: {error}{hint}"
 
 
 def leave(code: int) -> NoReturn:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
-from heedful.cli.output import answer, counted, following, report_error, say, show
+from heedful.cli.output import answer, call, counted, following, report_error, say, show
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Db, Json, Settings, memory_of, model_of, settings, stored
+from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory
@@ -43,27 +43,12 @@ class Result:
     error: str = ""
 
 
-@dataclass
-class Summary:
-    """All results; `damage` is the error that ended reading.
-
-    `left` counts the waiting episodes that other processes hold, or held when they were killed.
-    """
-
-    results: list[Result] = field(default_factory=list)
-    damage: HeedfulError | None = None
-    left: int = 0
-
-
 def reflect(
-    context: Context,
     files: Annotated[list[Path] | None, Argument(help="Traces of any format.")] = None,
     waiting: Annotated[bool, Option("--waiting", help="Try failed episodes again.")] = False,
     model: Annotated[str | None, Option("--model", help="Words the lessons. [rules]")] = None,
     trust: Annotated[str, Option(help="Who wrote the tasks: external or operator.")] = "external",
     keep: Annotated[bool, Option("--store/--no-store", help="Keep what is learnt.")] = True,
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """List what failed in runs of agents, with the events that prove it, and learn from it.
 
@@ -77,28 +62,26 @@ def reflect(
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     options = {"trust": trust, "store": keep}
     with Progress() as progress:
-        reading = _reflect(
-            settings(db=db, model=model), files or [], bool(model), options, progress
-        )
-        done = drive(reading, lambda: STOPPED)
-    failed = sum(bool(one.error) for one in done.results)
-    if not json:
-        for result in done.results:
-            _print(result)
-        _print_sum(done, failed, db)
-    record = {"episodes": list(map(_document, done.results)), "failed": failed, "left": done.left}
-    if done.damage is not None:
-        debug = "--debug" in (context.obj or ())
-        return report_error(done.damage, json=json, debug=debug, **record)
-    if json:
-        answer(record, json=json)
+        work = _reflect(settings(model=model), files or [], bool(model), options, progress)
+        results, damage, left = drive(work, lambda: STOPPED)
+    failed = sum(bool(one.error) for one in results)
+    record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
+    if not call().json:
+        for result in results:
+            show("\n".join(_describe(result)))
+        _print_sum(results, failed, left)
+    if damage is not None:
+        return report_error(damage, **record)
+    if call().json:
+        answer(record)
     return 1 if failed else 0
 
 
 async def _reflect(
     values: Settings, files: Sequence[Path], asks: bool, options: Any, progress: Progress
-) -> Summary:
-    done = Summary()
+) -> tuple[list[Result], HeedfulError | None, int]:
+    """Return the results, the error that ended reading, and how many wait for other processes."""
+    done, damage, left = list[Result](), None, 0
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(stored(values, new=bool(files)))
         model = None
@@ -109,17 +92,15 @@ async def _reflect(
         results = _from_files(files, options) if files else _from_waiting(memory, model)
         try:
             async for result in results:
-                done.results.append(result)
-                number = len(done.results)
-                progress.bar("reflecting", number, 0, counted(number, "episode"))
+                done.append(result)
+                progress.bar("reflecting", len(done), 0, counted(len(done), "episode"))
                 if model is not None:
                     progress.say(f"{result.name}: {result.error or 'reflected on'}")
         except UsageError as error:
-            done.damage = error
+            damage = error
         if not files:
-            counts = await store.read(memory.scope, episodes.counts)
-            done.left = counts.get("waiting", 0)
-    return done
+            left = (await store.read(memory.scope, episodes.counts)).get("waiting", 0)
+    return done, damage, left
 
 
 async def _from_files(files: Sequence[Path], options: Any) -> AsyncIterator[Result]:
@@ -152,32 +133,32 @@ async def _from_waiting(memory: Memory, model: Model | None) -> AsyncIterator[Re
         yield Result(clean(found.reflection.source, NAME), None, found)
 
 
-def _print(result: Result) -> None:
+def _describe(result: Result) -> Iterator[str]:
     episode, found = result.episode, result.reflected
     about = ""
     if episode is not None:
         events = counted(len(episode.events) + episode.omitted, "event")
         about = f"  {episode.outcome}, {events}: {clean(episode.task, WORDS)}"
-    show(f"{result.name}{about}".rstrip(": "))
+    yield f"{result.name}{about}".rstrip(": ")
     if result.error:
         why = clean(result.error, WORDS)
-        show(f"  the model failed, so nothing was kept ({why}); {AGAIN}")
+        yield f"  the model failed, so nothing was kept ({why}); {AGAIN}"
         return
     if found is None:
-        show("  nothing to reflect on: no run of an agent, or one without events and error")
+        yield "  nothing to reflect on: no run of an agent, or one without events and error"
         return
     for signal in found.signals[:SIGNALS]:
         proof = ", ".join(
             name or str(at) for at, name in zip(signal.evidence, signal.evidence_ids, strict=True)
         )
-        show(f"  signal   {signal.kind} [{clean(proof, NAME)}]: {clean(signal.words, WORDS)}")
+        yield f"  signal   {signal.kind} [{clean(proof, NAME)}]: {clean(signal.words, WORDS)}"
     if len(found.signals) > SIGNALS:
-        show(f"  signal   and {len(found.signals) - SIGNALS} more")
-    show(f"  lesson   {clean(found.text, 2 * WORDS)}")
+        yield f"  signal   and {len(found.signals) - SIGNALS} more"
+    yield f"  lesson   {clean(found.text, 2 * WORDS)}"
     if found.strategy is not None:
-        show(f"  rule     {clean(found.strategy.text, WORDS)}")
+        yield f"  rule     {clean(found.strategy.text, WORDS)}"
     importance = f"importance {found.reflection.importance:.2f}"
-    show(f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}")
+    yield f"  by {clean(found.by, NAME)}, {importance}; {_stored_as(found)}"
 
 
 def _stored_as(found: Reflected) -> str:
@@ -192,22 +173,22 @@ def _stored_as(found: Reflected) -> str:
     return f"{kept}{', waits in quarantine' if found.quarantined else ''}"
 
 
-def _print_sum(done: Summary, failed: int, db: str | None) -> None:
-    some = [one.reflected for one in done.results if one.reflected is not None]
+def _print_sum(results: Sequence[Result], failed: int, left: int) -> None:
+    some = [one.reflected for one in results if one.reflected is not None]
     new = [one for one in some if one.stored and not one.known]
     known = [one for one in some if (one.known or one.again) and not one.busy]
-    left = done.left + sum(one.busy for one in some)
-    words = f"{counted(len(done.results), 'episode')}: {len(new)} new, {len(known)} known"
-    words += f", {left} left to others" if left else ""
+    others = left + sum(one.busy for one in some)
+    words = f"{counted(len(results), 'episode')}: {len(new)} new, {len(known)} known"
+    words += f", {others} left to others" if others else ""
     show(f"{words}, {failed} failed" if failed else words)
-    if done.left:
+    if left:
         say(f"heedful: {BUSY.replace('on it,', 'on the rest,')}")
     if failed:
         say(f"heedful: {AGAIN}")
     elif any(one.quarantined for one in new):
-        show(following("quarantine", "list", db=db))
+        show(following("quarantine", "list"))
     elif new:
-        show(following("lessons", db=db))
+        show(following("lessons"))
 
 
 def _document(result: Result) -> dict[str, Any]:

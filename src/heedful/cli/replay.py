@@ -15,14 +15,13 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 from typer import Argument, Option, Typer
 
+from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, following, print_table, show, table
+from heedful.cli.output import answer, call, columns, counted, following, show, table
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Json, Settings, policy_of, scope_of, settings, stored
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
-from heedful.loop import record
-from heedful.loop.codec import policy_to, rule_to, to_document
+from heedful.loop import codec, record
 from heedful.loop.decide import Policy, triggers
 from heedful.loop.policies import PRESETS, goal
 from heedful.loop.policies import policy as parse_policy
@@ -30,8 +29,8 @@ from heedful.loop.reach import Reach, reach
 from heedful.loop.replay import Figures, RecordedLoop, compare
 from heedful.loop.replay import tune as choose_policy
 from heedful.loop.stop import counts_scope, find_near_repeat
+from heedful.pages.plot import Point, draw_front
 from heedful.store import loops, shown
-from heedful.store.loops import WHOLE, aimed, document, recorded, unscored
 
 LAST = 100_000  # loops of a database, the newest
 
@@ -43,36 +42,38 @@ def replay(
     policy: Annotated[
         list[str] | None, Option("--policy", help="Repeatable. [all presets]")
     ] = None,
-    json: Json = False,
+    plot: config.Plot = None,
 ) -> int:
-    """Say what policies would have cost on recorded loops.
+    """Say what policies would have cost and lost on recorded loops.
 
-    And what they would have lost. The figures are exact where a policy stops no later than the
-    record does; where it would have gone on, the record cannot tell, and the loop counts as far as
-    it goes.
+    The figures are exact if a policy stops no later than the record does. If it would have gone
+    on, the record cannot tell, and the loop counts as far as it goes.
 
-    An oracle stops at the first right attempt; if there is none, after one attempt. Regret counts
-    the attempts beyond the oracle's; lost are loops that the record solves and the policy does
-    not; quality is that of the attempts that are kept.
+    An oracle stops at the first right attempt, or after one attempt if none is right. Regret counts
+    the attempts beyond the oracle's. A loop is lost if the record solves it and the policy does
+    not. Quality is that of the attempts that are kept. --plot draws cost against quality.
     """
-    given = [parse_policy(text) for text in policy or ()]
+    chosen = [parse_policy(text) for text in policy or ()]
     with Progress() as progress:
         records = read_records(source, progress)
-        left_out = [one for one in PRESETS.values() if not given and unscored(records, one)]
-        policies = given or [one for one in PRESETS.values() if one not in left_out]
-        aims = aimed(records, policies)
-        whole, *figures = _compare(aims, [WHOLE, *policies], progress)
+        left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
+        policies = chosen or [one for one in PRESETS.values() if one not in left_out]
+        aims = loops.aimed(records, policies)
+        whole, *figures = _compare(aims, [loops.WHOLE, *policies], progress)
     # The record always knows how its own loops ended.
     whole = replace(whole, beyond=0)
     notes = [f"{one.name} is left out: its goals are not scored here" for one in left_out]
     notes += _caveats(records, policies)
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
         notes.append(f"{counted(assumed, 'loop')} without goals count as if they had the policies'")
-    if json:
-        documents = list(map(document, figures))
-        return answer(
-            {"recorded": document(whole), "policies": documents, "notes": notes}, json=json
-        )
+    if plot is not None:
+        if not whole.solvable:
+            raise UsageError("no recorded loop can be solved, so --plot has nothing to draw")
+        title = f"{counted(whole.loops, 'recorded loop')}, {whole.solvable} can be solved"
+        config.write_plot(plot, draw_front(list(map(Point.of, figures)), title))
+    if call().json:
+        documents = list(map(loops.document, figures))
+        return answer({"recorded": loops.document(whole), "policies": documents, "notes": notes})
     attempts = counted(sum(len(one.loop.attempts) for one in aims), "attempt")
     solvable = counted(whole.solvable, "loop")
     show(f"{counted(whole.loops, 'loop')}, {attempts}; {solvable} can be solved")
@@ -102,7 +103,7 @@ def _print_figures(rows: Sequence[Figures]) -> None:
         cannot_tell="beyond",
         **special,
     )
-    print_table(rows, heads, text=1)
+    table(heads, rows, text=1)
     if any(one.beyond for one in rows):
         show("cannot tell: the record of so many loops does not say how it would have ended")
 
@@ -111,24 +112,23 @@ def tune(
     source: Source = None,
     keep: Annotated[float, Option(help="Share of the solvable loops, 0..1.")] = 0.99,
     policy: Annotated[str | None, Option("--policy", help="The policy now. [the setting]")] = None,
-    json: Json = False,
 ) -> int:
     """Choose the cheapest policy that still solves enough loops.
 
-    It is chosen on one half of recorded loops and reported on the other. Loops are split by their
-    ids; where the record cannot tell, a policy counts as if it used up all of its attempts.
+    It is chosen on one half of the recorded loops and reported on the other. Loops are split by
+    their ids. If the record cannot tell, a policy counts as if it used up all of its attempts.
     """
     record.check_number("--keep", keep, 0, 1)
-    before = policy_of(policy)
+    before = config.policy_of(policy)
     with Progress() as progress:
         records = read_records(source, progress)
         found = choose_policy(records, before, keep, partial(progress.counted, "replaying"))
     halves = {name: getattr(found, name) for name in ("chosen_on", "reported_on", "before")}
     notes = list(_caveats(records, [found.policy]))
-    if json:
-        figures = {name: document(one) for name, one in halves.items()}
-        head = {"policy": policy_to(found.policy), "tried": found.tried}
-        return answer({**head, **figures, "notes": notes}, json=json)
+    if call().json:
+        figures = {name: loops.document(one) for name, one in halves.items()}
+        head = {"policy": codec.policy_to(found.policy), "tried": found.tried}
+        return answer({**head, **figures, "notes": notes})
     solvable, now = found.chosen_on.solvable, found.before.policy
     these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
     show(f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}")
@@ -136,12 +136,12 @@ def tune(
     if found.policy.name != now:
         show(f"chosen: {found.policy.name}")
         notes.append(f"to use it, write in heedful.toml: policy = {dumps(found.policy.name)}")
-        both = (policy or settings().policy, found.policy.name)
+        both = (policy or config.settings().policy, found.policy.name)
         words += [word for text in both if isinstance(text, str) for word in ("--policy", text)]
     elif solvable:
         show(f"{now} stays: no cheaper one keeps {keep:g} of the {solvable} that can be solved")
     else:
-        show(f"{now} stays: none of these loops can be solved, there is nothing to choose by")
+        show(f"{now} stays: none of these loops can be solved, so no policy is better")
     names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
     _print_figures(
         [replace(one, policy=name) for name, one in zip(names, halves.values(), strict=True)]
@@ -159,7 +159,7 @@ def _caveats(records: Sequence[RecordedLoop], policies: Sequence[Policy]) -> Ite
     for policy in policies:
         words = ", ".join(map(str, policy.goals))
         own = sum(one.loop.goals not in ((), policy.goals) for one in records)
-        if lacking := unscored(records, policy):
+        if lacking := loops.unscored(records, policy):
             yield f"{policy.name}: {lacking} of {many} cannot be judged by its goals: {words}"
         if policy.goals and own:
             yield f"{policy.name}: {own} of {many} keep goals of their own instead of {words}"
@@ -174,10 +174,10 @@ policies: Typer = group("Show policies, and prove that each of their rules can f
 
 
 @policies.command("list")
-def list_policies(json: Json = False) -> int:
+def list_policies() -> int:
     """List the presets."""
-    if json:
-        return answer({"policies": [policy_to(one) for one in PRESETS.values()]}, json=json)
+    if call().json:
+        return answer({"policies": [codec.policy_to(one) for one in PRESETS.values()]})
     rows = [(name, _describe(policy)) for name, policy in PRESETS.items()]
     table(("preset", "rules"), rows, text=2)
     return 0
@@ -186,35 +186,30 @@ def list_policies(json: Json = False) -> int:
 @policies.command()
 def check(
     policy: Annotated[str | None, Argument(metavar="POLICY", help="[the setting]")] = None,
-    json: Json = False,
 ) -> int:
-    """Find for each rule the shortest history in which it decides, or prove that there is none.
+    """Find the shortest history in which each rule decides, or prove that it never does.
 
     Exits 0 if every rule can fire, and 1 if one cannot or nothing was found for it.
     """
-    chosen = policy_of(policy)
+    chosen = config.policy_of(policy)
     found = reach(chosen)
-    if json:
-        rules = list(map(_reach_document, found))
-        answer({"policy": policy_to(chosen), "rules": rules}, json=json)
-    else:
-        show(f"policy {chosen.name or 'of its own'}: {_describe(chosen)}")
-        for one in found:
-            _print_reach(one)
+    document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
+    head = f"policy {chosen.name or 'of its own'}: {_describe(chosen)}"
+    answer(document, head, *("\n".join(_describe_reach(one)) for one in found))
     return 0 if all(one.history is not None for one in found) else 1
 
 
-def _print_reach(found: Reach) -> None:
-    show(f"\n{found}")
+def _describe_reach(found: Reach) -> Iterator[str]:
+    yield f"\n{found}"
     if found.history is None:
         return
     for key, count in found.history.echoes.items():
-        show(f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}")
+        yield f"  earlier loops of the scope: finding {key} in {counted(count, 'attempt')}"
     seen: set[str] = set()
     for attempt, better in zip(found.history.attempts, found.history.improved, strict=True):
-        show(f"  attempt {attempt.number}: {', '.join(_describe_attempt(attempt, better, seen))}")
+        yield f"  attempt {attempt.number}: {', '.join(_describe_attempt(attempt, better, seen))}"
         seen.add(attempt.candidate.digest)
-    show(f"  => {found.rule(found.history)}")
+    yield f"  => {found.rule(found.history)}"
 
 
 def _describe_attempt(attempt: record.Attempt, better: bool, seen: Container[str]) -> Iterator[str]:
@@ -247,11 +242,11 @@ def _describe(policy: Policy) -> str:
 def _reach_document(found: Reach) -> dict[str, Any]:
     history = found.history.attempts if found.history else ()
     return {
-        "rule": rule_to(found.rule),
+        "rule": codec.rule_to(found.rule),
         "name": found.name,
         "can_fire": found.history is not None,
         "attempts": len(history) or None,
-        "history": list(map(to_document, history)),
+        "history": list(map(codec.to_document, history)),
         "proof": found.proof,
     }
 
@@ -289,22 +284,23 @@ def read_records(source: str | None, progress: Progress) -> list[RecordedLoop]:
     """Read recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
     if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
         return read_file(Path(source), partial(progress.counted, "reading"))
+    values = config.settings(db=source)
+    scope = config.scope_of(values)
+
+    async def read() -> list[RecordedLoop]:
+        async with config.stored(values) as store:
+            return loops.recorded(await store.read(scope, loops.newest, LAST))
+
     try:
-        return drive(_read_store(settings() if source is None else settings(db=source)))
+        records = drive(read())
     except StoreCorrupt as error:
         if source is not None:
             error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
         raise
-
-
-async def _read_store(values: Settings) -> list[RecordedLoop]:
-    scope = scope_of(values)
-    async with stored(values) as store:
-        made = recorded(await store.read(scope, loops.newest, LAST))
-    if not made:
+    if not records:
         where = f"{shown(values.db)} has an attempt; heedful run makes some"
         raise NotFound("loop of scope", f"{scope.tenant}/{scope.project}", where)
-    return made
+    return records
 
 
 def read_file(

@@ -15,14 +15,13 @@ from shutil import which
 from types import ModuleType
 from typing import Annotated, Any
 
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
 import heedful
 from heedful import errors
 from heedful.cli import settings as config
-from heedful.cli.output import counted, following, print_json, report_error, say, show, table
+from heedful.cli.output import answer, call, counted, following, report_error, say, show, table
 from heedful.cli.progress import Progress, drive
-from heedful.cli.settings import Db, Json, ModelName, Settings, settings
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
@@ -32,7 +31,6 @@ from heedful.loop.decide import Policy
 from heedful.loop.reach import reach
 from heedful.loop.record import clean
 from heedful.store import loops, shown
-from heedful.store.loops import new_owner
 from heedful.store.records import Head
 from heedful.store.store import Store
 
@@ -86,17 +84,15 @@ class Job:
     given: str | None
     resume: bool
     system: str
-    settings: Settings
+    settings: config.Settings
     arguments: Sequence[str]
     name: str = ""
     rows: list[Row] = field(default_factory=list)
 
 
 def run(
-    ctx: Context,
     tasks: Annotated[Path, Argument(help="A .jsonl or .yaml file of tasks.")],
-    model: ModelName = None,
-    db: Db = None,
+    model: config.ModelName = None,
     name: Annotated[str | None, Option("--run", help="Its name. [the file's and a number]")] = None,
     resume: Annotated[bool, Option("--resume", help="Continue a run, or the newest.")] = False,
     memory: Annotated[bool | None, Option("--memory/--no-memory", help="Learn and recall.")] = None,
@@ -106,7 +102,6 @@ def run(
     timeout: Annotated[float | None, Option(help="Seconds for an attempt. [120]")] = None,
     max_tokens: Annotated[int | None, Option(help="Tokens for an answer. [256]")] = None,
     system: Annotated[str, Option(help="The system prompt.")] = "",
-    json: Json = False,
 ) -> int:
     """Drive every task of a file until it passes or is stopped.
 
@@ -115,13 +110,13 @@ def run(
     """
     limits = {"jobs": jobs, "timeout": timeout, "max_tokens": max_tokens}
     learning = {"memory": memory, "holdout": holdout}
-    values = settings(model=model, db=db, policy=policy, **learning, **limits)
+    values = config.settings(model=model, policy=policy, **learning, **limits)
     if name is not None and not (
         0 < len(name) <= LONGEST and name.isprintable() and "/" not in name
     ):
         raise errors.InvalidInput("--run", name, f"1 to {LONGEST} printable characters without /")
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
-    chosen, arguments = config.policy_of(policy), ctx.obj or ["run"]
+    chosen, arguments = config.policy_of(policy), call().arguments or ["run"]
     job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
     _warn([job.policy, *(task.policy for task in job.tasks if task.policy is not None)])
     failure: errors.HeedfulError | None = None
@@ -129,11 +124,11 @@ def run(
         drive(_drive(job), lambda: f"interrupted{_how_to_resume(job)}")
     except errors.HeedfulError as error:
         failure = error
-    return _report(job, failure, json)
+    return _report(job, failure)
 
 
 def _warn(policies: Sequence[Policy]) -> None:
-    """Warn of rules that can never fire: their author relies on a guard that does nothing."""
+    """Warn of rules that can never fire."""
     for policy in dict.fromkeys(policies):
         for found in reach(policy, most=1_000):
             if found.proof:
@@ -141,7 +136,7 @@ def _warn(policies: Sequence[Policy]) -> None:
 
 
 async def _drive(job: Job) -> None:
-    """Drive the job; open the model first, so that a failure takes no name, makes no file."""
+    """Drive the job. Open the model first: if that fails, no name is taken and no file is made."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
     with Progress() as progress:
         async with (
@@ -215,38 +210,28 @@ async def ended(task: Task, run: str, policy: Policy, **options: Any) -> Row:
     options |= {"checks": task.checks, "goals": task.goals, "data": task.context}
     loop = Run[Any](task.task, policy=task.policy or policy, id=f"{run}/{task.id}", **options)
     result = await loop.finish()
-    usage, attempts = result.usage, len(result.loop.attempts)
-    return Row(
-        task.id,
-        result.id,
-        task.family,
-        result.passed,
-        result.passed and attempts == 1,
-        attempts,
-        usage.calls,
-        usage.tokens,
-        usage.seconds,
-        result.stopped_by[0].rule if result.stopped_by else "",
-        result.candidate,
-    )
+    attempts, usage = len(result.loop.attempts), result.usage
+    ends = (result.passed, result.passed and attempts == 1, attempts)
+    spent = (usage.calls, usage.tokens, usage.seconds)
+    rule = result.stopped_by[0].rule if result.stopped_by else ""
+    return Row(task.id, result.id, task.family, *ends, *spent, rule, result.candidate)
 
 
-def _report(job: Job, failure: errors.HeedfulError | None, json: bool) -> int:
+def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     """Print how the tasks ended, in task order, and what failed; return the exit code."""
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
-    values = job.settings
-    document = {"run": job.name, "db": shown(values.db), "model": values.model, **summary(rows)}
+    document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
+    document |= {"model": job.settings.model, **summary(rows)}
     document["rows"] = [asdict(row) for row in rows]
-    if not json and rows:
-        _print(rows, job.name, values.db)
+    if rows and not call().json:
+        _print(rows, job.name, job.settings.db)
     if failure is not None:
         if job.name:
             failure.add_note(_how_to_resume(job).lstrip("; "))
-        debug = "--debug" in job.arguments
-        return report_error(failure, json=json, debug=debug, **(document if job.name else {}))
-    if json:
-        print_json(document)
+        return report_error(failure, **(document if job.name else {}))
+    if call().json:
+        answer(document)
     return 0 if all(row.passed for row in rows) else 1
 
 
@@ -255,8 +240,8 @@ def _how_to_resume(job: Job) -> str:
     if not job.name:
         return ""
     kept = [word for word in job.arguments if word not in ("--resume", "--json")]
-    named = [] if job.given else ["--run", job.name]
-    again = shlex.join(["heedful", *kept, *named, "--resume"])
+    name = [] if job.given else ["--run", job.name]
+    again = shlex.join(["heedful", *kept, *name, "--resume"])
     return f"; stored results stay; continue with:\n  {again}"
 
 
@@ -301,7 +286,9 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
         if await store.read(scope, loops.newest, 1, f"{free}/"):
             continue
         try:
-            claim = await store.write(scope, loops.claim, f"{free}/{first.id}", head, new_owner())
+            claim = await store.write(
+                scope, loops.claim, f"{free}/{first.id}", head, loops.new_owner()
+            )
         except errors.LeaseLost:
             continue
         if claim.epoch == 1:
@@ -334,14 +321,12 @@ def _stem(path: Path) -> str:
 
 
 def demo(
-    ctx: Context,
     full: Annotated[bool, Option("--full", help="All tasks.")] = False,
     pipeline: Annotated[bool, Option("--pipeline", help="Stages that correct themselves.")] = False,
-    model: ModelName = None,
+    model: config.ModelName = None,
     tasks: Annotated[Path | None, Option(help="Another task file. [house rules]")] = None,
     out: Annotated[Path | None, Option(help="The folder for its files. [out/demo]")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Delete its files and start again.")] = False,
-    json: Json = False,
 ) -> None:
     """Run tasks with and without memory, and report the difference.
 
@@ -349,9 +334,9 @@ def demo(
     another model gives other numbers. With --pipeline stages are checked and corrected; the two
     that fail stand in for an agent. If it is stopped, the same command continues.
     """
-    values = settings(model=model)
-    given = [word for word in ctx.obj or ["demo"] if word not in ("--fresh", "--json")]
-    again = f"{program()} {shlex.join(given)}"
+    values = config.settings(model=model)
+    words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
+    again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
         raise errors.InvalidInput(
             "--pipeline", "with --full or --tasks", "by itself: it has no tasks"
@@ -366,11 +351,11 @@ def demo(
     sys.modules.setdefault(EXAMPLES, package)
     lab: Any = import_module(f"{EXAMPLES}.demo.{'pipeline' if pipeline else 'lab'}")
     if pipeline:
-        lab.write(drive(lab.run(values, out, fresh), stopped), again, json)
+        lab.write(drive(lab.run(values, out, fresh), stopped), again, call().json)
         return
     chosen = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    lab.write(drive(lab.measure(chosen, values, out, fresh, again), stopped), out, json)
+    lab.write(drive(lab.measure(chosen, values, out, fresh, again), stopped), out, call().json)
 
 
 def examples_folder() -> Path:

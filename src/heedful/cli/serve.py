@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
-from importlib import import_module
 from importlib.util import find_spec
-from operator import attrgetter
+from pkgutil import resolve_name
 from typing import Annotated, Any, TypeVar
 
 from typer import Option
@@ -23,7 +22,6 @@ from heedful.checks.loading import load
 from heedful.cli import settings as config
 from heedful.cli.output import counted, following, say, show
 from heedful.cli.progress import Progress
-from heedful.cli.settings import Db, Keep, ModelName, Settings, UnusedFor, settings
 from heedful.compat.reflections import Reflections
 from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError
@@ -31,6 +29,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.ingest import Patience
+from heedful.models.contract import Model
 from heedful.service.jobs import QUEUES, Job, LocalQueue, NoWork, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, lessons, shown
@@ -51,8 +50,7 @@ Content = Annotated[bool, Option("--telemetry-content", help="With prompts and a
 def serve(
     host: Annotated[str | None, Option(help="The address. [127.0.0.1]")] = None,
     port: Annotated[int | None, Option(help="The port, 0 for any. [8765]")] = None,
-    db: Db = None,
-    model: ModelName = None,
+    model: config.ModelName = None,
     key_required: Annotated[
         bool | None, Option("--key-required", help="Require a key, also here.")
     ] = None,
@@ -67,8 +65,8 @@ def serve(
     Without any key it listens on this machine only, and every caller may do everything. heedful key
     create makes a key; from then on callers need one.
     """
-    options = {"host": host, "port": port, "db": db, "model": model, "key_required": key_required}
-    values = settings(**options, workers=workers, rate=rate, drain=drain)
+    options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
+    values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
     if values.workers and values.db.startswith(POSTGRES):
         raise UsageError(
             f"workers is {values.workers}, but on PostgreSQL no work is done in the service's "
@@ -77,24 +75,20 @@ def serve(
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("heedful serve", package, "server")
+    # asyncio.run would wait for threads that still run.
+    loop = asyncio.new_event_loop()
     with exporting(telemetry, telemetry_content):
-        cut = _run(_serve(values))
+        try:
+            cut = loop.run_until_complete(_serve(values))
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
     late = f"{counted(cut, 'request')} took too long and was cut short" if cut else ""
     show(f"stopped; {late or 'every accepted request is answered'}; the store is closed")
     return 0
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Return the coroutine's result without waiting for threads that still run."""
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-
-
-async def _serve(values: Settings) -> int:
+async def _serve(values: config.Settings) -> int:
     """Serve until asked to stop; return how many requests were cut short.
 
     Raises UsageError, StoreError.
@@ -104,31 +98,25 @@ async def _serve(values: Settings) -> int:
     async with config.stored(values, new=True) as store:
         keys = await store.read(Scope(), key_store.any_key)  # reaches the store for the first time
         with bound(values.host, values.port) as listener:
-            near = loopback(listener)
-            _check_keys(values, near, keys, listener)
+            near, url = loopback(listener), url_of(listener)
+            if not (near or keys):
+                raise UsageError(
+                    f"there is no key yet, and anybody who reaches {url} could do everything; make "
+                    "a key (heedful key create --name …), or listen on --host 127.0.0.1"
+                )
+            if values.key_required and not keys:
+                raise UsageError(
+                    "a key is required and there is none; heedful key create makes one"
+                )
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                url = url_of(listener)
                 _log()
-                return await listen(
-                    app, listener, values.drain, lambda: _hello(values, setup, url, keys)
-                )
+                hello = _hello(values, setup, url, keys)
+                return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
 
-def _check_keys(values: Settings, near: bool, keys: bool, listener: socket.socket) -> None:
-    """Raise UsageError if anybody could reach the service without a key, or nobody could."""
-    if not (near or keys):
-        address = listener.getsockname()[0]
-        raise UsageError(
-            f"there is no key yet, and anybody who reaches {address} could do everything; make a "
-            "key (heedful key create --name …), or listen on --host 127.0.0.1"
-        )
-    if values.key_required and not keys:
-        raise UsageError("a key is required and there is none; heedful key create makes one")
-
-
-def setup_of(values: Settings, store: Any) -> Setup:
+def setup_of(values: config.Settings, store: Any) -> Setup:
     """Return the setup of the service from the settings. Raises UsageError."""
     return Setup(
         store,
@@ -147,7 +135,7 @@ def setup_of(values: Settings, store: Any) -> Setup:
 
 
 @asynccontextmanager
-async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
+async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     """Yield the job queue of the service: in PostgreSQL, else in this process."""
     jobs = DEFAULT_JOBS if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
@@ -158,7 +146,7 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
     elif not jobs:
         yield NoWork()
     else:
-        limits: dict[str, Any] = {"holdout": setup.holdout, "max_entries": setup.max_entries}
+        limits: Any = {"holdout": setup.holdout, "max_entries": setup.max_entries}
         modes = asdict(setup.reflections)
         tools = Tools(setup.store, setup.model, setup.embedder, **limits, **modes)
         async with LocalQueue(tools, concurrency=jobs) as inside:
@@ -167,25 +155,30 @@ async def working(values: Settings, setup: Setup) -> AsyncIterator[Work]:
         await setup.model.close()
 
 
-def _hello(values: Settings, setup: Setup, url: str, keys: bool) -> None:
-    """Print where the service is, what it works with, who may call it, and what to do next."""
+def _hello(values: config.Settings, setup: Setup, url: str, keys: bool) -> list[str]:
+    """Return where the service is, what it works with, who may call it, and what to do next."""
     from heedful import __version__
 
     server = values.db.startswith(POSTGRES)
-    show(f"heedful {__version__} serves {url}")
-    show(f"  store  {shown(values.db)} ({'PostgreSQL' if server else 'SQLite'})")
+    engine = "PostgreSQL" if server else "SQLite"
+    lines = [f"heedful {__version__} serves {url}", f"  store  {shown(values.db)} ({engine})"]
     if not server:
-        show(f"  model  {config.describe_writer(setup.model)}")
+        lines.append(f"  model  {_describe_writer(setup.model)}")
     elif setup.model is not None:
-        show(f"  model  {setup.model.name} judges and dreams on request; workers word lessons")
-    show(f"  docs   {url}/docs")
+        name = setup.model.name
+        lines.append(f"  model  {name} judges and dreams on request; workers word lessons")
+    lines.append(f"  docs   {url}/docs")
     if server:
-        show("  work   on the queue; heedful worker does it")
+        lines.append("  work   on the queue; heedful worker does it")
     if keys:
-        show("  keys   needed; heedful key list shows them")
-        return
-    show("  keys   none: only this machine may call, and every caller may do everything")
-    show(following("key", "create", "--name", "NAME", db=values.db))
+        return [*lines, "  keys   needed; heedful key list shows them"]
+    lines.append("  keys   none: only this machine may call, and every caller may do everything")
+    return [*lines, following("key", "create", "--name", "NAME", db=values.db)]
+
+
+def _describe_writer(model: Model | None) -> str:
+    """Describe who words the lessons from traces."""
+    return model.name if model is not None else "none: rules word what runs teach"
 
 
 def _log() -> None:
@@ -259,7 +252,6 @@ def exporting(wanted: bool, content: bool = False) -> Iterator[None]:
 
 
 def worker(
-    db: Db = None,
     queues: Annotated[str, Option(help="Such as loops,memory. [all]")] = "",
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
@@ -267,8 +259,8 @@ def worker(
     drives: Annotated[
         list[str] | None, Option(help="Loops to drive: name=module:function.")
     ] = None,
-    unused_for: UnusedFor = None,
-    keep: Keep = None,
+    unused_for: config.UnusedFor = None,
+    keep: config.Keep = None,
     telemetry: Telemetry = False,
     telemetry_content: Content = False,
 ) -> int:
@@ -279,7 +271,7 @@ def worker(
     It dreams by itself unless HEEDFUL_REFLECTION_MODE is lite. It neither reflects nor dreams if
     HEEDFUL_REFLECTION_ENABLED is false.
     """
-    values = settings(db=db, model=model)
+    values = config.settings(model=model)
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     report_lost_database()
     config.look_here()
@@ -293,16 +285,24 @@ def worker(
     for name in names:
         if name not in QUEUES:
             raise UnknownName("queue", name, QUEUES)
-    options = {"queues": names or None, "concurrency": concurrency, "once": once}
+    if not (once or values.db.startswith(POSTGRES)):
+        raise UsageError(
+            f"{clean(values.db, WORDS)} is a SQLite file, whose work is done in the process of "
+            "heedful serve; heedful worker --once does what waits, and workers need a "
+            "postgresql:// URL"
+        )
+    options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
     with exporting(telemetry, telemetry_content), Progress() as progress:
-        return asyncio.run(_until_signal(_work(values, bool(model), limits, options, progress)))
+        work = _work(values, bool(model), once, limits, options, progress)
+        return asyncio.run(_until_signal(work))
 
 
 async def _work(
-    values: Settings,
+    values: config.Settings,
     asks: bool,
+    once: bool,
     limits: Mapping[str, Any],
-    options: Mapping[str, Any],
+    options: dict[str, Any],
     progress: Progress,
 ) -> int:
     counts = Counter[str]()
@@ -323,35 +323,31 @@ async def _work(
             stack.push_async_callback(model.close)
         embedder = config.embedder_of(values, progress.fetched)
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
-        work = _on_queue if values.db.startswith(POSTGRES) else _on_file
+        options["listener"] = listener
         try:
-            await work(values.db, tools, options, listener)
+            if values.db.startswith(POSTGRES):
+                await _on_queue(values.db, tools, once, options)
+            else:
+                say(f"model: {_describe_writer(model)}")
+                await _on_file(tools, options)
         finally:
-            done, failed = counts["done"], counts["given up"]
-            progress.say(f"{counted(done, 'job')} done, {failed} given up")
-        return 1 if failed else 0
+            progress.say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
+        return 1 if counts["given up"] else 0
 
 
-async def _on_queue(url: str, tools: Tools, options: Mapping[str, Any], listener: Any) -> None:
+async def _on_queue(url: str, tools: Tools, once: bool, options: Mapping[str, Any]) -> None:
     from heedful.service.worker import PostgresQueue
 
     async with PostgresQueue(url) as queue:
-        if not options["once"]:
+        if not once:
             many = counted(options["concurrency"], "job")
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {config.describe_writer(tools.model)}")
-        await queue.work(tools, listener=listener, **options)
+        say(f"model: {_describe_writer(tools.model)}")
+        await queue.work(tools, once=once, **options)
 
 
-async def _on_file(db: str, tools: Tools, options: Mapping[str, Any], listener: Any) -> None:
-    if not options["once"]:
-        raise UsageError(
-            f"{clean(db, WORDS)} is a SQLite file, whose work is done in the process of heedful "
-            "serve; heedful worker --once does what waits, and workers need a postgresql:// URL"
-        )
-    say(f"model: {config.describe_writer(tools.model)}")
-    given = {"concurrency": options["concurrency"], "queues": options["queues"]}
-    work = LocalQueue(tools, listener=listener, **given)
+async def _on_file(tools: Tools, options: Mapping[str, Any]) -> None:
+    work = LocalQueue(tools, **options)
     await sweep(work, tools)
     for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
         await work.defer("embed", scope)
@@ -383,12 +379,10 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 def _loop(text: str) -> tuple[str, Opens]:
     """Import the function in `name=module:function`. Raises UsageError."""
-    name, _, path = text.partition("=")
-    module, _, attribute = path.partition(":")
-    if not (name and module and attribute):
+    if not re.fullmatch(r"[^=]+=[^:]+:[^:]+", text):
         raise UsageError(f"--drives is {text!r}; it must be name=module:function")
+    name, _, path = text.partition("=")
     try:
-        found: Any = attrgetter(attribute)(import_module(module))
-    except (ImportError, AttributeError) as error:
+        return name, resolve_name(path)
+    except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"--drives {text}: {error}; name a function of a module here") from error
-    return name, found

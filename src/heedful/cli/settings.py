@@ -1,8 +1,7 @@
 """The settings of a command, and the store, memory and model opened from them.
 
 Settings come from options, then the environment, then `heedful.toml`, then `[tool.heedful]` in
-`pyproject.toml`, both in the current folder. Only the command line reads any of them. The options
-that commands share are declared here once.
+`pyproject.toml`, both in the current folder. Only the command line reads them.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
+from heedful.cli.output import call, say
 from heedful.cli.progress import drive
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope
@@ -40,10 +40,8 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LONGEST_TIME = 3650 * SECONDS["d"]  # more than ten years is a typing error
 EMBEDDER = ("minilm-int8", "minilm-tokenizer")
 
-# Options that commands share.
+# Options of several commands; those of all commands are in `app`.
 MOST = 1_000_000_000  # upper bound of counts and ids; a database takes no integer above 2**63
-Json = Annotated[bool, Option("--json", help="Print exactly one JSON document.")]
-Db = Annotated[str | None, Option("--db", "--store", help="The database. [heedful.db]")]
 ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]")]
 Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
 By = Annotated[str, Option(help="Who is responsible.")]
@@ -51,6 +49,24 @@ Why = Annotated[str, Option(help="The reason.")]
 Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
 UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
+
+
+def _check_plot(path: Path | None) -> Path | None:
+    if path is not None and path.suffix != ".svg":
+        raise InvalidInput("--plot", str(path), "the name of a file that ends in .svg")
+    return path
+
+
+Plot = Annotated[
+    Path | None, Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
+]
+
+
+def write_plot(path: Path, drawing: str) -> None:
+    """Write the file of --plot, and print its name to stderr."""
+    path.write_text(drawing, encoding="utf-8")
+    say(f"picture {path}")
+
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Written = Annotated[str, Field(min_length=1, max_length=LONGEST)]
@@ -101,15 +117,15 @@ class Settings(BaseModel):
 
 
 def settings(**options: Any) -> Settings:
-    """Return the settings, with the options that are not None on top. Raises UsageError.
+    """Return the settings, with --db and the options that are not None on top. Raises UsageError.
 
     The error names where the wrong value comes from, the field and what is allowed.
     """
-    places, given = _places(options), dict[str, Any]()
-    for values in places.values():
-        given |= values
+    places, values = _places({"db": call().db, **options}), dict[str, Any]()
+    for place in places.values():
+        values |= place
     try:
-        return Settings(**given)
+        return Settings(**values)
     except ValidationError as error:
         fields = {str(one["loc"][0]): one for one in reversed(error.errors())}
         problems = [_problem(field, one, places) for field, one in reversed(fields.items())]
@@ -149,19 +165,19 @@ def _problem(field: str, error: Any, places: Mapping[str, Mapping[str, Any]]) ->
     where = _place(field, places)
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting; there are: {', '.join(Settings.model_fields)}"
-    if field == "policy":
-        allowed = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
-    else:
-        allowed = must(error["msg"])
-    given = repr(shown(value) if isinstance(value := error["input"], str) else value)
-    given = given if len(given) <= SHOWN else f"{given[: SHOWN - 1]}…"
-    return f"{where} is {given}; {allowed}"
+    policy = f"it must be a policy as text of 1 to {LONGEST} characters, or a table"
+    return f"{where} is {wrong(error, policy if field == 'policy' else '')}"
 
 
-def must(message: str) -> str:
-    """Return pydantic's message as the second half of a sentence."""
+def wrong(error: Any, allowed: str = "") -> str:
+    """Return the wrong value of pydantic's error, and what is allowed."""
+    value = error["input"]
+    shortened = repr(shown(value) if isinstance(value, str) else value)
+    if len(shortened) > SHOWN:
+        shortened = f"{shortened[: SHOWN - 1]}…"
+    message = error["msg"].removeprefix("Value error, ")
     message = re.sub(r"^(Input|String|List|Value) should (be|have|match)", r"it must \2", message)
-    return message[:1].lower() + message[1:]
+    return f"{shortened}; {allowed or message[:1].lower() + message[1:]}"
 
 
 def _table(file: str, *keys: str) -> dict[str, Any]:
@@ -193,7 +209,6 @@ def seconds(option: str, text: str) -> float:
 
 
 def ask(
-    db: str | None,
     question: Callable[[Memory], Awaitable[T]],
     *,
     new: bool = False,
@@ -206,7 +221,7 @@ def ask(
     """
 
     async def opened() -> T:
-        values = settings(db=db)
+        values = settings()
         async with stored(values, new=new) as store:
             return await question(memory_of(values, store, progress))
 
@@ -216,6 +231,10 @@ def ask(
 def scope_of(values: Settings) -> Scope:
     """Return the scope that the settings name."""
     return Scope(values.tenant, values.project)
+
+
+def _exists(db: str) -> bool:
+    return db.startswith(POSTGRES) or Path(db).exists()
 
 
 @asynccontextmanager
@@ -231,10 +250,6 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
         yield store
     finally:
         await store.close()
-
-
-def _exists(db: str) -> bool:
-    return db.startswith(POSTGRES) or Path(db).exists()
 
 
 @asynccontextmanager
@@ -271,13 +286,8 @@ def _open_model(values: Settings) -> Model:
 
 
 def look_here() -> None:
-    """Let `module:function` be found in this folder, where a console script does not look."""
+    """Let imports find modules of the current folder, where a console script does not look."""
     sys.path.insert(0, str(Path.cwd()))
-
-
-def describe_writer(model: Model | None) -> str:
-    """Describe who words the lessons from traces."""
-    return model.name if model is not None else "none: rules word what runs teach"
 
 
 def memory_of(values: Settings, store: Store, progress: Progress | None = None) -> Memory:

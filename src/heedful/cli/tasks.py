@@ -6,6 +6,7 @@ import gzip
 import json
 import tomllib
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from heedful.checks.evaluate import Check
 from heedful.checks.loading import load
-from heedful.cli.settings import must
+from heedful.cli.settings import wrong
 from heedful.errors import LineError, TaskFileError, UsageError
 from heedful.loop.decide import Policy
 from heedful.loop.policies import goal, policy
@@ -24,7 +25,6 @@ from heedful.loop.record import Goal, check_goals
 
 M = TypeVar("M", bound=BaseModel)
 LONGEST_ID = 200
-ALIKE = 80  # characters of a wrong value
 
 
 class Shape(BaseModel):
@@ -76,16 +76,10 @@ def read_tasks(path: Path) -> list[Task]:
     TaskFileError with the line.
     """
     text = text_of(path, TaskFileError)
-    match path.suffix.lower():
-        case ".jsonl":
-            entries = json_lines(path, text, TaskFileError)
-        case ".yaml" | ".yml":
-            entries = _yaml(path, text)
-        case ".toml":
-            entries = _toml(path, text)
-        case _:
-            kinds = ".jsonl, .yaml, .yml or .toml"
-            raise TaskFileError(str(path), 0, f"its name must end in {kinds}")
+    parse = PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(PARSERS)}")
+    entries = parse(path, text)
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
@@ -114,9 +108,9 @@ def fit(shape: type[M], value: Any) -> M:
     """Return the value as its shape. Raises UsageError, which names the field and the value."""
     try:
         return shape.model_validate(value)
-    except (ValidationError, RecursionError) as error:
-        if isinstance(error, RecursionError):
-            raise UsageError("it is nested too deeply") from error
+    except RecursionError as error:
+        raise UsageError("it is nested too deeply") from error
+    except ValidationError as error:
         first = error.errors()[0]
         # Places in lists count from 1, as people do.
         parts = [part + 1 if isinstance(part, int) else part for part in first["loc"]]
@@ -125,10 +119,7 @@ def fit(shape: type[M], value: Any) -> M:
             raise UsageError(f"there is no key {where}; remove it or correct its name") from error
         if first["type"] == "missing":
             raise UsageError(f"{where} is missing; it must be given") from error
-        given = repr(first["input"])
-        given = given if len(given) <= ALIKE else f"{given[:ALIKE]}…"
-        allowed = must(first["msg"].removeprefix("Value error, "))
-        raise UsageError(f"{where} is {given}; {allowed}") from error
+        raise UsageError(f"{where} is {wrong(first)}") from error
 
 
 # The formats. libyaml is about ten times as quick; not every build has it.
@@ -136,7 +127,7 @@ _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Yaml):  # type: ignore[misc]
-    """Keeps dates as text, and refuses duplicate keys, of which YAML would keep the last."""
+    """Keeps dates as text, and refuses a duplicate key; YAML itself would keep the last."""
 
     yaml_implicit_resolvers: ClassVar = {
         first: [(tag, form) for tag, form in forms if not tag.endswith(":timestamp")]
@@ -204,7 +195,7 @@ def text_of(path: Path, kind: type[LineError]) -> str:
         raise kind(str(path), line, what) from error
 
 
-def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
+def json_lines(path: Path, text: str, kind: type[LineError] = TaskFileError) -> list[Entry]:
     """Parse the JSON object of every line that is not empty. Raises `kind`."""
     entries = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -226,11 +217,13 @@ def json_lines(path: Path, text: str, kind: type[LineError]) -> list[Entry]:
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"key {twice!r} is given twice")
     return made
 
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+PARSERS = {".jsonl": json_lines, ".yaml": _yaml, ".yml": _yaml, ".toml": _toml}

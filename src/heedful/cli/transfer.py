@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.lessons import spaces_of, warn_of
-from heedful.cli.output import counted, following, print_json, say, show, table
+from heedful.cli.output import answer, call, counted, following, say, show, table
 from heedful.cli.progress import Progress
-from heedful.cli.settings import By, Db, Json, Why, ask, settings
+from heedful.cli.settings import By, Why, ask, settings
 from heedful.errors import UsageError
 from heedful.memory.memory import Memory, Spaces
 from heedful.memory.transfer import Imported
@@ -25,52 +25,43 @@ KB = 1_000
 
 
 def export(
-    file: Annotated[str, typer.Argument(help="The file; - writes to standard output.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    vectors: Annotated[bool, typer.Option(help="With vectors; without them half as large.")] = True,
-    db: Db = None,
-    json: Json = False,
+    file: Annotated[str, Argument(help="The file; - writes to standard output.")],
+    force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
+    vectors: Annotated[bool, Option(help="With vectors; without them half as large.")] = True,
 ) -> int:
     """Write all lessons to a file, for another machine or another person.
 
     The file has the lessons with their examples, sightings, sources and rulings, and the outcomes
     of showing them. Its last line shows whether it is complete.
     """
-    if file == "-" and json:
+    if file == "-" and call().json:
         raise UsageError("--json and an export cannot both go to standard output; name a file")
     if file != "-" and not force and Path(file).is_file():
         raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
-
     target = sys.stdout.buffer if file == "-" else file
     with Progress() as progress:
         watch = partial(progress.counted, noun="lessons")
         options: Any = {"vectors": vectors, "force": force, "progress": watch}
         done = ask(
-            db,
             lambda memory: memory.export(target, **options),
             progress=progress.fetched,
             stopped="stopped; nothing was written under that name",
         )
     size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
-    if json:
-        print_json({"file": file, **asdict(done)})
-    elif file == "-":
+    if file == "-":
         say(size)
-    else:
-        show(size)
-        show(following("import", file, db="another.db"))
-    return 0
+        return 0
+    then = following("import", file, db="another.db")
+    return answer({"file": file, **asdict(done)}, size, then)
 
 
 def import_(
-    file: Annotated[str, typer.Argument(help="An export; - reads standard input.")],
+    file: Annotated[str, Argument(help="An export; - reads standard input.")],
     trust: Annotated[
-        str, typer.Option(help="external: it waits in quarantine; operator: you vouch for it.")
+        str, Option(help="external: it waits in quarantine; operator: you vouch for it.")
     ] = "external",
     by: By = "",
     why: Why = "",
-    db: Db = None,
-    json: Json = False,
 ) -> int:
     """Import an export; a repeated import adds nothing twice.
 
@@ -89,22 +80,21 @@ def import_(
 
     rest = "stopped; the same command imports the rest, and nothing twice"
     with Progress() as progress:
-        done, spaces = ask(db, read, new=True, progress=progress.fetched, stopped=rest)
-    if json:
-        print_json({"file": file, **asdict(done)})
-        return 0
+        done, spaces = ask(read, new=True, progress=progress.fetched, stopped=rest)
+    if call().json:
+        return answer({"file": file, **asdict(done)})
     counts = (done.new, done.known, done.quarantined)
     table(HEADS, [(f"{done.tenant}/{done.project}", *counts)])
     if done.left:
-        show(f"left out, since nobody vouched for them: {counted(done.left, 'record')}")
+        show(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
     if done.quarantined and not by:
         show(f"its source is {done.source}; revoke it by this name")
-        show(following("quarantine", "list", db=db))
-    warn_of(spaces, db)
+        show(following("quarantine", "list"))
+    warn_of(spaces)
     return 0
 
 
-def reembed(db: Db = None, json: Json = False) -> int:
+def reembed() -> int:
     """Give vectors to examples that have none.
 
     Recall compares examples by meaning only if they have vectors. Use this for examples of another
@@ -123,25 +113,21 @@ def reembed(db: Db = None, json: Json = False) -> int:
 
     rest = "stopped; heedful reembed continues where it stopped"
     with Progress() as progress:
-        done, spaces = ask(db, embed, progress=progress.fetched, stopped=rest)
-    if json:
-        print_json({"embedded": done, **asdict(spaces)})
-    else:
-        show(f"{counted(done, 'example')} embedded; {spaces}")
-    return 0
+        done, spaces = ask(embed, progress=progress.fetched, stopped=rest)
+    words = f"{counted(done, 'example')} embedded; {spaces}"
+    return answer({"embedded": done, **asdict(spaces)}, words)
 
 
 # Whole stores
 
-db: typer.Typer = group("Copy a whole store: to another engine, or as a backup.")
+db: Typer = group("Copy a whole store: to another engine, or as a backup.")
 DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
 
 
 @db.command("copy")
 def copy_(
-    source: Annotated[str, typer.Argument(help="A file, or a postgresql:// URL of the owner.")],
-    target: Annotated[str, typer.Argument(help="The same; it must be empty.")],
-    json: Json = False,
+    source: Annotated[str, Argument(help="A file, or a postgresql:// URL of the owner.")],
+    target: Annotated[str, Argument(help="The same; it must be empty.")],
 ) -> int:
     """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
 
@@ -158,10 +144,9 @@ def copy_(
 
         done = copy(source, target, watch)
     total = sum(done.values())
-    if json:
+    if call().json:
         where = {"source": shown(source), "target": shown(target)}
-        print_json({**where, "rows": total, "tables": done})
-        return 0
+        return answer({**where, "rows": total, "tables": done})
     table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows])
     many = counted(total, "row")
     show(f"{shown(target)} holds the {many} of {shown(source)}, read again and compared")
@@ -170,24 +155,20 @@ def copy_(
 
 
 def migrate(
-    store: Annotated[
-        str | None, typer.Option("--store", help="The database, a postgresql:// URL. [setting db]")
-    ] = None,
     part: Annotated[
         Literal["pre", "post", "all"],
-        typer.Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
+        Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
     ] = "all",
     role: Annotated[
-        str, typer.Option(help="The service's role: created if it is missing, and given access.")
+        str, Option(help="The service's role: created if it is missing, and given access.")
     ] = "",
-    json: Json = False,
 ) -> int:
     """Bring a PostgreSQL database to the schema it needs.
 
     Run it as the role that is to own the tables; the service needs another role. All of it is done
     or nothing. A SQLite file needs no migration, because opening it brings it up to date.
     """
-    url = settings(db=store).db
+    url = settings().db
     if not url.startswith(POSTGRES):
         raise UsageError(
             f"{url} is no postgresql:// URL; a SQLite file is migrated when it is opened"
@@ -196,21 +177,17 @@ def migrate(
     from heedful.store.postgres import migrate as migrate_schema
 
     done = migrate_schema(url, part, role)
-    if json:
-        waiting = [one._asdict() for one in done.waiting]
-        applied = [one._asdict() for one in done.applied]
-        where = {"store": shown(url), "role": role}
-        print_json({**where, "applied": applied, "waiting": waiting, "schema": done.schema})
-        return 0
-    if done.applied:
-        table(("part", "migration"), [(one.part, one.number) for one in done.applied])
-    show(f"{shown(url)} has schema {done.schema}, {counted(len(done.applied), 'part')} applied")
-    if role:
-        show(f"role {role} may serve; name it in the URL of the service")
-    if not done.waiting:
-        show(DOCTOR)
-        return 0
-    then = done.waiting[0].part
-    when = " when no older heedful runs any more" if then == "post" else ""
-    show(f"Next: heedful migrate --part {then}{when}")
-    return 0
+    waiting, applied = ([one._asdict() for one in steps] for steps in (done.waiting, done.applied))
+    record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
+    words = ", ".join(f"{one.part} {one.number}" for one in done.applied)
+    words = f"{counted(len(applied), 'part')} applied{f': {words}' if words else ''}"
+    then = DOCTOR
+    if done.waiting:
+        later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
+        then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
+    return answer(
+        {**record, "schema": done.schema},
+        f"{shown(url)} has schema {done.schema}, {words}",
+        f"role {role} may serve; name it in the URL of the service" if role else "",
+        then,
+    )

@@ -105,8 +105,9 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
         "md": markdown(report).encode("utf-8", "replace"),
         "html": html(report).encode("utf-8", "replace"),
     }
-    named = {Path(folder) / f"{report.stem}.{kind}": page for kind, page in pages.items()}
-    return paths + [_write(path, page) for path, page in named.items()]
+    for kind, page in pages.items():
+        paths.append(_write(Path(folder) / f"{report.stem}.{kind}", page))
+    return paths
 
 
 def _json(plain: Mapping[str, Any]) -> bytes:
@@ -144,7 +145,7 @@ class AttemptView:
 
     `before` is the attempt that its output is compared with, 0 for the first. `note` says what
     changed, or how much of a first output is not shown. `room` is the number of characters of the
-    feedback. `left` and `width` are the place of its bar on the timeline, shares of all attempts.
+    feedback.
     """
 
     attempt: StageAttempt
@@ -153,8 +154,6 @@ class AttemptView:
     lines: Sequence[Line]
     note: str
     room: int
-    left: float
-    width: float
 
     @property
     def text(self) -> str:
@@ -167,20 +166,17 @@ class AttemptView:
 def _values(report: Report) -> dict[str, object]:
     attempts = sum(len(stage.attempts) for stage in report.stages)
     room = max(2_000, min(12_000, PAGE // max(1, 2 * attempts)))
-    total, at = worked(report) or 1.0, 0.0
     views = []
     for stage in report.stages:
-        before, of_stage = None, list[AttemptView]()
-        for attempt in stage.attempts:
+        of_stage = list[AttemptView]()
+        for before, attempt in zip((None, *stage.attempts), stage.attempts, strict=False):
             lines, note = _output(before, attempt, room)
             checks = _fitting(attempt.checks, room, _check_text)
-            left, width = at / total, attempt.execution_time_ms / total
             number = before.attempt if before else 0
-            view = AttemptView(attempt, number, checks, lines, note, room // 2, left, width)
-            of_stage.append(view)
-            before, at = attempt, at + attempt.execution_time_ms
+            of_stage.append(AttemptView(attempt, number, checks, lines, note, room // 2))
         views.append(of_stage)
-    return {"report": report, "views": views, "total": total if attempts else None}
+    total = (worked(report) or 1.0) if attempts else None
+    return {"report": report, "views": views, "total": total}
 
 
 def _output(
@@ -214,8 +210,8 @@ def _environment() -> Environment:
 
     environment = Environment(
         loader=PackageLoader("heedful.pages"),
-        autoescape=lambda name: bool(name and name.endswith(".html.j2")),
-        # Plain text is made visible whatever filters a template forgot.
+        autoescape=lambda name: bool(name and name.endswith((".html.j2", ".svg.j2"))),
+        # Text is made visible even if a template forgets the filter.
         finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -275,7 +271,7 @@ def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
     if not places:
         if rest or other:
             return (), f"the same in the first {READ - BEHIND:,} characters"
-        return (), "the same as before, but for secrets or the way it is written"
+        return (), "the same as before, except for secrets or formatting"
     lines = _fitting(list(_draw(a, b, places)), room, Line.visible)
     removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
     left = removed + added - sum(line.sign in "-+" for line in lines)
@@ -401,7 +397,7 @@ def lasted(ms: float) -> str:
 
 
 def verdict(report: Report) -> str:
-    """Say how the run as a whole ended."""
+    """Say how the run ended."""
     recovered = sum(stage.recovered for stage in report.stages)
     how = f"{recovered} of them after a retry" if recovered else "each at its first attempt"
     return {
@@ -413,7 +409,7 @@ def verdict(report: Report) -> str:
 
 
 def standing(report: Report) -> dict[str, list[int]]:
-    """Return what is to be said of stages that did not simply pass, with their places."""
+    """Return what to say of stages that did not simply pass, with their places."""
     groups: dict[str, list[int]] = {}
     for place, stage in enumerate(report.stages):
         unjudged = stage.action == "passed" and stage.status == "not_validated"

@@ -1,0 +1,125 @@
+"""Drawings: cost against quality with the Pareto front, and gains with their intervals.
+
+Each is one SVG file that loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from heedful.lessons.proof import Comparison
+from heedful.loop.replay import Figures
+from heedful.pages.report import cut, render
+
+NAME = 60  # characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A dot at (x, y), and a line from `low` to `high` in x; without x only the line.
+
+    `kind` sets the colour. Marks with a `number` show it instead of a dot.
+    """
+
+    name: str
+    kind: str
+    x: float | None
+    y: float
+    low: float = 0.0
+    high: float = 0.0
+    number: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The values between `low` and `high`, with the texts at some of them."""
+
+    label: str
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]]
+
+    @classmethod
+    def around(cls, label: str, values: Sequence[float]) -> Axis:
+        """Return an axis that holds the values, with round numbers as ticks."""
+        span = max(values) - min(values) or 0.1
+        power = 10 ** floor(log10(span / 4))
+        step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
+        first, last = floor(min(values) / step), ceil(max(values) / step)
+        digits = max(0, ceil(-log10(step)))
+        ticks = [(n * step, f"{n * step:.{digits}f}") for n in range(first, last + 1)]
+        return cls(label, first * step, last * step, ticks)
+
+
+def draw(
+    title: str,
+    x: Axis,
+    y: Axis,
+    marks: Sequence[Mark],
+    *,
+    line: Sequence[tuple[float, float]] = (),
+    key: Sequence[tuple[str, str]] = (),
+) -> str:
+    """Draw marks, and a line that rises in steps, as SVG; `key` explains kinds of marks."""
+    values = {"title": title, "x": x, "y": y, "marks": marks, "line": line, "key": key}
+    return render("plot.svg.j2", **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A policy by its attempts ÷ the oracle's and the share of the solvable loops it solves."""
+
+    name: str
+    cost: float
+    solved: float
+
+    @classmethod
+    def of(cls, figures: Figures) -> Point:
+        """Return the point of a policy's figures."""
+        cost = figures.attempts / figures.oracle if figures.oracle else 1.0
+        solved = figures.solved / figures.solvable if figures.solvable else 1.0
+        return cls(figures.policy, cost, solved)
+
+
+def front(points: Iterable[Point]) -> list[Point]:
+    """Return the points that no other point beats in both, by rising cost (Pareto)."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda one: (one.cost, -one.solved)):
+        if not best or point.solved > best[-1].solved:
+            best.append(point)
+    return best
+
+
+def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ()) -> str:
+    """Draw cost against quality; `others` are small dots without a name."""
+    line = [(one.cost, one.solved) for one in front([*named, *others])]
+    marks = [Mark(one.name, "other", one.cost, one.solved) for one in others]
+    marks.append(Mark("oracle", "oracle", 1.0, 1.0))
+    key = [("oracle", "oracle: stops at the right one"), ("front", "Pareto front")]
+    numbers: dict[tuple[float, float], str] = {}  # policies at one place share a label
+    for number, one in enumerate(named, 1):
+        kind = "front" if (one.cost, one.solved) in line else "named"
+        place = round(one.cost, 3), round(one.solved, 3)
+        numbers[place] = f"{numbers[place]}, {number}" if place in numbers else str(number)
+        marks.append(Mark(one.name, kind, one.cost, one.solved))
+        key.append((kind, f"{number}  {cut(one.name, NAME)}"))
+    marks += [Mark("", "", *place, number=text) for place, text in numbers.items()]
+    costs, solved = zip((1.0, 1.0), *((one.x, one.y) for one in marks), strict=True)
+    x, y = Axis.around("attempts ÷ the oracle's", costs), Axis.around("solved ÷ solvable", solved)
+    return draw(title, x, y, marks, line=line, key=key)
+
+
+def forest(rows: Sequence[tuple[str, Comparison]], title: str) -> str:
+    """Draw the gain of each row in points with its interval, the first row on top."""
+    marks, names = [], []
+    for place, (name, one) in enumerate(rows):
+        gain, low, high = one.uplift.gain, one.uplift.low, one.uplift.high
+        kind = one.conclusion if one.conclusion in ("helps", "hurts") else "open"
+        dot = None if gain is None else 100 * gain
+        marks.append(Mark(f"{name}: {one.conclusion}", kind, dot, -place, 100 * low, 100 * high))
+        names.append((-place, f"{cut(name, NAME)} ({one.shown} / {one.withheld})"))
+    ticks = [(-100, "−100"), (-50, "−50"), (0, "0"), (50, "+50"), (100, "+100")]
+    x = Axis("gain in points; beside each name: times shown / withheld", -100, 100, ticks)
+    return draw(title, x, Axis("", 0.5 - len(rows), 0.5, names), marks)
