@@ -194,13 +194,6 @@ class InProject(Needs):
         return await self._caller(request, project)
 
 
-async def _setup(request: Request) -> Setup:  # async, because FastAPI gives others a thread
-    found: Setup = request.app.state.setup
-    return found
-
-
-RouteSetup = Annotated[Setup, Depends(_setup)]
-"""The setup as a parameter of a route without a caller."""
 # The caller, who may do that; else 403.
 Reading = Annotated[Caller, Depends(InProject("read"))]
 Writing = Annotated[Caller, Depends(InProject("write"))]

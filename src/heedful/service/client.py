@@ -11,29 +11,32 @@ import json
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from ipaddress import ip_address
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote, urlsplit
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from heedful import telemetry
-from heedful.errors import HeedfulError, InvalidInput, PackageMissing, Refused, Unreachable
-from heedful.lessons.lesson import Example, Match, Outcome, Remembered
+from heedful import errors, telemetry
+from heedful.errors import InvalidInput, Refused
+from heedful.lessons import lesson as records
+from heedful.lessons.consolidate import Mode
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
+from heedful.loop.replay import Figures
+from heedful.memory.dream import Dream
 from heedful.models.contract import Message
-from heedful.service.schemas import LoopRecord, NewExample
+from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState
+from heedful.store.records import EpisodeState, StoredLoop
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
@@ -44,11 +47,12 @@ if TYPE_CHECKING:
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
 MOST = 200  # the rows of a page
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
+PAIR = tuple(schemas.NewExample.model_fields)  # what is sent of an example
 T = TypeVar("T")
 Plain = Mapping[str, Any]
 
 
-class Client:
+class Client(AbstractAsyncContextManager["Client"]):
     """A client of the service at `url`, with a `key`, for one `project` (the key's first).
 
     If nobody answers, or the service is busy or broken, a call is tried `retries` more times with
@@ -74,7 +78,7 @@ class Client:
         try:
             import httpx
         except ImportError as error:
-            raise PackageMissing("heedful.Client", "httpx", "client") from error
+            raise errors.PackageMissing("heedful.Client", "httpx", "client") from error
         _check_address(url, key, insecure)
         if not timeout > 0:
             raise InvalidInput("timeout", timeout, "a number of seconds above 0")
@@ -97,15 +101,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self.url!r}, project={self.project!r})"
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -156,7 +152,7 @@ class Client:
                 answer = await self._pool().send(request)
             except self._lost as error:
                 if tries >= self._retries:
-                    raise Unreachable(self.url, type(error).__name__, str(error)) from error
+                    raise errors.Unreachable(self.url, type(error).__name__, str(error)) from error
             else:
                 asked = answer.headers.get("retry-after", "")
                 busy = answer.status_code >= 500 or answer.status_code == 429
@@ -174,10 +170,14 @@ class Client:
             self._pools[loop] = self._open()
         return self._pools[loop]
 
-    async def _pages(self, *path: str, **query: Any) -> AsyncIterator[Plain]:
+    async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
+        """Call a route and return its answer as a record of this kind."""
+        return _read(kind, await self.call(method, *path, **options))
+
+    async def _pages(self, path: str, **query: Any) -> AsyncIterator[Plain]:
         cursor: str | None = ""
         while cursor is not None:
-            page = await self.call("GET", *path, cursor=cursor, **query)
+            page = await self.call("GET", path, cursor=cursor, **query)
             for row in page["items"]:
                 yield row
             cursor = page["next"]
@@ -192,7 +192,7 @@ class Client:
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> LoopRecord:
+    ) -> StoredLoop:
         """Begin a loop, or return the loop with this id in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
@@ -205,7 +205,7 @@ class Client:
             "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
             "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
         }
-        return _read(LoopRecord, await self.call("PUT", "loops", loop, body=body))
+        return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
 
     async def report(
         self,
@@ -234,9 +234,9 @@ class Client:
         }
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> LoopRecord:
+    async def loop(self, loop: str) -> StoredLoop:
         """Return a loop with its attempts and decisions. Raises NotFound."""
-        return _read(LoopRecord, await self.call("GET", "loops", loop))
+        return (await self._ask(schemas.LoopRecord, "GET", "loops", loop)).stored
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""
@@ -260,6 +260,18 @@ class Client:
         """End a loop; a loop that has ended stays as it is. Raises NotFound."""
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
+    async def replay(
+        self,
+        policies: Sequence[Policy | str],
+        *,
+        loops: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> list[Figures]:
+        """Return what each policy would have cost and lost on the named or the newest loops."""
+        notations = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
+        body = {"policies": notations, "loops": loops and list(loops), "limit": limit}
+        return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
+
     # Memory
 
     async def remember(
@@ -268,18 +280,18 @@ class Client:
         text: str,
         *,
         lesson: str = "",
-        example: Example | None = None,
+        example: records.Example | None = None,
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
         source: str = "",
-    ) -> Remembered:
+    ) -> records.Remembered:
         """Count one sighting of an error, as `Memory.remember` does.
 
         The text has an operator's trust if the key may approve. Otherwise it has a tool's trust and
         waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
         """
-        pair = example and {name: getattr(example, name) for name in NewExample.model_fields}
+        pair = example and {name: getattr(example, name) for name in PAIR}
         body = {
             "error_type": error_type,
             "text": text,
@@ -290,7 +302,7 @@ class Client:
             "importance": importance,
             "source": source,
         }
-        return _read(Remembered, await self.call("POST", "reflections", body=body))
+        return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Return how often an error was seen and what it taught, as `Memory.seen` does."""
@@ -308,11 +320,11 @@ class Client:
         *,
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
-    ) -> list[Match]:
+    ) -> list[records.Match]:
         """Return what fits the task, best first, as `Memory.recall` does; records no exposure."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         items = (await self.call("POST", "recall", body=body))["items"]
-        return _read(list[Match], [{**item, "example": item} for item in items])
+        return _read(list[records.Match], [{**item, "example": item} for item in items])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return worked examples as chat turns: at most 3, at most 1 of them not verified.
@@ -332,14 +344,14 @@ class Client:
         body = {"task": task, "loop": loop, "form": "text"}
         return _read(str, (await self.call("POST", "recall", body=body))["text"])
 
-    async def outcome(self, one: Outcome) -> None:
+    async def outcome(self, one: records.Outcome) -> None:
         """Report how a loop ended that was shown lessons; only its first report counts."""
         body = {**asdict(one), "signatures": sorted(one.signatures)}
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes prove about the lessons, most exposed first."""
-        return _read(Proof, await self.call("GET", "proof", limit=MOST))
+        return await self._ask(Proof, "GET", "proof", limit=MOST)
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
         """Send a finished run; return its `digest` and `state`, and with `wait` what it `taught`.
@@ -348,12 +360,106 @@ class Client:
         once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        plain = await self.call("POST", "episodes", body=body, wait=wait)
-        return cast("Plain", plain)
+        return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in this state, or all, newest first."""
         return self._pages("episodes", state=state)
+
+    def reflections(
+        self,
+        *,
+        kind: str = "",
+        error_type: str = "",
+        tag: str = "",
+        state: records.State | None = None,
+    ) -> AsyncIterator[Plain]:
+        """Yield the lessons that meet all filters, newest first."""
+        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
+
+    async def reflection(self, id: int) -> Plain:
+        """Return a lesson. Raises NotFound."""
+        return cast("Plain", await self.call("GET", "reflections", id))
+
+    async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
+        """Protect a lesson from eviction, pruning and retirement, or stop that.
+
+        It goes on record. Raises NotFound, Forbidden.
+        """
+        await self._edit(id, "pinned", pinned, why)
+
+    async def restore(self, id: int, *, why: str = "") -> None:
+        """Bring back a lesson that a proof retired; on record. Raises NotFound, Forbidden."""
+        await self._edit(id, "restored", True, why)
+
+    async def _edit(self, id: int, name: str, value: bool, why: str) -> None:
+        """Edit a lesson, again if somebody else edits it at the same time."""
+        while True:
+            headers = {"if-match": (await self.reflection(id))["edition"]}
+            body = {name: value, "why": why}
+            with suppress(errors.Changed):
+                await self.call("PATCH", "reflections", id, body=body, headers=headers)
+                return
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Return the quarantine, to read and rule on entries and to revoke sources."""
+        return Quarantine(self)
+
+    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
+        """Merge lessons that say the same, unless recall gets worse."""
+        body = {"mode": mode, "dry_run": dry_run}
+        return _read(Dream, _with_reason(await self.call("POST", "dreams", body=body)))
+
+    async def dreams(self, limit: int = 20) -> list[Dream]:
+        """Return the newest dreams, newest first."""
+        rows = (await self.call("GET", "dreams", limit=limit))["items"]
+        return _read(list[Dream], list(map(_with_reason, rows)))
+
+    async def rollback(self, dream: int, *, why: str = "") -> int:
+        """Undo a dream; return how many lessons are back. Raises NotFound, RollbackRefused."""
+        answer = await self.call("POST", "dreams", dream, "rollback", body={"why": why})
+        return _read(int, answer["lessons"])
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The entries of a project that wait for a ruling. To rule, a key must be allowed to approve.
+
+    Made by `Client.quarantine`.
+    """
+
+    client: Client
+
+    async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
+        """Return the entries that wait, newest first."""
+        page = await self.client.call("GET", "quarantine", limit=limit)
+        return _read(list[QuarantinedLesson], page["items"])
+
+    async def show(self, id: int) -> QuarantinedLesson:
+        """Return an entry, waiting or not, with its provenance. Raises NotFound."""
+        return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
+
+    async def release(self, id: int, *, why: str = "") -> None:
+        """Let an entry be recalled, with an operator's trust. Raises NotFound, NotQuarantined."""
+        await self.client.call("POST", "quarantine", id, "release", body={"why": why})
+
+    async def reject(self, id: int, *, why: str = "") -> None:
+        """Retire an entry; the same text does not return. Raises as `release`."""
+        await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
+
+    async def revoke(
+        self, source: str, *, why: str = "", dry_run: bool = False
+    ) -> RevocationResult:
+        """Remove all that derives from a source; with `dry_run`, only count it. Raises NotFound."""
+        body = {"source": source, "why": why, "dry_run": dry_run}
+        answer = await self.client.call("POST", "quarantine", "revoke", body=body)
+        return _read(RevocationResult, answer)
+
+    async def log(self, limit: int = 50) -> list[Plain]:
+        """Return the newest rulings on lessons and sources, by whom and why."""
+        page = await self.client.call("GET", "quarantine", "log", limit=limit)
+        return _read(list[Plain], page["items"])
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
@@ -374,7 +480,7 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
         raise InvalidInput("url", url, allowed)
 
 
-def refused(status: int, text: str) -> HeedfulError:
+def refused(status: int, text: str) -> errors.HeedfulError:
     """Return the error in an answer with this status, with the attributes that the service sent."""
     problem: Any = {}
     with suppress(ValueError):
@@ -385,7 +491,7 @@ def refused(status: int, text: str) -> HeedfulError:
     if kind is None:  # a proxy said this, or a newer service
         return Refused(status, code, detail)
     error = kind.__new__(kind)
-    HeedfulError.__init__(error, detail)
+    errors.HeedfulError.__init__(error, detail)
     vars(error).update({**problem, "status": status})
     return error
 
@@ -405,6 +511,11 @@ def _read(kind: type[T], plain: Any) -> T:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
         raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
+
+
+def _with_reason(dream: Plain) -> Plain:
+    """Return the answer about a dream with the field that says why nothing was done."""
+    return {**dream, "found": dream["nothing"]}
 
 
 def verdict(plain: Plain) -> Verdict:

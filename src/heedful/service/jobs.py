@@ -13,7 +13,7 @@ import inspect
 import json
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
@@ -21,7 +21,6 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from math import inf
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from heedful import errors, telemetry
@@ -416,11 +415,6 @@ class LocalQueue:
         self._places = count()
         self._open = True
 
-    @property
-    def failed(self) -> int:
-        """Return the number of jobs that were given up."""
-        return self._failed.total()
-
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
         job = Job(task, scope, arguments)
@@ -431,12 +425,11 @@ class LocalQueue:
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state; `failed` counts from the start of this process."""
-        since: dict[tuple[str, State], list[float]] = {}
+        since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
-            since.setdefault((entry.job.kind.queue, "waiting"), []).append(entry.since)
+            since[entry.job.kind.queue, "waiting"].append(entry.since)
         for entry in self._running.values():
-            since.setdefault((entry.job.kind.queue, "running"), []).append(entry.since)
-        now = time.time()
+            since[entry.job.kind.queue, "running"].append(entry.since)
         depths = [Depth(*at, len(all_), max(0.0, now - min(all_))) for at, all_ in since.items()]
         return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
 
@@ -452,12 +445,7 @@ class LocalQueue:
             self._rounds.append(asyncio.create_task(self._repeat(round, seconds)))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         """Start no more jobs; let running jobs finish, or give them back."""
         self._open = False
         for round in self._rounds:

@@ -15,13 +15,13 @@ import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any, NoReturn
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
@@ -61,13 +61,13 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     size = came = 0
     try:
         async with asyncio.timeout(limits.seconds):
-            async for part in _parts(receive):
+            async for part in Request(scope, receive).stream():
                 came += len(part)
                 parts.append(gzip.decompress(part, most - size + 1) if gzip else part)
                 size += len(parts[-1])
-                if size > most or size > max(SMALL, DENSEST * came):
-                    detail = f"at most {most} bytes, decompressed, and {DENSEST} times what is sent"
-                    _too_large(detail)
+                if size > min(most, max(SMALL, DENSEST * came)):
+                    detail = f"{most} bytes, decompressed, and {DENSEST} times what is sent"
+                    raise Problem(413, "body_too_large", f"a body has at most {detail} here")
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
         raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
@@ -82,27 +82,14 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     return body
 
 
-async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        yield message.get("body", b"")
-        more = message.get("more_body", False)
-
-
-def _too_large(most: str) -> NoReturn:
-    raise Problem(413, "body_too_large", f"a body has {most} here")
-
-
 def _check_form(body: bytes, kind: str, most: int) -> None:
     """Raise Problem 413, 415 or 400 unless a route can read the body as JSON."""
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
     if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
-        _too_large(f"at most {most // DENSE} lists and objects, not {begun},")
+        detail = f"a body has at most {most // DENSE} lists and objects here, not {begun}"
+        raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
             plain = json.loads(body.decode(), parse_constant=_no_constant)
@@ -213,7 +200,10 @@ async def answer_once(
         )
         with effects:
             await app(scope, receive, hold)
-        made = _plain(sent)
+        start, *rest = sent
+        body = b"".join(part.get("body", b"") for part in rest)
+        names = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
+        made = {"status": start["status"], "headers": names, "body": body.decode("latin-1")}
         # A failed call had no effect, or a repeat continues it. A secret is shown once.
         if made["status"] < 300 and not scope["state"].get("secret"):
             made = _without_secrets(made)
@@ -223,14 +213,6 @@ async def answer_once(
         headers.append((b"idempotent-replayed", b"true"))
     await send({"type": "http.response.start", "status": made["status"], "headers": headers})
     await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
-
-
-def _plain(sent: list[Message]) -> dict[str, Any]:
-    """Return the answer of an application as plain data."""
-    start, *rest = sent
-    headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
-    body = b"".join(part.get("body", b"") for part in rest).decode("latin-1")
-    return {"status": start["status"], "headers": headers, "body": body}
 
 
 def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
@@ -272,9 +254,7 @@ class Entrance:
     """Admits callers with a key within the limits, and answers failures as problems."""
 
     def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
-        self._app = app
-        self._setup = setup
-        self._callers = callers
+        self._app, self._setup, self._callers = app, setup, callers
         self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
         self._capacity = Capacity(setup.limits.concurrent)
 
@@ -296,7 +276,7 @@ class Entrance:
         try:
             await self._within_time(scope, receive, out.send)
         except ClientDisconnect:
-            return
+            pass
         except Exception as error:
             if out.status:  # a half-sent answer cannot be withdrawn
                 raise

@@ -27,7 +27,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
+from heedful.store.records import EpisodeState, Head, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction calls itself for each
@@ -272,6 +272,14 @@ class AttemptRecord(Answer):
         """Return an attempt with what it produced."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
+    @property
+    def attempt(self) -> record.Attempt:
+        """Return the attempt."""
+        text = None if self.output is None else record.Candidate.of(self.output).text
+        plain = self.model_dump(exclude={"digest", "output"})
+        plain["candidate"] = {"digest": self.digest, "text": text}
+        return codec.from_document(record.Attempt, plain)
+
 
 class DecisionRecord(Answer):
     """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
@@ -294,6 +302,12 @@ class DecisionRecord(Answer):
             echoes=dict(decision.standing.echoes),
             at=decision.at,
         )
+
+    @property
+    def decision(self) -> decide.Decision:
+        """Return the decision."""
+        plain = {**self.verdict, "fatigue": self.fatigue, "echoes": self.echoes}
+        return codec.decision_from(plain, self.attempt, self.at)
 
 
 class LoopRecord(LoopSummary):
@@ -329,6 +343,23 @@ class LoopRecord(LoopSummary):
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
 
+    @property
+    def stored(self) -> StoredLoop:
+        """Return the stored loop, without its journal."""
+        goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
+        attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
+        return StoredLoop(
+            self.id,
+            Head(self.task, self.goals, self.policy, self.context),
+            record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled),
+            tuple(one.output for one in self.made),
+            tuple(one.decision for one in self.decisions),
+            {},
+            0,
+            self.created,
+            self.updated,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LoopExplanation:
@@ -356,7 +387,6 @@ class ReplayAnswer:
 _Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
 _Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 _Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict[str, Any])]
-TaskTrust = Literal["external", "operator"]
 
 
 class NewEpisode(Body):

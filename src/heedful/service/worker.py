@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import psycopg
@@ -71,32 +70,20 @@ class PostgresQueue:
 
     def __init__(self, url: str) -> None:
         self._conninfo = parse_url(url).conninfo
-        self._pool: AsyncConnectionPool[Any] | None = None
+        self._stack = AsyncExitStack()
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the server may become available later."""
-        self._pool = AsyncConnectionPool(
-            self._conninfo,
-            min_size=1,
-            max_size=CONNECTIONS,
-            timeout=ANSWER,
-            open=False,
-            check=AsyncConnectionPool.check_connection,
-        )
-        await self._pool.open()
-        await self._app.open_async(self._pool)
+        limits: Any = {"min_size": 1, "max_size": CONNECTIONS, "timeout": ANSWER}
+        check = AsyncConnectionPool.check_connection
+        pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
+        await self._app.open_async(await self._stack.enter_async_context(pool))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         """Close the connections."""
-        if self._pool is not None:
-            await self._pool.close()
+        await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from contextvars import Context
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -17,13 +17,7 @@ from heedful.memory.reflect import file, reflect
 from heedful.service.auth import Caller, Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
-from heedful.service.schemas import (
-    EpisodeReceipt,
-    EpisodeRow,
-    NewEpisode,
-    ReflectionOutcome,
-    TaskTrust,
-)
+from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import episodes
@@ -33,14 +27,10 @@ from heedful.traces.messages import EpisodeReader
 
 log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
+TaskTrust = Literal["external", "operator"]
 Trust = Annotated[
     TaskTrust, Query(description="Who wrote the task; `operator` needs a key that may approve.")
 ]
-
-
-def _check_trust(caller: Caller, trust: TaskTrust) -> None:
-    if trust == "operator":
-        caller.needs("approve")
 
 
 @router.post("/episodes", status_code=202, responses={200: {"model": EpisodeReceipt}})
@@ -57,7 +47,7 @@ async def create(
     that derives from it.
     """
     episode = await asyncio.to_thread(_episode, new)
-    _check_trust(caller, trust)
+    caller.needs("approve" if trust == "operator" else "write")
     receipt = await (_now if wait else _later)(caller, episode, trust)
     response.status_code = 200 if receipt.state == "reflected" else 202
     return receipt
@@ -111,7 +101,7 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
     Spans wait until the root of their trace has ended. Then the trace becomes one episode. Spans
     that cannot be stored are reported as `partial_success`.
     """
-    _check_trust(caller, trust)
+    caller.needs("approve" if trust == "operator" else "write")
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
     body = await request.body()
     try:
@@ -171,26 +161,23 @@ class TraceCollector:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self, scope: Scope) -> None:
+        setup, traces = self._setup, self._setup.metrics.traces
         try:
             while scope in self._wanted:
                 self._wanted.discard(scope)
-                await asyncio.sleep(self._setup.patience.settled + MARGIN)
-                if await self._collect(scope):
+                await asyncio.sleep(setup.patience.settled + MARGIN)
+                try:
+                    result = await gather(setup.store, scope, setup.patience)
+                    for digest in result.episodes:
+                        await setup.work.defer("reflect", scope, digest=digest)
+                except StoreError as error:
+                    log.warning("traces were not gathered; it is tried again: %s", error)
+                    self._wanted.add(scope)
+                    continue
+                traces.labels("episode").inc(len(result.episodes))
+                traces.labels("empty").inc(result.empty)
+                traces.labels("given_up").inc(result.given_up)
+                if result.again is not None:  # others wait
                     self._wanted.add(scope)
         finally:
             del self._tasks[scope]
-
-    async def _collect(self, scope: Scope) -> bool:
-        """Make episodes of the traces that have ended; return True if others wait."""
-        setup = self._setup
-        try:
-            result = await gather(setup.store, scope, setup.patience)
-            for digest in result.episodes:
-                await setup.work.defer("reflect", scope, digest=digest)
-        except StoreError as error:
-            log.warning("traces were not gathered; the next round will try again: %s", error)
-            return True
-        counts = {"episode": len(result.episodes), "empty": result.empty}
-        for outcome, n in {**counts, "given_up": result.given_up}.items():
-            setup.metrics.traces.labels(outcome).inc(n)
-        return result.again is not None
