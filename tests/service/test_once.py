@@ -11,9 +11,9 @@ import pytest
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Remembered, Scope
-from heedful.service.app import examples, operations
+from heedful.service.app import EXAMPLES, operations
 from heedful.store import exposures, lessons
-from heedful.store.store import Call, Db, Effects, also, keep_answer, read_call, write_effect
+from heedful.store.store import Call, Effects, also, keep_answer, read_call, write_effect
 from tests.engines import changed, opened, rows
 from tests.service.support import PROJECT, TENANT, problem, served
 from tests.store.support import SCOPE
@@ -130,11 +130,11 @@ def test_every_call_that_may_come_again_is_answered_the_same(api):
     api.put("/v1/loops/1", json={"task": "a", "policy": "default, attempts.limit=1"})
     failed = {"output": "1", "evaluation": {"findings": [{"check": "a", "message": "b"}]}}
     assert api.put("/v1/loops/1/attempts/1", json=failed).json()["decision"] == "done"
-    for path, method, operation in operations(spec):
+    for path, method, _ in operations(spec):
         if method != "post" or path.startswith("/v1/test"):
             continue
         name = path.replace("{id}", "1").replace("{loop_id}", "loop_001")
-        body = examples(operation)["request"]
+        body = EXAMPLES[f"POST {path}"]["request"]
         first = api.post(name, json=body, **once(path))
         again = api.post(name, json=body, **once(path))
         assert first.status_code < 500, (path, first.text)
@@ -203,91 +203,57 @@ def recorded(kept: list[Any]) -> Effects:
     return Effects(lambda db, n, told: kept.append(told))
 
 
-def test_of_two_processes_the_second_has_no_effect(tmp_path):
+async def test_of_two_processes_the_second_has_no_effect(tmp_path):
     """Neither knows of the other; the database lets one of them through."""
 
-    async def scenario() -> None:
-        with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
-            with Effects(lambda db, n, told: write_effect(db, CALL, n, told)):
-                await one.write(SCOPE, exposures.remember, [])
-            same = Effects(lambda db, n, told: write_effect(db, CALL, n, told))
-            with same, pytest.raises(LeaseLost, match="try again"):
-                await two.write(SCOPE, exposures.remember, [])
-            assert len((await two.read(Scope(), read_call, CALL)).effects) == 1
-
-    asyncio.run(scenario())
+    with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
+        with Effects(lambda db, n, told: write_effect(db, CALL, n, told)):
+            await one.write(SCOPE, exposures.remember, [])
+        same = Effects(lambda db, n, told: write_effect(db, CALL, n, told))
+        with same, pytest.raises(LeaseLost, match="try again"):
+            await two.write(SCOPE, exposures.remember, [])
+        assert len((await two.read(Scope(), read_call, CALL)).effects) == 1
 
 
-def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
+async def test_an_answer_is_forgotten_after_a_day(store, tmp_path):
     async def keep(status: int) -> None:
         await store.write(Scope(), keep_answer, CALL, {"status": status})
 
-    async def scenario() -> None:
-        await keep(200)
-        assert (await store.read(Scope(), read_call, CALL)).answer == {"status": 200}
-        with pytest.raises(LeaseLost):
-            await keep(201)
-        changed(store.url, "update answer set at = at - 86401")
-        assert (await store.read(Scope(), read_call, CALL)).digest == ""
-        await keep(202)
-        assert rows(store.url, "select record from answer") == [('{"status": 202}',)]
-
-    asyncio.run(scenario())
+    await keep(200)
+    assert (await store.read(Scope(), read_call, CALL)).answer == {"status": 200}
+    with pytest.raises(LeaseLost):
+        await keep(201)
+    changed(store.url, "update answer set at = at - 86401")
+    assert (await store.read(Scope(), read_call, CALL)).digest == ""
+    await keep(202)
+    assert rows(store.url, "select record from answer") == [('{"status": 202}',)]
 
 
-def test_only_values_stand_beside_an_effect_and_only_in_a_call(store):
-    def work(db: Db, scope: Scope) -> object:
-        return object()
+async def test_only_values_stand_beside_an_effect_and_come_back_as_they_were(store):
+    value = [Remembered(1, True, 2), (1, None), {"a": ["x", 0.5]}, "text", False]
 
-    async def scenario() -> None:
-        kept: list[Any] = []
-        with recorded(kept), pytest.raises(TypeError, match="no plain value: object"):
-            await store.write(SCOPE, work)
-        assert kept == []
+    kept: list[Any] = []
+    with recorded(kept), pytest.raises(TypeError, match="no plain value: object"):
+        await store.write(SCOPE, lambda db, scope: object())
+    assert kept == []
+    with recorded(kept):
+        await store.write(SCOPE, lambda db, scope: value)
+    with Effects(known=kept):
+        assert await store.write(SCOPE, lambda db, scope: value) == value
+    for kind in ("os:system", "heedful.nowhere:A", "heedful.store.store:also", ""):
+        strange = [{"name": kept[0]["name"], "value": {"@": kind, "of": {}}}]
+        with Effects(known=strange), pytest.raises(StoreCorrupt, match="unknown kind"):
+            await store.write(SCOPE, lambda db, scope: value)
 
-    asyncio.run(scenario())
     with pytest.raises(LookupError, match="outside"):
         also(lambda db: None)
 
 
-@pytest.mark.sqlite
-@pytest.mark.parametrize(
-    "kind", ["os:system", "heedful.nowhere:A", "heedful.store.store:also", "x", ""]
-)
-def test_what_is_no_value_of_heedful_is_not_made(store, kind):
-    known = [{"name": "exposures.remember", "value": {"@": kind, "of": {}}}]
-
-    async def scenario() -> None:
-        with Effects(known=known), pytest.raises(StoreCorrupt, match="unknown kind"):
-            await store.write(SCOPE, exposures.remember, [])
-
-    asyncio.run(scenario())
-
-
-def test_values_come_back_as_they_were(store):
-    value = [Remembered(1, True, 2), (1, None), {"a": ["x", 0.5]}, "text", False]
+async def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(store):
     kept: list[Any] = []
-
-    def work(db: Db, scope: Scope) -> object:
-        return value
-
-    async def scenario() -> None:
-        with recorded(kept):
-            await store.write(SCOPE, work)
-        with Effects(known=kept):
-            assert await store.write(SCOPE, work) == value
-
-    asyncio.run(scenario())
-
-
-def test_a_heartbeat_and_work_that_was_handed_over_are_no_effects_of_the_call(store):
-    async def scenario() -> None:
-        kept: list[Any] = []
-        with recorded(kept) as call:
-            call.also(lambda db: kept.append("audit"))
-            await asyncio.create_task(store.write(SCOPE, lessons.clear))
-            assert kept == []
-            await store.write(SCOPE, exposures.remember, [])
-        assert [kept[0], kept[1]["name"]] == ["audit", "exposures.remember"]
-
-    asyncio.run(scenario())
+    with recorded(kept) as call:
+        call.also(lambda db: kept.append("audit"))
+        await asyncio.create_task(store.write(SCOPE, lessons.clear))
+        assert kept == []
+        await store.write(SCOPE, exposures.remember, [])
+    assert [kept[0], kept[1]["name"]] == ["audit", "exposures.remember"]

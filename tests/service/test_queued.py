@@ -77,212 +77,195 @@ async def at_work(queue: PostgresQueue, tools: Tools, heard: Heard) -> AsyncIter
     await asyncio.wait([working])
 
 
-def test_the_same_waits_once_and_the_urgent_comes_first(url):
+async def test_the_same_waits_once_and_the_urgent_comes_first(url):
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(url)
-        await begun(store, SCOPE, "l1")
-        (one,) = await put(store, SCOPE, "pot")
-        await put(store, OTHER, "pan")  # kept by a service that was killed before it handed it over
-        tools = Tools(store, loops={"short": short}, keep=9)
-        async with PostgresQueue(url) as queue:
-            for task in ("prune", "dream", "dream", "prove"):
-                await queue.defer(task, SCOPE)
-            for _ in range(2):
-                await queue.defer("reflect", SCOPE, digest=one)
-            await queue.defer("drive", SCOPE, loop="l1", by="short")
-            depths = {(one.queue, one.state): one.number for one in await queue.depth()}
-            waiting = {"memory": 3, "reflection": 1, "loops": 1}
-            assert depths == {(name, "waiting"): number for name, number in waiting.items()}
-            with pytest.raises(UnknownName):
-                await queue.defer("sleep", SCOPE)
-            await queue.work(tools, concurrency=1, once=True, listener=heard)
-            assert [one for one in await queue.depth() if one.queue != queued.UPKEEP] == []
-        for scope in (SCOPE, OTHER):
-            assert await store.read(scope, episodes.counts) == {"reflected": 1}
+    store = open_store(url)
+    await begun(store, SCOPE, "l1")
+    (one,) = await put(store, SCOPE, "pot")
+    await put(store, OTHER, "pan")  # kept by a service that was killed before it handed it over
+    tools = Tools(store, loops={"short": short}, keep=9)
+    async with PostgresQueue(url) as queue:
+        for task in ("prune", "dream", "dream", "prove"):
+            await queue.defer(task, SCOPE)
+        for _ in range(2):
+            await queue.defer("reflect", SCOPE, digest=one)
+        await queue.defer("drive", SCOPE, loop="l1", by="short")
+        depths = {(one.queue, one.state): one.number for one in await queue.depth()}
+        waiting = {"memory": 3, "reflection": 1, "loops": 1}
+        assert depths == {(name, "waiting"): number for name, number in waiting.items()}
+        with pytest.raises(UnknownName):
+            await queue.defer("sleep", SCOPE)
+        await queue.work(tools, concurrency=1, once=True, listener=heard)
+        assert [one for one in await queue.depth() if one.queue != queued.UPKEEP] == []
+    for scope in (SCOPE, OTHER):
+        assert await store.read(scope, episodes.counts) == {"reflected": 1}
 
-    asyncio.run(run())
     assert heard.ended() == ["drive", "reflect", "reflect", "prove", "dream", "prune"]
 
 
-def test_two_workers_share_what_there_is(url):
+async def test_two_workers_share_what_there_is(url):
     heard = [Heard(), Heard()]
 
-    async def run() -> None:
-        store, both = open_store(url), asyncio.Event()
+    store, both = open_store(url), asyncio.Event()
 
-        def together(task: str, **given: Any) -> Run[Any]:
-            async def generate(task: str, hint: str) -> str:
-                """Nobody answers before both workers are asked."""
-                if all(one.lines for one in heard):
-                    both.set()
-                await both.wait()
-                return "ok"
+    def together(task: str, **given: Any) -> Run[Any]:
+        async def generate(task: str, hint: str) -> str:
+            """Nobody answers before both workers are asked."""
+            if all(one.lines for one in heard):
+                both.set()
+            await both.wait()
+            return "ok"
 
-            return Run(task, generate=generate, **given)
+        return Run(task, generate=generate, **given)
 
-        async with PostgresQueue(url) as one, PostgresQueue(url) as other:
-            for id in "abcdef":
-                await begun(store, SCOPE, id)
-                await one.defer("drive", SCOPE, loop=id, by="together")
-            tools = Tools(store, loops={"together": together})
-            await asyncio.gather(
-                *(
-                    queue.work(tools, once=True, listener=told, concurrency=1)
-                    for queue, told in zip((one, other), heard, strict=True)
-                )
-            )
+    async with PostgresQueue(url) as one, PostgresQueue(url) as other:
         for id in "abcdef":
-            assert len((await store.read(SCOPE, loops.read, id)).values) == 1
+            await begun(store, SCOPE, id)
+            await one.defer("drive", SCOPE, loop=id, by="together")
+        tools = Tools(store, loops={"together": together})
+        await asyncio.gather(
+            *(
+                queue.work(tools, once=True, listener=told, concurrency=1)
+                for queue, told in zip((one, other), heard, strict=True)
+            )
+        )
+    for id in "abcdef":
+        assert len((await store.read(SCOPE, loops.read, id)).values) == 1
 
-    asyncio.run(run())
     first, second = (one.ended() for one in heard)
     assert first + second == ["drive"] * 6
     assert first
     assert second
 
 
-def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
+async def test_a_job_that_fails_waits_and_is_given_up_at_last(url, monkeypatch):
     monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     monkeypatch.setattr(queued, "POLL", 0.05)
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(url)
-        (one,) = await put(store, SCOPE, "pot")
-        down = ScriptedModel(ModelUnavailable("no connection"), forever=True)
-        async with PostgresQueue(url) as queue:
-            await queue.defer("reflect", SCOPE, digest=one)
-            async with at_work(queue, Tools(store, down), heard):
-                await until_async(
-                    lambda: heard.of("reflect") and heard.lines[-1][1].startswith("given")
-                )
-            failed = [one for one in await queue.depth() if one.state == "failed"]
-            assert [(one.queue, one.number) for one in failed] == [("reflection", 1)]
+    store = open_store(url)
+    (one,) = await put(store, SCOPE, "pot")
+    down = ScriptedModel(ModelUnavailable("no connection"), forever=True)
+    async with PostgresQueue(url) as queue:
+        await queue.defer("reflect", SCOPE, digest=one)
+        async with at_work(queue, Tools(store, down), heard):
+            await until_async(
+                lambda: heard.of("reflect") and heard.lines[-1][1].startswith("given")
+            )
+        failed = [one for one in await queue.depth() if one.state == "failed"]
+        assert [(one.queue, one.number) for one in failed] == [("reflection", 1)]
 
-    asyncio.run(run())
     # A sweep may have handed the episode over, too: that job waits for its turn like this one.
     assert heard.of("reflect").count("again") >= doing.TRIES - 1
     assert ("heedful.reflect", "failed", doing.TRIES) in jobs(url)
 
 
-def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatch):
+async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, monkeypatch):
     monkeypatch.setattr(doing, "LONGEST_WAIT", 0.0)
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(url)
-        (one,) = await put(store, SCOPE, "pot")
-        async with PostgresQueue(url) as queue:
+    store = open_store(url)
+    (one,) = await put(store, SCOPE, "pot")
+    async with PostgresQueue(url) as queue:
 
-            async def down(messages):
-                if len(heard.of("reflect")) == 1:
-                    await queue.defer("reflect", SCOPE, digest=one)
-                    raise ModelUnavailable("no connection")
-                return "no JSON"
+        async def down(messages):
+            if len(heard.of("reflect")) == 1:
+                await queue.defer("reflect", SCOPE, digest=one)
+                raise ModelUnavailable("no connection")
+            return "no JSON"
 
-            await queue.defer("reflect", SCOPE, digest=one)
-            await queue.work(
-                Tools(store, Function(down)),
-                concurrency=1,
-                once=True,
-                listener=heard,
-                queues=["reflection"],
-            )
+        await queue.defer("reflect", SCOPE, digest=one)
+        await queue.work(
+            Tools(store, Function(down)),
+            concurrency=1,
+            once=True,
+            listener=heard,
+            queues=["reflection"],
+        )
 
-    asyncio.run(run())
     assert heard.of("reflect")[:3] == ["begun", "again", "begun"]
     assert [one for one in jobs(url) if one[:2] == ("heedful.reflect", "doing")] == []
 
 
-def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypatch):
+async def test_jobs_of_workers_that_are_silent_are_done_by_another(postgres, monkeypatch):
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(postgres.service)
-        async with PostgresQueue(postgres.service) as queue:
-            await queue.defer("dream", SCOPE)
-            stale(postgres, "status = 'todo'")
-            await queue.defer("dream", SCOPE)  # of this and the one of the dead worker one is left
-            await queue.defer("prove", OTHER)
-            await queue.defer("prune", OTHER)
-            stale(postgres, "task_name = 'heedful.prune' and status = 'todo'")
-            rows(postgres.service, f"update procrastinate_jobs set attempts = {doing.TRIES - 1} "
-                 "where task_name = 'heedful.prune'")  # fmt: skip
-            depths = {(one.queue, one.state): one.number for one in await queue.depth()}
-            assert depths == {("memory", "stalled"): 2, ("memory", "waiting"): 2}
-            await queue.work(Tools(store), once=True, listener=heard)
-            failed = [one for one in await queue.depth() if one.state == "failed"]
-            assert [(one.queue, one.number) for one in failed] == [("memory", 1)]
+    store = open_store(postgres.service)
+    async with PostgresQueue(postgres.service) as queue:
+        await queue.defer("dream", SCOPE)
+        stale(postgres, "status = 'todo'")
+        await queue.defer("dream", SCOPE)  # of this and the one of the dead worker one is left
+        await queue.defer("prove", OTHER)
+        await queue.defer("prune", OTHER)
+        stale(postgres, "task_name = 'heedful.prune' and status = 'todo'")
+        rows(postgres.service, f"update procrastinate_jobs set attempts = {doing.TRIES - 1} "
+             "where task_name = 'heedful.prune'")  # fmt: skip
+        depths = {(one.queue, one.state): one.number for one in await queue.depth()}
+        assert depths == {("memory", "stalled"): 2, ("memory", "waiting"): 2}
+        await queue.work(Tools(store), once=True, listener=heard)
+        failed = [one for one in await queue.depth() if one.state == "failed"]
+        assert [(one.queue, one.number) for one in failed] == [("memory", 1)]
 
-    asyncio.run(run())
     assert sorted(heard.ended()) == ["dream", "prove"]
     assert [one for one in jobs(postgres.service) if one[1] == "doing"] == []
 
 
-def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(postgres, monkeypatch):
+async def test_a_worker_waits_for_a_server_that_went_away_and_goes_on(postgres, monkeypatch):
     monkeypatch.setattr(queued, "BEAT", 0.05)
     monkeypatch.setattr(queued, "ANSWER", 0.5)
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(postgres.service)
-        async with PostgresQueue(postgres.service) as queue, at_work(queue, Tools(store), heard):
-            await queue.defer("prove", SCOPE)
-            await until_async(heard.ended)
-            name = rows(postgres.service, "select current_database()")[0][0]
-            shut = f"alter database {name} allow_connections false"
-            backends = f"pg_stat_activity where datname = '{name}'"
-            server().run(shut)
-            server().run(f"select pg_terminate_backend(pid) from {backends}")
-            with pytest.raises(StoreUnavailable):
+    store = open_store(postgres.service)
+    async with PostgresQueue(postgres.service) as queue, at_work(queue, Tools(store), heard):
+        await queue.defer("prove", SCOPE)
+        await until_async(heard.ended)
+        name = rows(postgres.service, "select current_database()")[0][0]
+        shut = f"alter database {name} allow_connections false"
+        backends = f"pg_stat_activity where datname = '{name}'"
+        server().run(shut)
+        server().run(f"select pg_terminate_backend(pid) from {backends}")
+        with pytest.raises(StoreUnavailable):
+            await queue.defer("prove", OTHER)
+        server().run(shut.replace("false", "true"))
+        while True:
+            with suppress(StoreUnavailable):
                 await queue.defer("prove", OTHER)
-            server().run(shut.replace("false", "true"))
-            while True:
-                with suppress(StoreUnavailable):
-                    await queue.defer("prove", OTHER)
-                    break
-                await asyncio.sleep(0.05)
-            await until_async(lambda: len(heard.ended()) == 2)
-
-    asyncio.run(run())
+                break
+            await asyncio.sleep(0.05)
+        await until_async(lambda: len(heard.ended()) == 2)
 
 
-def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url):
+async def test_of_its_own_accord_a_worker_keeps_every_scope_in_order(url):
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(url)
-        for scope in (SCOPE, OTHER):
-            await Memory(store, scope).remember("k", "one")
-        async with PostgresQueue(url) as queue, at_work(queue, Tools(store, keep=9), heard):
-            await until_async(lambda: len(heard.ended()) == 6)
+    store = open_store(url)
+    for scope in (SCOPE, OTHER):
+        await Memory(store, scope).remember("k", "one")
+    async with PostgresQueue(url) as queue, at_work(queue, Tools(store, keep=9), heard):
+        await until_async(lambda: len(heard.ended()) == 6)
 
-    asyncio.run(run())
     assert sorted(heard.ended()) == ["dream"] * 2 + ["prove"] * 2 + ["prune"] * 2
 
 
-def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
+async def test_what_does_not_end_in_time_is_given_back_at_once(url, monkeypatch):
     monkeypatch.setattr(doing, "GRACE", 0.01)
     heard = Heard()
 
-    async def run() -> None:
-        store = open_store(url)
-        asked = asyncio.Event()
+    store = open_store(url)
+    asked = asyncio.Event()
 
-        async def slow(messages):
-            asked.set()
-            await asyncio.sleep(600)
+    async def slow(messages):
+        asked.set()
+        await asyncio.sleep(600)
 
-        (one,) = await put(store, SCOPE, "pot")
-        async with PostgresQueue(url) as queue:
-            async with at_work(queue, Tools(store, Function(slow)), heard) as working:
-                await asked.wait()
-            assert working.cancelled()
-            assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
+    (one,) = await put(store, SCOPE, "pot")
+    async with PostgresQueue(url) as queue:
+        async with at_work(queue, Tools(store, Function(slow)), heard) as working:
+            await asked.wait()
+        assert working.cancelled()
+        assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
 
-    asyncio.run(run())
     assert heard.lines[-1] == ("reflect", "given back")
     assert ("heedful.reflect", "todo", 1) in jobs(url)
 

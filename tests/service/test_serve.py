@@ -188,38 +188,32 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, cod
         assert told in commands(tmp_path, monkeypatch)("serve", *port, *words, code=code)
 
 
-def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path):
-    async def scenario() -> None:
-        store = in_file(str(tmp_path / "a.db"))
-        await put(store, Scope(), "pot")
-        await Memory(store, Scope()).remember("k", "one")
-        setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
-        async with working(settings(), setup), asyncio.timeout(WAITING):
-            while await store.read(Scope(), search.spaces) != {"fixed/64": 1}:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        assert await store.read(Scope(), episodes.counts) == {"waiting": 1}
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path):
+    store = in_file(str(tmp_path / "a.db"))
+    await put(store, Scope(), "pot")
+    await Memory(store, Scope()).remember("k", "one")
+    setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
+    async with working(settings(), setup), asyncio.timeout(WAITING):
+        while await store.read(Scope(), search.spaces) != {"fixed/64": 1}:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert await store.read(Scope(), episodes.counts) == {"waiting": 1}
+    await store.close()
 
 
-def test_a_request_with_too_long_a_head_is_refused(tmp_path):
-    async def scenario() -> None:
-        store, ready = in_file(str(tmp_path / "a.db")), asyncio.Event()
-        with service.bound("localhost", 0) as listener:
-            port = listener.getsockname()[1]
-            application = service.application(Setup(store))
-            serving = asyncio.create_task(service.listen(application, listener, 1, ready.set))
-            await ready.wait()
-            reader, writer = await asyncio.open_connection("localhost", port)
-            writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
-            assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
-            writer.close()
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(serving, 10) == 0
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_request_with_too_long_a_head_is_refused(tmp_path):
+    store, ready = in_file(str(tmp_path / "a.db")), asyncio.Event()
+    with service.bound("localhost", 0) as listener:
+        port = listener.getsockname()[1]
+        application = service.application(Setup(store))
+        serving = asyncio.create_task(service.listen(application, listener, 1, ready.set))
+        await ready.wait()
+        reader, writer = await asyncio.open_connection("localhost", port)
+        writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
+        assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(serving, 10) == 0
+    await store.close()
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):

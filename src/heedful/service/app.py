@@ -112,9 +112,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
             operation[part] = operation.get(part, {}) | of
         shown = EXAMPLES.get(f"{method.upper()} {path}", {})
-        for name, media in _bodies(operation):
-            if name in shown:
-                media["example"] = shown[name]
+        bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+        for name, body in bodies.items():
+            if name in shown and JSON in body.get("content", {}):
+                body["content"][JSON]["example"] = shown[name]
     schemas = spec["components"]["schemas"]
     del schemas["HTTPValidationError"], schemas["ValidationError"]
     # What is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
@@ -128,19 +129,6 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
         for method in METHODS:
             if method in item:
                 yield path, method, item[method]
-
-
-def _bodies(operation: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON bodies of an operation: that of "request", and those of the statuses."""
-    bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
-    for name, body in bodies.items():
-        if JSON in body.get("content", {}):
-            yield name, body["content"][JSON]
-
-
-def examples(operation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the examples of an operation: that of its request, and those of its statuses."""
-    return {name: media["example"] for name, media in _bodies(operation) if "example" in media}
 
 
 # Listening

@@ -221,8 +221,7 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
     if not headers.get("content-type", "").startswith("application/json"):
         return made
     plain = json.loads(made["body"].encode("latin-1"))
-    clean = redact_data(plain)
-    if clean == plain:
+    if (clean := redact_data(plain)) == plain:
         return made
     body = json.dumps(clean, ensure_ascii=False).encode()
     headers["content-length"] = str(len(body))
@@ -272,32 +271,25 @@ class Entrance:
             answered(out.route, out.status)
 
     async def _answer(self, scope: Scope, receive: Receive, out: _Response) -> None:
-        began = time.perf_counter()
-        try:
-            await self._within_time(scope, receive, out.send)
-        except ClientDisconnect:
-            pass
-        except Exception as error:
-            if out.status:  # a half-sent answer cannot be withdrawn
-                raise
-            await answer(error, scope)(scope, receive, out.send)
-        finally:
-            out.log(self._setup.metrics, time.perf_counter() - began)
-
-    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        most = self._setup.limits.answer
+        began, most = time.perf_counter(), self._setup.limits.answer
         time_left = asyncio.timeout(most)
         try:
             async with time_left:
-                await self._admit(scope, receive, send)
-        except asyncio.CancelledError as error:
-            detail = "the service stopped before it had an answer; try again"
-            raise Problem(503, "stopping", detail, SOON) from error
-        except TimeoutError as error:
-            if not time_left.expired():
+                await self._admit(scope, receive, out.send)
+        except ClientDisconnect:
+            pass
+        except (Exception, asyncio.CancelledError) as error:
+            if out.status:  # a half-sent answer cannot be withdrawn
                 raise
-            detail = f"no answer was found within {most:g} s"
-            raise Problem(504, "took_too_long", detail) from error
+            failure: BaseException = error
+            if isinstance(error, asyncio.CancelledError):
+                detail = "the service stopped before it had an answer; try again"
+                failure = Problem(503, "stopping", detail, SOON)
+            elif isinstance(error, TimeoutError) and time_left.expired():
+                failure = Problem(504, "took_too_long", f"no answer was found within {most:g} s")
+            await answer(failure, scope)(scope, receive, out.send)
+        finally:
+            out.log(self._setup.metrics, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PUBLIC:

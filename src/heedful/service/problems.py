@@ -66,7 +66,7 @@ class Problem(Exception):
 OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
 
 
-def of(error: Exception) -> Problem:
+def of(error: BaseException) -> Problem:
     """Return the problem for an error; an unexpected error does not show its cause."""
     match error:
         case Problem():
@@ -128,7 +128,7 @@ def _invalid(error: RequestValidationError) -> Problem:
     return Problem(422, "invalid_request", first, errors=wrong)
 
 
-def answer(error: Exception, scope: Mapping[str, Any]) -> Response:
+def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     """Return the response to an error; faults of the service are logged, without secrets."""
     problem = of(error)
     if problem.status >= 500 and error is not problem:
@@ -141,7 +141,7 @@ def answer(error: Exception, scope: Mapping[str, Any]) -> Response:
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
 
 
-def _log(error: Exception, problem: Problem) -> None:
+def _log(error: BaseException, problem: Problem) -> None:
     """Log an error; an unreachable store is one line, not repeated for each request."""
     if isinstance(error, errors.StoreUnavailable):
         line = redact(" ".join(str(error).split()))

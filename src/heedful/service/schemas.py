@@ -39,17 +39,18 @@ def _without_null_character(text: str) -> str:
     return text
 
 
+def inside(value: Any) -> Iterable[Any]:
+    """Return the values in a list or an object, and nothing for other JSON data."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def _not_too_deep(value: Any) -> Any:
     level, depth = [value], 0
-    while level := [part for each in level for part in _parts(each)]:
+    while level := [part for each in level for part in inside(each)]:
         depth += 1
         if depth > DEEPEST:
             raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     return value
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _loop_name(loop: str) -> str:
@@ -213,13 +214,9 @@ class LoopVerdict(Answer):
         cls, verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
     ) -> Self:
         """Return the verdict on a loop."""
-        plain = codec.verdict_to(verdict)
-        plain |= {
-            "decision": plain["verdict"],
-            "state": decide.state_after(verdict),
-            "best": loop.best,
-        }
-        return cls(**plain, attempt=len(loop.attempts), evaluated_by=list(evaluated_by))
+        plain = {**codec.verdict_to(verdict), "best": loop.best, "attempt": len(loop.attempts)}
+        state, by = decide.state_after(verdict), list(evaluated_by)
+        return cls(**plain, decision=plain["verdict"], state=state, evaluated_by=by)
 
 
 class LoopSummary(Answer):

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import Semaphore
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import iscoroutine
 from typing import Annotated, Any, ClassVar
@@ -263,7 +263,7 @@ def parts_of(output: Any) -> int:
     """Estimate the number of values in data, or in a text that may be JSON."""
     if isinstance(output, str):
         return 1 + len(output) // TEXT_COST + sum(map(output.count, ",:[{"))
-    return 1 + sum(map(parts_of, _inside(output)))
+    return 1 + sum(map(parts_of, schemas.inside(output)))
 
 
 def parts_of_schema(schema: Any) -> int:
@@ -288,7 +288,7 @@ def parts_of_schema(schema: Any) -> int:
             _check_keywords(part)
             if isinstance(name := part.get("$ref"), str):
                 number += referred(name)
-        number += sum(map(parts, _inside(part)))
+        number += sum(map(parts, schemas.inside(part)))
         if number > LARGEST:
             raise _wrong("parts", f"over {LARGEST}", f"at most {LARGEST}, references followed")
         return number
@@ -304,10 +304,6 @@ def parts_of_schema(schema: Any) -> int:
         return known[name]
 
     return parts(schema)
-
-
-def _inside(part: Any) -> Iterable[Any]:
-    return part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
 
 
 def _check_keywords(part: Mapping[str, Any]) -> None:
