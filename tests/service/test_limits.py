@@ -14,6 +14,7 @@ from heedful.service.problems import Problem
 from heedful.service.setup import Limits
 from heedful.store import keys
 from tests.engines import changed
+from tests.service.jobs import Handed
 from tests.service.support import problem, served
 
 LIMITS = Limits(body=1000, traces=5000, rate=1000.0, burst=1000, seconds=0.2, answer=0.5)
@@ -251,3 +252,37 @@ def test_without_keys_this_machine_alone_is_let_in(tmp_path):
         answer = api.post("/v1/keys", json={"name": "first", "may": ["admin"]}, key="")
         assert (answer.status_code, answer.json()["by"]) == (201, "local")
         problem(api.get("/v1/keys", key=""), 401, "key_refused")
+
+
+def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path):
+    work = Handed()
+    with served(tmp_path, work=work) as api:
+        assert api.get("/healthz", key="").json() == {"status": "ok"}
+        ready = {"status": "ready", "store": "ok", "work": "ok"}
+        assert api.get("/readyz", key="").json() == ready
+        problem(api.get("/v1/nothing", key=""), 401, "key_refused")
+        problem(api.get("/v1/nothing"), 404, "unknown_path")
+        problem(api.post("/healthz"), 405, "method_not_allowed")
+
+        file, moved, unused = tmp_path / "heedful.db", tmp_path / "moved.db", api.key("admin")
+        api.run(api.setup.store.close())
+        file.rename(moved)
+        file.mkdir()
+        work.away = True
+        away = {"status": "unavailable", "store": "StoreUnavailable", "work": "StoreUnavailable"}
+        answer = api.get("/readyz", key="")
+        assert (answer.status_code, answer.json()) == (503, away)
+        assert [api.get(path, key="").status_code for path in ("/healthz", "/metrics")] == [
+            200,
+            200,
+        ]
+        refused = api.get("/v1/keys", key=unused)
+        said = problem(refused, 503, "store_unavailable")["detail"]
+        assert said == "the store of the service failed; the log has its error"
+        assert refused.headers["retry-after"] == "1"
+        api.run(api.setup.store.close())
+        file.rmdir()
+        moved.rename(file)
+        work.away = False
+        assert api.get("/readyz", key="").json() == ready
+        assert api.get("/v1/keys").status_code == 200
