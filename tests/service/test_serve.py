@@ -144,36 +144,12 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     assert "1 request took too long and was cut short" in service.said
 
 
-def test_two_services_share_a_file_and_with_a_key_one_listens_everywhere(tmp_path, monkeypatch):
-    said = commands(tmp_path, monkeypatch)
-    made = json.loads(said("key", "create", "--name", "me", "--json"))
-    headers = {"Authorization": f"Bearer {made['secret']}"}
-    services = [Service(tmp_path), Service(tmp_path, "--host", "0.0.0.0", "--key-required")]
-    urls = [f"http://127.0.0.1:{one.url.rpartition(':')[2]}/v1" for one in services]
-
-    def many(url: str) -> None:
-        for _ in range(20):
-            httpx.post(f"{url}/reflections", json=LESSON, headers=headers).raise_for_status()
-
-    threads = [threading.Thread(target=many, args=(url,)) for url in urls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAITING)
-    for url in urls:
-        assert httpx.get(f"{url}/loops").status_code == 401
-        assert httpx.post(f"{url}/seen", json=LESSON, headers=headers).json()["count"] == 40
-    assert [one.end(signal.SIGINT) for one in services] == [0, 0]
-    assert all("keys   needed" in one.said for one in services)
-
-
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
         (("--host", "0.0.0.0"), 2, "there is no key yet"),
         (("--key-required",), 2, "a key is required and there is none"),
         (("--host", "no.such.host.invalid"), 2, "is no address of this machine"),
-        (("--host", "192.0.2.1"), 2, "cannot listen on 192.0.2.1"),
         (("--port", "70000"), 2, "--port is 70000"),
         (("--port", "TAKEN"), 2, "is taken by another program; name another with --port"),
         (("--db", "postgresql://h@db/h", "--workers", "3"), 2, "heedful worker --concurrency 3"),
@@ -221,9 +197,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     text = said("key", "create", "--name", "me", "--project", "a", "--expires", "9d")
     assert "me may read, write in a of tenant default; this key is not shown again" in text
     key = text.splitlines()[0]
-    listed = said("key", "list")
-    assert key not in listed
-    assert key.rpartition("_")[0] in listed
+    assert key.rpartition("_")[0] in said("key", "list")
     strange = said("key", "revoke", key, "--tenant", "acme", code=3)  # it is another tenant's
     assert key.rpartition("_")[2] not in strange
     assert "is revoked" in said("key", "revoke", key.rpartition("_")[0])
