@@ -91,22 +91,14 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
 @over_http
 async def test_an_episode_is_handed_over_whole(place, client):
     events = (
-        Event("user_message", "Where is order A-17?", at=0.0, id="e1"),
         Event("tool_call", tool="find", arguments={"id": "A17"}, call="c1", agent="a", id="e2"),
         Event("tool_response", tool="find", call="c1", error="no order", code="404", id="e3"),
-        Event("llm_response", "There is no such order.", meta={"part": "text"}, id="e4"),
+        Event("llm_response", "There is no such order.", meta={"part": "text"}, at=0.0, id="e4"),
     )
-    episode = heedful.Episode(
-        events,
-        task="Where is order A-17?",
-        goal="the customer knows",
-        fault=Fault("timeout_error", "60 s", "find"),
-        id="run-17",
-        session="s1",
-        tools=("find", "refund"),
-        usage=heedful.Usage(2, 300, 40, 0.01, 3.5),
-        omitted=3,
-    )
+    fault, usage = Fault("timeout_error", "60 s", "find"), heedful.Usage(2, 300, 40, 0.01, 3.5)
+    texts = {"task": "Where is A-17?", "goal": "It is known.", "id": "run-17", "session": "s1"}
+    tools = ("find", "refund")
+    episode = heedful.Episode(events, **texts, fault=fault, tools=tools, usage=usage, omitted=3)
     first = await client.reflect(episode)
     assert (first["state"], first["digest"]) == ("waiting", episode.digest)
     assert [one["name"] for one in await all_of(client.episodes())] == ["run-17"]

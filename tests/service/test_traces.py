@@ -94,13 +94,6 @@ def test_an_episode_that_is_waited_for_is_reflected_on(project):
     assert (again["known"], again["written"]) == (0, [])
 
 
-def test_a_run_that_ended_before_its_first_event_is_an_episode(project):
-    fault = {"category": "timeout_error", "message": "no answer in 30 s"}
-    done = project.put_in({"task": "Wait", "fault": fault}, "?wait=1", 200)
-    assert "no answer in 30 s" in done["taught"]["text"]
-    assert project.listed()[0]["outcome"] == "timeout"
-
-
 def test_whose_the_task_is_is_said_by_a_key_that_may_approve(project):
     events = [RUN["events"][0], {"type": "error_event", "error": "too long"}]
     project.put_in({**RUN, "events": events}, "?wait=1&trust=operator", 200)

@@ -86,6 +86,17 @@ class Answer(BaseModel):
 
     model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
 
+    @classmethod
+    def read(cls, *records: object, **fields: Any) -> Self:
+        """Return an answer with these fields, and the others from the last record that has them."""
+        found = {
+            name: getattr(one, name)
+            for one in records
+            for name in cls.model_fields
+            if hasattr(one, name)
+        }
+        return cls(**{**found, **fields})
+
 
 class Reason(Body):
     """Why something is done; it goes on record."""
@@ -236,18 +247,9 @@ class LoopSummary(Answer):
     def of(cls, stored: StoredLoop, **more: Any) -> Self:
         """Return the summary of a stored loop."""
         verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
-        return cls(
-            id=stored.id,
-            state=decide.state_after(verdict),
-            stopped_by=[stop.rule for stop in getattr(verdict, "stopped_by", ())],
-            attempts=len(loop.attempts),
-            best=loop.best,
-            calls=loop.usage.calls,
-            tokens=loop.usage.tokens,
-            created=stored.created,
-            updated=stored.updated,
-            **more,
-        )
+        more |= {"state": decide.state_after(verdict), "attempts": len(loop.attempts)}
+        more["stopped_by"] = [stop.rule for stop in getattr(verdict, "stopped_by", ())]
+        return cls.read(loop.usage, loop, stored.head, stored, **more)
 
 
 class AttemptRecord(Answer):
@@ -291,14 +293,8 @@ class DecisionRecord(Answer):
     @classmethod
     def of(cls, decision: decide.Decision, reason: str) -> Self:
         """Return a decision with the code of its reason."""
-        return cls(
-            attempt=decision.attempt,
-            verdict=codec.verdict_to(decision.verdict),
-            reason=reason,
-            fatigue=decision.standing.fatigue,
-            echoes=dict(decision.standing.echoes),
-            at=decision.at,
-        )
+        verdict = codec.verdict_to(decision.verdict)
+        return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
 
     @property
     def decision(self) -> decide.Decision:
@@ -324,19 +320,13 @@ class LoopRecord(LoopSummary):
     @classmethod
     def whole(cls, stored: StoredLoop) -> Self:
         """Return a stored loop with its attempts and decisions."""
-        loop, head, decisions = stored.loop, stored.head, stored.decisions
+        loop, decisions = stored.loop, stored.decisions
         reasons = [one.reason for one in decide.reasoning(loop, decisions)]
         return cls.of(
             stored,
-            task=head.task,
-            context=head.context,
-            goals=list(map(dict, head.goals)),
-            policy=dict(head.policy),
             usage=codec.to_document(loop.usage),
-            cancelled=loop.cancelled,
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
-            overrides=list(loop.overrides),
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
         )
 
@@ -404,8 +394,7 @@ class NewEpisode(Body):
     omitted: _Count = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionOutcome:
+class ReflectionOutcome(Answer):
     """What a run taught: the `text`, who worded it (`by`), and the rule to follow next time."""
 
     text: str
@@ -420,8 +409,7 @@ class ReflectionOutcome:
     def of(cls, result: Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
-        words = result.text, result.by, rule, result.reflection.importance
-        return cls(*words, result.quarantined, result.known, result.stored)
+        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -579,10 +567,8 @@ class RecallItem(Answer):
     @classmethod
     def of(cls, match: Match) -> Self:
         """Return a match of recall."""
-        near = {"relevance": min(1.0, max(0.0, relevance(match))), "source": provenance(match)}
-        plain = {name: getattr(match, name, None) for name in cls.model_fields}
-        pair = {name: getattr(match.example, name) for name in NewExample.model_fields}
-        return cls(**{**plain, **pair, **near, "tags": list(match.tags)})
+        near = min(1.0, max(0.0, relevance(match)))
+        return cls.read(match.example, match, relevance=near, source=provenance(match))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import gather, receive
 from heedful.memory.reflect import file, reflect
-from heedful.service.auth import Caller, Paged, Reading, Writing
+from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
@@ -28,6 +28,7 @@ from heedful.traces.messages import EpisodeReader
 log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
 TaskTrust = Literal["external", "operator"]
+_JSON = "application/json"
 Trust = Annotated[
     TaskTrust, Query(description="Who wrote the task; `operator` needs a key that may approve.")
 ]
@@ -46,36 +47,31 @@ async def create(
     200 if reflecting is done. Text from tools, documents and users waits in quarantine, with all
     that derives from it.
     """
-    episode = await asyncio.to_thread(_episode, new)
+    if not new.events and new.fault is None:
+        raise InvalidInput("events", [], "at least one event, where there is no fault")
     caller.needs("approve" if trust == "operator" else "write")
-    receipt = await (_now if wait else _later)(caller, episode, trust)
-    response.status_code = 200 if receipt.state == "reflected" else 202
-    return receipt
+    episode = await asyncio.to_thread(_episode, new)
+    taught: ReflectionOutcome | None = None
+    if wait:
+        model = caller.setup.model
+        result = await reflect(episode, memory=caller.memory, model=model, trust=trust)
+        assert result is not None
+        taught = ReflectionOutcome.of(result)
+        state: EpisodeState = "waiting" if result.busy else "reflected"
+    else:
+        filed = await asyncio.to_thread(file, episode, episode.digest, trust)
+        state = await episodes.put(caller.setup.store, caller.scope, filed)
+        if state != "reflected":
+            await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+    response.status_code = 200 if state == "reflected" else 202
+    return EpisodeReceipt(episode.digest, state, taught)
 
 
 def _episode(new: NewEpisode) -> Episode:
     """Return the episode, of limited size and without secrets. Raises InvalidInput."""
-    if not new.events and new.fault is None:
-        raise InvalidInput("events", [], "at least one event, where there is no fault")
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = EpisodeReader(Limits()).add({"events": [], **plain})
     return episode
-
-
-async def _later(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
-    filed = await asyncio.to_thread(file, episode, episode.digest, trust)
-    state = await episodes.put(caller.setup.store, caller.scope, filed)
-    if state != "reflected":
-        await caller.setup.work.defer("reflect", caller.scope, digest=filed.digest)
-    return EpisodeReceipt(filed.digest, state)
-
-
-async def _now(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
-    model = caller.setup.model
-    made = await reflect(episode, memory=caller.memory, model=model, trust=trust)
-    assert made is not None
-    state: EpisodeState = "waiting" if made.busy else "reflected"
-    return EpisodeReceipt(episode.digest, state, ReflectionOutcome.of(made))
 
 
 @router.get("/episodes")
@@ -86,9 +82,6 @@ async def listed(
     place: Any = page.after(float, str) or ()
     rows = await caller.read(episodes.page, page.limit + 1, state or "", *place)
     return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
-
-
-_JSON = "application/json"
 
 
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
