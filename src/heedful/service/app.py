@@ -118,7 +118,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
                 body["content"][JSON]["example"] = shown[name]
     schemas = spec["components"]["schemas"]
     del schemas["HTTPValidationError"], schemas["ValidationError"]
-    # What is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
+    # Schemas without a class: problems (RFC 9457) and the part of OTLP that is read.
     schemas.update(_DESCRIPTION["schemas"])
     return spec
 

@@ -32,7 +32,7 @@ from heedful.store.store import Db, also
 P = ParamSpec("P")
 T = TypeVar("T")
 KNOWN_FOR = 1.0
-KNOWN = 10_000  # keys at a time
+KNOWN = 10_000  # look-ups that are kept
 Project = Annotated[
     str | None, Query(description="The project; by default the first of the key.", max_length=200)
 ]
@@ -194,7 +194,7 @@ class InProject(Needs):
         return await self._caller(request, project)
 
 
-# The caller, who may do that; else 403.
+# The caller as a parameter of a route; 403 if the key does not have the permission.
 Reading = Annotated[Caller, Depends(InProject("read"))]
 Writing = Annotated[Caller, Depends(InProject("write"))]
 Approving = Annotated[Caller, Depends(InProject("approve"))]

@@ -42,8 +42,8 @@ from heedful.traces.episode import Episode
 if TYPE_CHECKING:
     import httpx
 
-# Seconds between tries: by chance, up to a bound that doubles, so that many clients do not come
-# back at once; and the longest pause that a service may ask for by Retry-After.
+# Seconds. The pause between tries is random, up to a bound that starts at FIRST and doubles up to
+# LONGEST. OBEYED is the longest Retry-After that is waited for.
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
 MOST = 200  # the rows of a page
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
@@ -309,7 +309,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
         lessons, why = tuple(answer["lessons"]), tuple(answer["why"])
-        # Of the other patterns of its group only the digests are sent.
+        # The service sends only the digests of the other patterns of the group.
         members = tuple(dict.fromkeys(one["signature"] for one in lessons))
         return Seen(answer["count"], lessons, Merge("", "", members, why) if why else None)
 
@@ -337,9 +337,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         return _read(tuple[Message, ...], answer["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
-        """Return the same as one text between delimiters that nobody can guess; "" if nothing fits.
+        """Return examples and lessons as one text between random delimiters; "" if nothing fits.
 
-        The text includes lessons without an example.
+        `loop` is as in `render`.
         """
         body = {"task": task, "loop": loop, "form": "text"}
         return _read(str, (await self.call("POST", "recall", body=body))["text"])
@@ -463,7 +463,7 @@ class Quarantine:
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
-    """Check where a key may be sent. Raises InvalidInput, which does not tell the key."""
+    """Check where a key may be sent. Raises InvalidInput without the key in it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("url", url, "an address as in https://heedful.example.com")
@@ -488,7 +488,7 @@ def refused(status: int, text: str) -> errors.HeedfulError:
     problem = problem if isinstance(problem, dict) else {}
     code, detail = str(problem.get("code", "")), str(problem.get("detail") or text[:300])
     kind = KINDS.get(code)
-    if kind is None:  # a proxy said this, or a newer service
+    if kind is None:  # the answer of a proxy, or of a newer service
         return Refused(status, code, detail)
     error = kind.__new__(kind)
     errors.HeedfulError.__init__(error, detail)

@@ -279,7 +279,7 @@ class Job:
 
 # Called with a job and a description of its result.
 JobListener = Callable[[Job, str], None]
-# Tries of a job, and the longest wait between two, in seconds: all of them take two hours.
+# Tries of a job, and the longest wait between two tries in seconds. All tries take two hours.
 TRIES = 13
 LONGEST_WAIT = 3_600.0
 

@@ -36,8 +36,8 @@ log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
-# Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
-# size in memory, and to read a million of them a second.
+# One in this many of the bytes that a body may have may begin a list or an object. Each takes 50
+# times its size in memory, and reading a million of them takes a second.
 DENSE = 8
 # A body of more than this many bytes may grow at most this many times by decompression.
 SMALL, DENSEST = 2**20, 100
@@ -132,7 +132,7 @@ class RateLimit:
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
-ALL = ""  # stands for all tenants together
+ALL = ""  # all tenants together
 
 
 class Capacity:
@@ -155,7 +155,7 @@ class Capacity:
             yield
         finally:
             self._taken[tenant] -= 1
-            self._taken += Counter()  # forgets who has none
+            self._taken += Counter()  # removes tenants without a request
 
 
 # Idempotency
@@ -232,14 +232,14 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 # Paths that need no key: they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
-# Nor is a span made of spans that come in: a service may send its own to itself.
+# Paths whose requests make no span. A service may export its own spans to /v1/traces.
 UNTRACED = (*PUBLIC, TRACES)
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 # Headers of a request that a page in a browser sends, or that a proxy hands on.
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-# No answer may run as a page, or be cached on the way.
+# Headers of every answer: it is not cached, and no browser runs it as a page.
 SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",

@@ -61,8 +61,8 @@ class Problem(Exception):
         return {**plain, "detail": self.detail, **self.fields}
 
 
-# Beginning of a path of earlier systems -> what errors say there beside their message, in a body
-# of its own.
+# Paths of earlier systems have error bodies of their own: beginning of the path -> the fields that
+# stand beside the message.
 OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
 
 
@@ -112,7 +112,7 @@ def _typed(error: errors.HeedfulError) -> Problem:
     return Problem(status, code, detail, headers, **fields)
 
 
-# What pydantic calls a kind of value, where a field takes several; no part of a body.
+# pydantic names the type in a location if a field takes several types. It is no part of the body.
 _KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$")
 
 
@@ -135,8 +135,8 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
         _log(error, problem)
     for path, names in OWN.items():
         if scope["path"].startswith(path):
-            told = {name: scope["state"].get(name) for name in names}
-            body = {"status": "error", "message": problem.detail, **told}
+            fields = {name: scope["state"].get(name) for name in names}
+            body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
 

@@ -55,7 +55,7 @@ class Metrics:
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
-        if "+" in outcome:  # one label: a request can invent any number of names
+        if "+" in outcome:  # a request can invent any number of names
             outcome = "all"
         self._decisions.labels(outcome).inc()
 

@@ -28,11 +28,11 @@ UPKEEP = "upkeep"
 # Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
 # and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# Cron times of the search for stalled jobs (with seconds last), of the sweep, and of the night.
+# Cron times of the search for stalled jobs (the last field is seconds), the sweep and the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
 # Hours for which failed jobs are kept, so that people can look at them.
 KEPT = 24 * 30
-# A missed night is caught up; other periodic tasks come again soon.
+# A periodic task that is up to this many seconds late still runs.
 MISSED = 86_400
 CONNECTIONS = 4
 # Seconds to wait for a connection before the server counts as unavailable.

@@ -123,7 +123,7 @@ def _answer(kind: str, refused: int, why: str) -> Response:
     return Response(json.dumps(part if refused else {}), media_type=_JSON)
 
 
-# Seconds after a trace has settled, so that no look comes a moment too early.
+# Seconds to wait after a trace has settled, so that no look is too early.
 MARGIN = 0.05
 
 

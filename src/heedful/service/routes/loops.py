@@ -37,7 +37,7 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Attempts count fro
 CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": LoopRecord}}
 
 
-# Ids may hold slashes, so a path with something behind the id is matched first.
+# Ids may contain slashes, so longer paths are matched first.
 @router.put("/loops/{id:path}/attempts/{n}")
 async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) -> LoopVerdict:
     """Report an attempt and learn whether to make another; the same report gets the same answer.
@@ -144,7 +144,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     if not whole.loops:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
-    # A record can always tell what it holds itself.
+    # The record covers all of its own attempts.
     return schemas.ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
 
 
@@ -253,8 +253,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Python's `re` may run for ever; the check `regex` bounds its time, a schema cannot. Keywords that
 # visit a value more than once take time that is quadratic, or doubles with each level.
 UNBOUNDED = ("patternProperties", "unevaluatedItems", "unevaluatedProperties")
-# Like these, or they change which place a reference means; but only as keywords: a property with
-# such a name has an object as its value.
+# Also unbounded, or they change the meaning of references. Only keywords are refused: a property
+# with such a name has an object as its value.
 REFUSED = ("pattern", "uniqueItems", "$id", "$dynamicRef", "$recursiveRef", "$schema")
 TEXT_COST = 64  # characters that take as long as a value
 
@@ -295,7 +295,7 @@ def parts_of_schema(schema: Any) -> int:
 
     def referred(name: str) -> int:
         if name not in known:
-            known[name] = LARGEST  # while it is being counted: it refers to itself
+            known[name] = LARGEST  # until it is counted, in case it refers to itself
             try:
                 known[name] = parts(resolver.lookup(name).contents)
             except (Unresolvable, LookupError, TypeError, ValueError, AttributeError) as error:
