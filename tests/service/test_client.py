@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -96,7 +97,7 @@ async def test_an_episode_is_handed_over_whole(place, client):
         Event("llm_response", "There is no such order.", meta={"part": "text"}, at=0.0, id="e4"),
     )
     fault, usage = Fault("timeout_error", "60 s", "find"), heedful.Usage(2, 300, 40, 0.01, 3.5)
-    texts = {"task": "Where is A-17?", "goal": "It is known.", "id": "run-17", "session": "s1"}
+    texts: Any = {"task": "Where is A-17?", "goal": "It is known.", "id": "run-17", "session": "s1"}
     tools = ("find", "refund")
     episode = heedful.Episode(events, **texts, fault=fault, tools=tools, usage=usage, omitted=3)
     first = await client.reflect(episode)

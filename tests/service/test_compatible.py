@@ -22,8 +22,12 @@ STATUS = "/orchestrator/guardrails-status"
 OVERRIDE = "/orchestrator/override-guardrails"
 GENERATE, QUERY = "/api/v1/reflections/generate", "/api/v1/reflections/query"
 DOCUMENTED = {
-    "loop_id": "loop_001", "reflection_status": "done", "orchestrator_persona": "SAGE",
-    "override_fatigue": False, "override_max_reruns": False, "override_by": None,
+    "loop_id": "loop_001",
+    "reflection_status": "done",
+    "orchestrator_persona": "SAGE",
+    "override_fatigue": False,
+    "override_max_reruns": False,
+    "override_by": None,
 }
 POOR: dict[str, Any] = {"alignment_score": 0.72, "drift_score": 0.28}
 GOOD: dict[str, Any] = {"alignment_score": 0.75, "drift_score": 0.25}

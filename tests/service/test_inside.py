@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -121,7 +122,7 @@ async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
 
         return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
 
-    wrong = {"raises": lambda task, **given: 1 / 0, "returns": lambda task, **given: None}
+    wrong: Any = {"raises": lambda task, **given: 1 / 0, "returns": lambda task, **given: None}
     tools = Tools(store, loops={"low": low, **wrong})
     for _ in range(2):
         await done(tools, "drive", loop="l1", by="low")
@@ -151,7 +152,7 @@ def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, argumen
 
 
 def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
-    kinds = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
+    kinds: Any = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
     scopes = (SCOPE, OTHER, Scope("acme", "other"))
     all_ = [Job(task, scope, arguments) for task, arguments in kinds for scope in scopes]
     assert len({job.name for job in all_}) == len(all_)

@@ -51,7 +51,7 @@ def id(api: Api) -> str:
     return name
 
 
-def begun(api: Api, id: str, **more: Any) -> httpx.Response:
+def begun(api: Api, id: str, **more: Any) -> Any:
     body = {"task": "Weigh it.", "policy": "default, attempts.limit=2", **more}
     return api.put(f"/v1/loops/{id}", json=body)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ async def test_a_job_that_fails_while_the_same_waits_leaves_it_to_that(url, hear
             return "no JSON"
 
         await queue.defer("reflect", SCOPE, digest=one)
-        options = {"concurrency": 1, "once": True, "queues": ["reflection"]}
+        options: Any = {"concurrency": 1, "once": True, "queues": ["reflection"]}
         await queue.work(Tools(store, Function(down)), listener=heard, **options)
     assert heard.of("reflect")[:3] == ["begun", "again", "begun"]
     assert [one for one in jobs(url) if one[:2] == ("heedful.reflect", "doing")] == []
