@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,7 +14,7 @@ from heedful.service.app import EXAMPLES
 from tests.compat import shapes
 from tests.engines import IN_SOAK
 from tests.service.running import running
-from tests.service.support import Api, served
+from tests.service.support import served
 
 COMPLETE = "/orchestrator/loop-complete"
 STATUS = "/orchestrator/guardrails-status"
@@ -51,12 +50,6 @@ FAILED: dict[str, Any] = {
 }
 ASKED: dict[str, Any] = {"tenant_id": "acme", "project_id": "main", "min_importance": 0}
 pytestmark = IN_SOAK
-
-
-@pytest.fixture
-def api(tmp_path) -> Iterator[Api]:
-    with served(tmp_path) as api:
-        yield api
 
 
 def completed(api: Any, loop: str = "loop_001", **told: Any) -> dict[str, Any]:

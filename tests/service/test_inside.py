@@ -252,6 +252,8 @@ async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(store, 
     await sweep(work, Tools(store))
     assert work.jobs == []
     monkeypatch.setattr(time, "time", lambda: later)
+    await sweep(work, Tools(store, enabled=False))
+    assert work.jobs == []
     await sweep(work, Tools(store))
     [one] = await store.read(SCOPE, episodes.newest, 9)
     assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]

@@ -13,15 +13,9 @@ from heedful.store import keys
 from heedful.store.sqlite import File
 from heedful.store.store import Store
 from tests.engines import changed, rows
-from tests.service.support import problem, served
+from tests.service.support import problem
 
 pytestmark = pytest.mark.both
-
-
-@pytest.fixture
-def api(tmp_path):
-    with served(tmp_path) as api:
-        yield api
 
 
 def made(api, **fields):

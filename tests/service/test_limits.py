@@ -93,21 +93,11 @@ def test_what_is_large_in_memory_alone_is_refused(api, tmp_path):
         assert "at most 50000" in problem(answer, 400, "invalid_traces")["detail"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"a": NaN}',
-        b'{"a": -Infinity}',
-        b'{"a": "\\ud800"}',
-        b'{"a": "\xff\\ud800"}',
-        b"{",
-        b"[1]",
-        b"",
-    ],
-)
-def test_what_is_no_json_object_is_refused(api, body):
-    told = api.post(ECHO, content=body, headers=JSON).json()
-    assert told["code"] in ("bad_request", "invalid_request")
+def test_what_is_no_json_object_is_refused(api):
+    numbers = [b'{"a": NaN}', b'{"a": -Infinity}']
+    for body in (*numbers, b'{"a": "\\ud800"}', b'{"a": "\xff\\ud800"}', b"{", b"[1]", b""):
+        told = api.post(ECHO, content=body, headers=JSON).json()
+        assert told["code"] in ("bad_request", "invalid_request"), body
     pair = api.post(ECHO, content=b'{"\\ud83d\\ude00": "NaN"}', headers=JSON)
     assert pair.json()["keys"] == ["😀"]
 

@@ -24,7 +24,7 @@ from heedful.service.wire import TABLE
 from heedful.store.keys import MAY
 from heedful.store.sqlite import in_file
 from tests.engines import IN_SOAK
-from tests.service.support import Api, problem, served
+from tests.service.support import Api, problem
 
 pytestmark = IN_SOAK
 
@@ -59,12 +59,6 @@ def test_every_route_needs_what_the_page_says_or_tells_of_nobody():
 
 
 # What a route refuses
-
-
-@pytest.fixture
-def api(tmp_path):
-    with served(tmp_path) as api:
-        yield api
 
 
 def asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> Any:

@@ -18,17 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.app import app
-from heedful.cli.serve import working
-from heedful.cli.settings import settings
-from heedful.compat.reflections import Reflections
-from heedful.lessons.lesson import Scope
-from heedful.memory.memory import Memory
 from heedful.service import app as service
 from heedful.service.setup import Setup
-from heedful.store import episodes, search
 from heedful.store.sqlite import in_file
-from heedful.testing import FixedEmbedder
-from tests.service.jobs import put
 from tests.service.running import WAITING
 from tests.service.support import problem
 
@@ -162,18 +154,6 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, cod
         words = tuple(taken if word == "TAKEN" else word for word in words)
         port = () if "--port" in words else ("--port", "0")
         assert told in commands(tmp_path, monkeypatch)("serve", *port, *words, code=code)
-
-
-async def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path):
-    store = in_file(str(tmp_path / "a.db"))
-    await put(store, Scope(), "pot")
-    await Memory(store, Scope()).remember("k", "one")
-    setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
-    async with working(settings(), setup), asyncio.timeout(WAITING):
-        while await store.read(Scope(), search.spaces) != {"fixed/64": 1}:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    assert await store.read(Scope(), episodes.counts) == {"waiting": 1}
-    await store.close()
 
 
 async def test_a_request_with_too_long_a_head_is_refused(tmp_path):
