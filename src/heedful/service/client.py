@@ -120,11 +120,12 @@ class Client(AbstractAsyncContextManager["Client"]):
     ) -> Any:
         """Call a route below `/v1`, as `call("POST", "quarantine", 12, "release", body={…})`.
 
-        Returns the answer as plain data, None for an empty one. A POST has its effect once, however
-        often it is tried.
+        `body` is JSON data, which may hold goals, policies, evaluations and usages. Returns the
+        answer as plain data, None for an empty one. A POST has its effect once, however often it is
+        tried.
         """
         try:
-            content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
+            text = json.dumps(body, allow_nan=False, default=_document)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput("body", body, f"JSON data ({error})") from error
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
@@ -133,7 +134,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
             params={k: v for k, v in (query | {"project": self.project}).items() if v},
             headers={**telemetry.trace_headers(), **once, **(headers or {})},
-            content=content,
+            content=None if body is None else text.encode("ascii"),
         )
         answer = await self._final(request)
         if not answer.is_success:
@@ -199,12 +200,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         `Context.data`. Raises Conflict if a loop with this id has another task, context, goals or
         policy.
         """
-        body = {
-            "task": task,
-            "context": context,
-            "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
-            "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
-        }
+        body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
         return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
 
     async def report(
@@ -225,13 +221,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         OutOfOrder, LoopEnded, AttemptTaken for a different report of this attempt, and UsageError
         for a report without content.
         """
-        body = {
-            "output": output,
-            "digest": digest,
-            "evaluation": evaluation and to_document(evaluation),
-            "checks": list(checks),
-            "usage": to_document(usage),
-        }
+        body: dict[str, Any] = {"output": output, "digest": digest, "evaluation": evaluation}
+        body |= {"checks": list(checks), "usage": usage}
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
     async def loop(self, loop: str) -> StoredLoop:
@@ -268,8 +259,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         limit: int = 1_000,
     ) -> list[Figures]:
         """Return what each policy would have cost and lost on the named or the newest loops."""
-        notations = [policy_to(one) if isinstance(one, Policy) else one for one in policies]
-        body = {"policies": notations, "loops": loops and list(loops), "limit": limit}
+        body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
     # Memory
@@ -292,16 +282,9 @@ class Client(AbstractAsyncContextManager["Client"]):
         waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
         """
         pair = example and {name: getattr(example, name) for name in PAIR}
-        body = {
-            "error_type": error_type,
-            "text": text,
-            "lesson": lesson,
-            "example": pair,
-            "tags": list(tags),
-            "context": context,
-            "importance": importance,
-            "source": source,
-        }
+        body: dict[str, Any] = {"error_type": error_type, "text": text, "lesson": lesson}
+        body |= {"example": pair, "tags": list(tags), "context": context}
+        body |= {"importance": importance, "source": source}
         return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
     async def seen(self, error_type: str, text: str) -> Seen:
@@ -460,6 +443,15 @@ class Quarantine:
         """Return the newest rulings on lessons and sources, by whom and why."""
         page = await self.client.call("GET", "quarantine", "log", limit=limit)
         return _read(list[Plain], page["items"])
+
+
+def _document(record: Any) -> Any:
+    """Return a record of a loop as JSON data; `json` calls this for what it cannot write."""
+    if isinstance(record, Policy):
+        return policy_to(record)
+    if isinstance(record, Goal | Evaluation | Usage):
+        return to_document(record)
+    raise TypeError(f"{type(record).__name__} is no JSON")
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
