@@ -36,8 +36,7 @@ from heedful.service.setup import Setup
 
 
 async def _pass_on(request: Request, error: Exception) -> Response:
-    """Leave an error to the middleware, which answers all of them."""
-    raise error
+    raise error  # the middleware answers all errors
 
 
 def application(setup: Setup) -> FastAPI:
@@ -179,7 +178,6 @@ class _Server(uvicorn.Server):
         self.cut = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to take requests."""
         await super().startup(sockets)
         self._ready()
 

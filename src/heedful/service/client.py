@@ -145,7 +145,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request until the answer is final, and return that or the last answer."""
+        """Send a request until the answer is final or the tries are used up."""
         tries = 0
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
@@ -172,7 +172,6 @@ class Client(AbstractAsyncContextManager["Client"]):
         return self._pools[loop]
 
     async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
-        """Call a route and return its answer as a record of this kind."""
         return _read(kind, await self.call(method, *path, **options))
 
     async def _pages(self, path: str, **query: Any) -> AsyncIterator[Plain]:
@@ -392,12 +391,13 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
         """Merge lessons that say the same, unless recall gets worse."""
         body = {"mode": mode, "dry_run": dry_run}
-        return _read(Dream, _with_reason(await self.call("POST", "dreams", body=body)))
+        answer = await self.call("POST", "dreams", body=body)
+        return _read(Dream, {**answer, "found": answer["nothing"]})
 
     async def dreams(self, limit: int = 20) -> list[Dream]:
         """Return the newest dreams, newest first."""
         rows = (await self.call("GET", "dreams", limit=limit))["items"]
-        return _read(list[Dream], list(map(_with_reason, rows)))
+        return [_read(Dream, {**row, "found": row["nothing"]}) for row in rows]
 
     async def rollback(self, dream: int, *, why: str = "") -> int:
         """Undo a dream; return how many lessons are back. Raises NotFound, RollbackRefused."""
@@ -488,9 +488,7 @@ def refused(status: int, text: str) -> errors.HeedfulError:
     return error
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def _read(kind: type[T], plain: Any) -> T:
@@ -503,11 +501,6 @@ def _read(kind: type[T], plain: Any) -> T:
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
         raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
-
-
-def _with_reason(dream: Plain) -> Plain:
-    """Return the answer about a dream with the field that says why nothing was done."""
-    return {**dream, "found": dream["nothing"]}
 
 
 def verdict(plain: Plain) -> Verdict:

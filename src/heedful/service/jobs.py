@@ -158,10 +158,10 @@ async def embed(tools: Tools, scope: Scope) -> None:
 
 async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
     """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
-    if mode not in MODES:
+    kind = next((kind for kind in MODES if kind == mode), None)
+    if kind is None:
         raise errors.InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     if tools.enabled:
-        kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
         await consolidate(tools.memory(scope), mode=kind, by=ACTOR)
 
 
@@ -184,9 +184,8 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     StoreError, and LeaseLost if another process drives the loop.
     """
     if by not in tools.loops:
-        raise errors.UnknownName(
-            "loop that this worker drives", by, sorted(tools.loops) or ["none"]
-        )
+        known = sorted(tools.loops) or ["none"]
+        raise errors.UnknownName("loop that this worker drives", by, known)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
     options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
     options |= {"memory": tools.memory(scope)}
@@ -200,10 +199,8 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
 
 
 def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
-    said = redact(str(error))[:300]
-    return errors.GenerateFailed(
-        f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it"
-    )
+    why = f"{type(error).__name__}: {redact(str(error))[:300]}"
+    return errors.GenerateFailed(f"{by!r} opened no loop: {why}; correct it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,10 +293,8 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
-    lasting = isinstance(error, errors.UsageError | errors.NotFound) or not isinstance(
-        error, errors.HeedfulError
-    )
-    if lasting or tries >= TRIES:
+    lasting = isinstance(error, errors.UsageError | errors.NotFound)
+    if lasting or not isinstance(error, errors.HeedfulError) or tries >= TRIES:
         return None
     return min(LONGEST_WAIT, 2.0**tries)
 
@@ -440,7 +435,6 @@ class LocalQueue:
             await asyncio.sleep(0)  # callbacks deal with the results
 
     async def __aenter__(self) -> LocalQueue:
-        """Start with the unfinished work."""
         for round, seconds in ((sweep, SWEEP), (night, NIGHT)):
             self._rounds.append(asyncio.create_task(self._repeat(round, seconds)))
         return self
@@ -462,7 +456,6 @@ class LocalQueue:
             await asyncio.sleep(seconds)
 
     def _go(self) -> None:
-        """Start as many jobs as may run."""
         while self._open and len(self._running) < self._concurrency and (entry := self._next()):
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1

@@ -216,7 +216,6 @@ async def answer_once(
 
 
 def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer without secrets, which the request may have contained."""
     headers = dict(made["headers"])
     if not headers.get("content-type", "").startswith("application/json"):
         return made
@@ -258,7 +257,6 @@ class Entrance:
         self._capacity = Capacity(setup.limits.concurrent)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -309,7 +307,6 @@ class Entrance:
                 pieces = [body]
 
                 async def again() -> Message:
-                    """Return the body in one piece, then what the client sends."""
                     if not pieces:
                         return await receive()
                     return {"type": "http.request", "body": pieces.pop(), "more_body": False}

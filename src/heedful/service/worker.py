@@ -82,7 +82,6 @@ class PostgresQueue:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Close the connections."""
         await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
@@ -156,8 +155,6 @@ class PostgresQueue:
             await asyncio.sleep(BEAT)  # it ended because the server was unavailable
 
     def _go_round(self, tools: Tools) -> None:
-        """Register the periodic tasks with procrastinate."""
-
         async def nightly() -> None:
             await jobs.night(self, tools)
             with _translate_errors():
@@ -176,8 +173,6 @@ class PostgresQueue:
         register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
-        """Return the function that procrastinate calls for a task."""
-
         async def run(
             context: JobContext,
             tenant: str,
@@ -226,7 +221,6 @@ def _named(task: str) -> str:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise the errors of procrastinate as errors of heedful."""
     try:
         yield
     except failures.ConnectorException as error:

@@ -27,10 +27,10 @@ from heedful.traces.messages import EpisodeReader
 
 log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
-TaskTrust = Literal["external", "operator"]
 _JSON = "application/json"
 Trust = Annotated[
-    TaskTrust, Query(description="Who wrote the task; `operator` needs a key that may approve.")
+    Literal["external", "operator"],
+    Query(description="Who wrote the task; `operator` needs a key that may approve."),
 ]
 
 
@@ -68,7 +68,6 @@ async def create(
 
 
 def _episode(new: NewEpisode) -> Episode:
-    """Return the episode, of limited size and without secrets. Raises InvalidInput."""
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = EpisodeReader(Limits()).add({"events": [], **plain})
     return episode
@@ -109,7 +108,6 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
 
 
 def _answer(kind: str, refused: int, why: str) -> Response:
-    """Return the response in the request's encoding; refused spans are `partial_success`."""
     if kind == PROTOBUF:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
 

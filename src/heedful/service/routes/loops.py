@@ -217,7 +217,6 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        """Return what the check finds."""
         found = await threaded(self._check, candidate, context)
         if not iscoroutine(found):
             return found
