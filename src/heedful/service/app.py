@@ -21,7 +21,6 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
@@ -91,13 +90,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """Return the description, made once, with the errors and the calls that may be repeated."""
     if app.openapi_schema is not None:
         return app.openapi_schema
-    spec = app.openapi_schema = get_openapi(
-        title=app.title,
-        version=app.version,
-        summary=app.summary,
-        openapi_version=app.openapi_version,
-        routes=app.routes,
-    )
+    spec = FastAPI.openapi(app)
     for path, method, operation in operations(spec):
         answers: dict[str, Any] = operation["responses"]
         answers.pop("422", None)  # FastAPI's; ours is the default

@@ -83,9 +83,8 @@ class Caller:
     def within(self, project: str) -> Caller:
         """Return the caller in one of the projects of the key. Raises Forbidden, InvalidInput."""
         if self.projects and project not in self.projects:
-            raise Forbidden(
-                f"the key is bound to {', '.join(self.projects)}, not to project {project!r}"
-            )
+            bound = ", ".join(self.projects)
+            raise Forbidden(f"the key is bound to {bound}, not to project {project!r}")
         return replace(self, scope=Scope(self.tenant, project))
 
     def own(self, tenant: object) -> None:

@@ -94,9 +94,7 @@ class Client(AbstractAsyncContextManager["Client"]):
             transport=transport,
             trust_env=False,  # the library reads no environment variable
         )
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
-        )
+        self._pools = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient]()
 
     def __repr__(self) -> str:
         return f"Client({self.url!r}, project={self.project!r})"

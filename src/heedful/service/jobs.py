@@ -243,9 +243,8 @@ class Job:
             taken.bind(None, self.scope, **self.arguments)
         except TypeError as error:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
-            raise errors.InvalidInput(
-                f"{self.task}'s arguments", dict(self.arguments), wanted
-            ) from error
+            what = f"{self.task}'s arguments"
+            raise errors.InvalidInput(what, dict(self.arguments), wanted) from error
         for name, value in self.arguments.items():
             if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
                 raise errors.InvalidInput(name, value, f"at most {LONGEST} printable characters")

@@ -74,9 +74,8 @@ def of(error: BaseException) -> Problem:
         case RequestValidationError():
             return _invalid(error)
         case HTTPException(status_code=404):
-            return Problem(
-                404, "unknown_path", "nothing is served under this path; /docs lists what is"
-            )
+            detail = "nothing is served under this path; /docs lists what is"
+            return Problem(404, "unknown_path", detail)
         case HTTPException(status_code=status):
             code = HTTPStatus(status).phrase.lower().replace(" ", "_")
             headers = error.headers or {}

@@ -89,13 +89,10 @@ class Answer(BaseModel):
     @classmethod
     def read(cls, *records: object, **fields: Any) -> Self:
         """Return an answer with these fields, and the others from the last record that has them."""
-        found = {
-            name: getattr(one, name)
-            for one in records
-            for name in cls.model_fields
-            if hasattr(one, name)
-        }
-        return cls(**{**found, **fields})
+        others = cls.model_fields.keys() - fields.keys()
+        for one in records:
+            fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
+        return cls(**fields)
 
 
 class Reason(Body):

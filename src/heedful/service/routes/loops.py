@@ -230,16 +230,15 @@ class _Aside:
         return getattr(self._check, name)
 
 
-def _with_own_model(spec: Spec, setup: Setup) -> Spec:
+def _with_own_model(spec: Any, setup: Setup) -> Any:
     """Return the critic with the model of the service; a request cannot name a model."""
+    if not isinstance(spec, Mapping):
+        return spec
     judge = setup.model or setup.embedder
     if judge is None:
         raise ModelUnavailable("this service has no model, so no critic can judge")
     if "members" in spec:
-        own = [
-            _with_own_model(one, setup) if isinstance(one, Mapping) else one
-            for one in _members(spec)
-        ]
+        own = [_with_own_model(one, setup) for one in _members(spec)]
         return {**spec, "members": own or spec["members"]}
     if "model" in spec:
         raise InvalidInput("model of a critic", spec["model"], "left out: the service has its own")

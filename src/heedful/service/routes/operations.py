@@ -97,16 +97,9 @@ async def create(
     id = key_store.new_id()
     detail = {"projects": list(body.projects), "may": list(body.may)}
     caller.record("key.create", body.name, id=id, **detail)
-    key, secret = await key_store.create(
-        caller.setup.store,
-        caller.tenant,
-        body.name,
-        projects=body.projects,
-        may=body.may,
-        by=caller.by,
-        expires=body.expires,
-        id=id,
-    )
+    fields = body.model_dump(exclude={"tenant"})
+    store = caller.setup.store
+    key, secret = await key_store.create(store, caller.tenant, **fields, by=caller.by, id=id)
     response.headers["Location"] = f"/v1/keys/{key.id}"
     return schemas.SecretKey(**asdict(key), secret=secret or None)
 
