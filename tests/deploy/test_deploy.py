@@ -50,10 +50,8 @@ def steps() -> list[tuple[str, str]]:
 
 
 def unit(path: Path) -> dict[str, list[str]]:
-    lines = [line for line in path.read_text().splitlines() if re.match(r"\w+=", line)]
     found: dict[str, list[str]] = {}
-    for line in lines:
-        name, value = line.split("=", 1)
+    for name, value in re.findall(r"^(\w+)=(.*)$", path.read_text(), re.MULTILINE):
         found.setdefault(name, []).append(value)
     return found
 
@@ -104,60 +102,41 @@ def test_the_image_knows_whether_it_lives(tmp_path):
 def test_each_of_the_containers_begins_with_a_command_that_heedful_takes(name):
     one = COMPOSE["services"][name]
     assert parsed(*one["command"]).info_name == name
-    assert one["read_only"]
-    assert one["cap_drop"] == ["ALL"]
+    assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
+    assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
 
 
 def test_two_services_and_three_workers_wait_for_the_schema_and_it_for_the_database():
     services = COMPOSE["services"]
-    assert [services[name]["deploy"]["replicas"] for name in ("serve", "worker")] == [2, 3]
-    for name in ("serve", "worker"):
+    urls = {name: services[name].get("environment", {}).get("HEEDFUL_DB") for name in services}
+    for name, replicas in (("serve", 2), ("worker", 3)):
+        assert services[name]["deploy"]["replicas"] == replicas
         needs = services[name]["depends_on"]
         assert needs == {"migrate": {"condition": "service_completed_successfully"}}
+        assert "//heedful:${HEEDFUL_PASSWORD" in urls[name]
+        assert "OWNER" not in str(services[name])
+    assert "//heedful_owner:${HEEDFUL_OWNER_PASSWORD" in urls["migrate"]
     assert services["migrate"]["depends_on"] == {"db": {"condition": "service_healthy"}}
     assert services["migrate"]["restart"] == "no"
     assert services["db"]["healthcheck"]["test"][1] == "pg_isready"
     assert services["db"]["volumes"][0].split(":")[0] in COMPOSE["volumes"]
 
 
-def test_the_owner_is_named_where_the_schema_is_made_and_nowhere_else():
-    services = COMPOSE["services"]
-    urls = {name: services[name].get("environment", {}).get("HEEDFUL_DB") for name in services}
-    assert "//heedful_owner:${HEEDFUL_OWNER_PASSWORD" in urls["migrate"]
-    for name in ("serve", "worker"):
-        assert "//heedful:${HEEDFUL_PASSWORD" in urls[name]
-        assert "OWNER" not in str(services[name])
-
-
-def test_every_password_has_to_be_given():
+def test_every_password_has_to_be_given_and_the_commands_at_the_top_are_those_of_heedful():
     text = (DEPLOY / "compose.yaml").read_text()
     assert sorted(set(re.findall(r"\$\{(\w+):\?", text))) == sorted(PASSWORDS)
     assert not re.findall(r"\$\{\w+\}|\$\{\w+:-", text.replace("${name}", ""))
     assert not [part for part in re.findall(r"//\w+:([^@\s]+)@", text) if part[0] != "$"]
-
-
-def test_only_this_machine_reaches_the_services():
-    for one in COMPOSE["services"].values():
-        assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ()))
-
-
-def test_the_commands_that_it_tells_at_the_top_are_those_of_heedful():
-    head = (DEPLOY / "compose.yaml").read_text().partition("name: heedful")[0]
-    (told,) = re.findall(r"run --build --rm serve (.*)", head)
+    (told,) = re.findall(r"run --build --rm serve (.*)", text.partition("name: heedful")[0])
     assert [*parsed(*shlex.split(told)).params["may"]] == ["read,write,approve,admin"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_begins_with_a_command_that_heedful_takes(path):
-    (command,) = unit(path)["ExecStart"]
-    program, *words = shlex.split(command)
+def test_a_unit_begins_with_a_command_of_heedful_may_do_little_and_holds_no_secret(path):
+    found = unit(path)
+    program, *words = shlex.split(found["ExecStart"][0])
     assert program == "/usr/local/lib/heedful/bin/heedful"
     assert parsed(*words).info_name in ("serve", "worker")
-
-
-@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
-def test_a_unit_may_do_little_and_holds_no_secret(path):
-    found = unit(path)
     for name in ("NoNewPrivileges", "PrivateTmp", "DynamicUser", "ProtectHome", "LockPersonality"):
         assert found[name] == ["yes"]
     assert found["ProtectSystem"] == ["strict"]

@@ -1,6 +1,8 @@
 """The methods of the library over HTTP: the real application on both stores, and its answers."""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
@@ -9,13 +11,14 @@ import heedful
 from heedful import errors
 from heedful.service.app import application
 from heedful.service.setup import Setup
-from heedful.store import keys
+from heedful.store import keys, loops
 from heedful.store.keys import MAY
 from heedful.traces.episode import Event, Fault
 from tests.engines import IN_SOAK, in_memory
 
 pytestmark = IN_SOAK
 TENANT = "acme"
+SCOPE = heedful.Scope(TENANT, "main")
 PAIR = heedful.Example("Weigh the red crate of apples.", "12 kg", "12", "no unit")
 TASK = "Weigh the red crate of pears."
 
@@ -26,7 +29,7 @@ class Place:
     def __init__(self):
         self.store = in_memory()
         self.app = application(Setup(self.store, holdout=0.0))
-        self.memory = heedful.Memory(self.store, heedful.Scope(TENANT, "main"), holdout=0.0)
+        self.memory = heedful.Memory(self.store, SCOPE, holdout=0.0)
 
     async def client(self, *may, projects=("main",), **more):
         _, key = await keys.create(self.store, TENANT, "ann", projects=projects, may=may or MAY)
@@ -89,22 +92,14 @@ async def test_what_a_loop_is_shown_and_how_it_ended_is_proof(place, client):
 @over_http
 async def test_an_episode_is_handed_over_whole(place, client):
     events = (
-        Event("user_message", "Where is order A-17?", at=0.0, id="e1"),
         Event("tool_call", tool="find", arguments={"id": "A17"}, call="c1", agent="a", id="e2"),
         Event("tool_response", tool="find", call="c1", error="no order", code="404", id="e3"),
-        Event("llm_response", "There is no such order.", meta={"part": "text"}, id="e4"),
+        Event("llm_response", "There is no such order.", meta={"part": "text"}, at=0.0, id="e4"),
     )
-    episode = heedful.Episode(
-        events,
-        task="Where is order A-17?",
-        goal="the customer knows",
-        fault=Fault("timeout_error", "60 s", "find"),
-        id="run-17",
-        session="s1",
-        tools=("find", "refund"),
-        usage=heedful.Usage(2, 300, 40, 0.01, 3.5),
-        omitted=3,
-    )
+    fault, usage = Fault("timeout_error", "60 s", "find"), heedful.Usage(2, 300, 40, 0.01, 3.5)
+    texts: Any = {"task": "Where is A-17?", "goal": "It is known.", "id": "run-17", "session": "s1"}
+    tools = ("find", "refund")
+    episode = heedful.Episode(events, **texts, fault=fault, tools=tools, usage=usage, omitted=3)
     first = await client.reflect(episode)
     assert (first["state"], first["digest"]) == ("waiting", episode.digest)
     assert [one["name"] for one in await all_of(client.episodes())] == ["run-17"]
@@ -115,17 +110,47 @@ async def test_an_episode_is_handed_over_whole(place, client):
 
 
 @over_http
-async def test_every_route_can_be_called_and_errors_are_the_librarys_own(place, client):
+async def test_an_operators_methods_answer_as_the_library(place, client):
     async with await place.client("read", "write") as agent:
-        await agent.remember("unit", "no unit", example=PAIR)
+        await agent.remember("unit", "no unit", example=PAIR, source="tool:scale")
         with pytest.raises(errors.Forbidden, match="approve"):
-            await agent.call("POST", "quarantine", 1, "release", body={"why": "it is mine"})
-    (entry,) = (await client.call("GET", "quarantine", limit=9))["items"]
-    await client.call("POST", "quarantine", entry["id"], "release", body={"why": "our style"})
-    assert [one.id for one in await client.recall(TASK)] == [entry["id"]]
+            await agent.quarantine.release(1)
+    waiting, memory = client.quarantine, place.memory
+    (entry,) = await waiting.waiting()
+    assert [entry] == await memory.quarantine.waiting()
+    assert await waiting.show(entry.id) == await memory.quarantine.show(entry.id)
+    assert (await waiting.revoke("tool:scale", dry_run=True)).examples == 1
+    await waiting.release(entry.id, why="our style")
     with pytest.raises(errors.NotQuarantined) as caught:
-        await client.call("POST", "quarantine", entry["id"], "reject", body={})
-    assert (caught.value.id, caught.value.state) == (entry["id"], "candidate")
+        await waiting.reject(entry.id)
+    assert (caught.value.id, caught.value.state) == (entry.id, "candidate")
+    assert [(one["action"], one["why"]) for one in await waiting.log()] == [
+        ("release", "our style")
+    ]
+
+    (row,) = await all_of(client.reflections(kind="error", state="candidate"))
+    assert (row, await all_of(client.reflections(tag="x"))) == (
+        await client.reflection(row["id"]),
+        [],
+    )
+    for pinned in (True, False, False):
+        await client.pin(row["id"], why="house rule", pinned=pinned)
+        assert (await client.reflection(row["id"]))["pinned"] is pinned
+    with pytest.raises(errors.NotFound, match="a proof retired"):
+        await client.restore(row["id"])
+
+    assert (await client.consolidate(dry_run=True)).nothing
+    dream = await client.consolidate("full")
+    (logged,) = await client.dreams()
+    assert (logged.id, logged.nothing) == (dream.id, dream.nothing)
+    assert await client.rollback(dream.id, why="as before") == 0
+    with pytest.raises(errors.RollbackRefused):
+        await client.rollback(dream.id)
+
+
+@over_http
+async def test_every_route_can_be_called_and_errors_are_the_librarys_own(place, client):
+    assert (await client.call("GET", "quarantine", limit=9))["items"] == []
     with pytest.raises(errors.UsageError, match="error_type"):
         await client.remember("", "x")
     async with await place.client(project="other") as other:
@@ -146,8 +171,8 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
     policy = heedful.policy("default, attempts.limit=2")
     goals = (heedful.Goal("alignment", 0.75),)
     made = await client.open("a/b 1", "Say hello.", goals=goals, policy=policy)
-    assert (made.made, made.task) == ([], "Say hello.")
-    loop, got = heedful.Loop("a/b 1", goals), heedful.Again()
+    assert (made.loop, made.head.task) == (heedful.Loop("a/b 1", goals), "Say hello.")
+    loop, got = made.loop, heedful.Again()
     for number, (output, evaluation) in enumerate(
         [("hi", wrong("length", alignment=0.2)), ("hello", wrong(alignment=0.7))], 1
     ):
@@ -157,12 +182,16 @@ async def test_a_loop_is_decided_as_the_core_decides_it(place, client):
         for _ in range(2):
             got = await client.report("a/b 1", number, **options)
             assert got == heedful.decide(loop, policy)
-    stored = await client.loop("a/b 1")
-    assert (stored.state, stored.verdict.decision) == ("stopped", "done")
-    assert [one.output for one in stored.made] == ["hi", "hello"]
+    stored, kept = await client.loop("a/b 1"), await place.store.read(SCOPE, loops.read, "a/b 1")
+    attempts = tuple(replace(one, report="") for one in kept.loop.attempts)
+    assert stored.loop == replace(kept.loop, attempts=attempts)
+    assert (stored.values, stored.verdicts) == (kept.values, kept.verdicts)
+    assert stored.head.policy == kept.head.policy
     assert await client.explain("a/b 1") == str(heedful.explain(loop, policy))
+    (figures,) = await client.replay([policy], loops=["a/b 1"])
+    assert (figures.loops, figures.attempts) == (1, 2)
     assert await client.override("a/b 1", "attempts", why="one more") != got
     done = await client.report("a/b 1", 3, output="Hello.", evaluation=wrong(alignment=0.9))
     assert done == heedful.Done(3, passed=True)
-    assert (await client.loop("a/b 1")).overrides[0].why == "one more"
+    assert (await client.loop("a/b 1")).loop.overrides[0].why == "one more"
     assert [one["state"] async for one in client.loops("a/")] == ["passed"]

@@ -72,16 +72,9 @@ class Hosts:
 
     async def driven(self) -> StoredLoop:
         scope, seen = self.scope(), count()
-        run = Run[str](
-            "task",
-            generate=lambda task, hint: self.made[next(seen)][0],
-            evaluate=self.evaluate,
-            goals=self.goals,
-            policy=self.policy,
-            store=self.store,
-            scope=scope,
-            id="loop",
-        )
+        options: Any = {"evaluate": self.evaluate, "goals": self.goals, "policy": self.policy}
+        options |= {"store": self.store, "scope": scope, "id": "loop"}
+        run = Run[str]("task", generate=lambda task, hint: self.made[next(seen)][0], **options)
         if self.lift is not None:
             one = self.lift
             await run.override(one.rule, one.by, one.why, one.decisions)
@@ -102,21 +95,16 @@ class Hosts:
     async def reported(self) -> StoredLoop:
         scope = self.scope()
         path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
-        body = {
-            "task": "task",
-            "goals": list(map(to_document, self.goals)),
-            "policy": policy_to(self.policy),
-        }
-        await self._asked("PUT", f"{path}{where}", body)
+        body = {"task": "task", "goals": list(map(to_document, self.goals))}
+        await self._asked("PUT", f"{path}{where}", {**body, "policy": policy_to(self.policy)})
         if self.lift is not None:
             one = self.lift
             given: Any = {"by": one.by, "why": one.why, "decisions": one.decisions}
             await override("a/loop", one.rule, **given, store=self.store, scope=scope)
-        answer: dict[str, Any] = {"decision": "again"}
-        n = 0
-        while answer["decision"] == "again":
-            text, evaluation = self.made[n]
-            n += 1
+        answer: dict[str, Any] = {}
+        for n, (text, evaluation) in enumerate(self.made, 1):
+            if answer.get("decision") == "done":
+                break
             told = {"output": text, "evaluation": to_document(evaluation)}
             answer = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)
             same = await self._asked("PUT", f"{path}/attempts/{n}{where}", told)

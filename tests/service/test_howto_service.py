@@ -108,5 +108,7 @@ def test_what_the_page_shows_is_done(tmp_path):
             same = doctest.OutputChecker().check_output(body, said[n], LOOSE)
             assert same, f"the page shows:\n{body}\nit said:\n{said[n]}"
         assert re.search(r"whole|rows", said[-1]), said[-1]
+        (loops,) = (one for one in said if "begin a loop: at most 3 attempts" in one)
+        assert loops.count("attempt 2: 12.50 EUR, done") == 2  # from curl and from TypeScript
     finally:
         postgres.drop(urls)

@@ -1,31 +1,30 @@
-"""Work in the process: each job once, in order of priority, tried again, and ended in peace."""
-
-from __future__ import annotations
+"""Tasks, and the queue in the process: each job once, in order of priority, and tried again."""
 
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from heedful.errors import (
-    Conflict,
-    InvalidInput,
-    LeaseLost,
-    ModelTimeout,
-    ModelUnavailable,
-    NotFound,
-    StoreUnavailable,
-)
+import heedful
+from heedful import errors
+from heedful.lessons.lesson import Scope
+from heedful.loop.codec import policy_to, to_document
+from heedful.memory.dream import Dreams
 from heedful.memory.ingest import Patience, receive
 from heedful.models.function import Function
 from heedful.service import jobs
-from heedful.service.jobs import LONGEST_WAIT, TRIES, LocalQueue, Tools, again_in, night, sweep
-from heedful.store import episodes
-from heedful.testing import FixedEmbedder
+from heedful.service.jobs import LONGEST, LONGEST_WAIT, TRIES, Job, LocalQueue, Tools, night, sweep
+from heedful.store import episodes, loops, search
+from heedful.store import lessons as lesson_store
+from heedful.store.records import Head
+from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
 from tests.service.jobs import OTHER, SCOPE, Handed, Heard, begun, put, short
 from tests.traces.runs import document, genai
+
+AWAY = errors.ModelUnavailable("no connection")
 
 
 @pytest.fixture
@@ -34,176 +33,263 @@ def store(tmp_path):
         yield one
 
 
-async def seen(what) -> None:
+async def done(tools, task, **arguments):
+    await Job(task, SCOPE, arguments).done(tools)
+
+
+async def states(store, scope=SCOPE):
+    return dict(await store.read(scope, episodes.counts))
+
+
+async def seen(what):
     """Until it is so."""
     while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
         await asyncio.sleep(0.001)
 
 
+# Tasks
+
+
+async def test_episodes_are_reflected_on_once_and_one_that_fails_holds_up_no_other(store):
+    one, *_ = await put(store, SCOPE, "pot", "pan", "lid")
+    await put(store, OTHER, "pot")
+    for _ in range(3):
+        await done(Tools(store), "reflect", digest=one)
+    assert await states(store) == {"reflected": 1, "waiting": 2}
+    assert {lesson["seen"] for lesson in await store.read(SCOPE, lesson_store.top, 9)} == {1}
+    with pytest.raises(errors.ModelUnavailable):
+        await done(Tools(store, ScriptedModel(AWAY, forever=True)), "reflect")
+    assert await states(store) == {"reflected": 1, "failed": 2}
+    await done(Tools(store), "reflect")
+    assert (await states(store), await states(store, OTHER)) == ({"reflected": 3}, {"waiting": 1})
+
+
+async def test_an_episode_that_another_worker_holds_is_left_to_it(store):
+    (one,) = await put(store, SCOPE, "pot")
+    assert await store.write(SCOPE, episodes.take, 4e9, one) is not None
+    with pytest.raises(errors.LeaseLost, match="try again"):
+        await done(Tools(store), "reflect", digest=one)
+    with pytest.raises(errors.NotFound):
+        await done(Tools(store), "reflect", digest="0" * 64)
+
+
+async def test_a_claim_is_renewed_while_an_episode_is_reflected_on(store, monkeypatch):
+    (one,) = await put(store, SCOPE, "pot")
+    monkeypatch.setattr("heedful.store.episodes.LEASE", 0.03)
+
+    async def taken():
+        sql = "select taken from episode"
+        return await store.read(SCOPE, lambda db, _: db.execute(sql).fetchone()[0])
+
+    async def slow(messages):
+        claimed = {await taken()}
+        while len(claimed) < 3:
+            claimed.add(await taken())
+        raise AWAY
+
+    with pytest.raises(errors.ModelUnavailable):
+        await done(Tools(store, Function(slow)), "reflect", digest=one)
+    assert await states(store) == {"failed": 1}
+
+
+async def test_the_tasks_of_memory_do_their_work_as_the_worker_is_set_up(store):
+    tools = Tools(store)
+    memory = tools.memory(SCOPE)
+    for text in ("Ask for the size of the pot", "Ask for the size of the pot!", "Say the colour"):
+        await memory.remember("k", text, importance=0.7)
+    for task in ("embed", "prune", "prove"):  # without settings there is nothing to do
+        await done(tools, task)
+    assert await store.read(SCOPE, search.spaces) == {"": 3}
+    await done(replace(tools, embedder=FixedEmbedder()), "embed")
+    assert await store.read(SCOPE, search.spaces) == {"fixed/64": 3}
+    await done(tools, "dream", mode="lite")
+    await done(replace(tools, enabled=False), "dream")
+    assert [(one.mode, one.by) for one in await Dreams(memory).log()] == [("lite", jobs.ACTOR)]
+    with pytest.raises(errors.InvalidInput, match="mode"):
+        await done(tools, "dream", mode="deep")
+    await done(replace(tools, keep=1), "prune")
+    assert await store.read(SCOPE, lesson_store.count) == 1
+
+
+async def test_a_loop_is_driven_to_its_end_by_what_the_worker_knows(store):
+    goal, policy = heedful.Goal("s", 0.9), heedful.Policy((heedful.MaxAttempts(2),))
+    head = Head("t", [to_document(goal)], policy_to(policy))
+    await store.write(SCOPE, loops.claim, "l1", head, "")
+
+    def low(task, **given):
+        def evaluate(candidate, at):
+            return heedful.Evaluation(scores={"s": 0.1})
+
+        return heedful.Run(task, generate=lambda task, hint: "x", evaluate=evaluate, **given)
+
+    wrong: Any = {"raises": lambda task, **given: 1 / 0, "returns": lambda task, **given: None}
+    tools = Tools(store, loops={"low": low, **wrong})
+    for _ in range(2):
+        await done(tools, "drive", loop="l1", by="low")
+    stored = await store.read(SCOPE, loops.read, "l1")
+    assert [stop.rule for stop in stored.verdicts[-1].stopped_by] == ["attempts"]
+    assert len(stored.values) == 2  # goals and policy are those it was stored with
+    with pytest.raises(errors.UnknownName, match="low"):
+        await done(tools, "drive", loop="l1", by="os:system")
+    for by in wrong:
+        with pytest.raises(errors.GenerateFailed, match="correct it"):
+            await done(tools, "drive", loop="l1", by=by)
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "error"),
+    [
+        ("reflekt", {}, errors.UnknownName),
+        ("drive", {"loop": "x"}, errors.InvalidInput),
+        ("reflect", {"digest": 3}, errors.InvalidInput),
+        ("reflect", {"digest": "x" * (LONGEST + 1)}, errors.InvalidInput),
+        ("reflect", {"digest": "a\x00b"}, errors.InvalidInput),
+    ],
+)
+def test_what_no_worker_could_do_is_refused_when_it_is_handed_over(task, arguments, error):
+    with pytest.raises(error):
+        Job(task, SCOPE, arguments)
+
+
+def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
+    kinds: Any = (("reflect", {"digest": "a"}), ("reflect", {"digest": "b"}), ("dream", {}))
+    scopes = (SCOPE, OTHER, Scope("acme", "other"))
+    all_ = [Job(task, scope, arguments) for task, arguments in kinds for scope in scopes]
+    assert len({job.name for job in all_}) == len(all_)
+    assert [job.holds for job in all_[:6]] == 6 * [None]
+    assert [job.holds for job in all_[6:]] == [Job("prune", scope, {}).holds for scope in scopes]
+    assert len({job.holds for job in all_[6:]}) == 3
+
+
+# The queue
+
+
 @pytest.mark.parametrize(
     ("error", "tries", "wait"),
     [
-        (ModelTimeout("late"), 1, 2),
-        (StoreUnavailable("gone"), 2, 4),
-        (LeaseLost("another"), 11, 2048),
-        (ModelTimeout("late"), TRIES - 1, LONGEST_WAIT),
-        (ModelTimeout("late"), TRIES, None),
-        (InvalidInput("x", 1, "y"), 1, None),
-        (Conflict("done"), 1, None),
-        (NotFound("loop", "x", "y"), 1, None),
+        (AWAY, 1, 2),
+        (errors.LeaseLost("another"), 11, 2048),
+        (AWAY, TRIES - 1, LONGEST_WAIT),
+        (AWAY, TRIES, None),
+        (errors.InvalidInput("x", 1, "y"), 1, None),
+        (errors.NotFound("loop", "x", "y"), 1, None),
         (ZeroDivisionError(), 1, None),
         (asyncio.CancelledError(), 99, 0),
-        (None, 1, None),
     ],
     ids=repr,
 )
 def test_what_is_tried_again_and_when(error, tries, wait):
-    assert again_in(error, tries) == wait
+    assert jobs.again_in(error, tries) == wait
 
 
-def test_the_same_waits_once_and_the_urgent_comes_first(store):
+async def test_the_same_waits_once_and_the_urgent_comes_first(store):
     heard = Heard()
-
-    async def run() -> None:
-        await begun(store, SCOPE, "l1")
-        (one,) = await put(store, SCOPE, "pot")
-        tools = Tools(store, loops={"short": short}, keep=9)
-        work = LocalQueue(tools, concurrency=1, listener=heard)
-        await work.defer("prove", SCOPE)  # begins at once, what comes then waits for it
-        for task in ("prune", "dream", "dream", "prove", "prove"):
-            await work.defer(task, SCOPE)
-        await work.defer("reflect", SCOPE, digest=one)
-        await work.defer("drive", SCOPE, loop="l1", by="short")
-        assert {(one.queue, one.state): one.number for one in await work.depth()} == {
-            ("memory", "running"): 1,
-            ("memory", "waiting"): 3,
-            ("reflection", "waiting"): 1,
-            ("loops", "waiting"): 1,
-        }
-        await work.drain()
-        assert await work.depth() == []
-
-    asyncio.run(run())
+    await begun(store, SCOPE, "l1")
+    (one,) = await put(store, SCOPE, "pot")
+    work = LocalQueue(Tools(store, loops={"short": short}, keep=9), concurrency=1, listener=heard)
+    await work.defer("prove", SCOPE)  # begins at once, what comes then waits for it
+    for task in ("prune", "dream", "dream", "prove", "prove"):
+        await work.defer(task, SCOPE)
+    await work.defer("reflect", SCOPE, digest=one)
+    await work.defer("drive", SCOPE, loop="l1", by="short")
+    waiting = {("memory", "waiting"): 3, ("reflection", "waiting"): 1, ("loops", "waiting"): 1}
+    depths = {(one.queue, one.state): one.number for one in await work.depth()}
+    assert depths == {("memory", "running"): 1, **waiting}
+    await work.drain()
+    assert await work.depth() == []
     assert heard.ended() == ["prove", "drive", "reflect", "prove", "dream", "prune"]
 
 
-def test_memory_of_a_scope_is_worked_on_by_one_job_at_a_time_and_other_queues_not_at_all(store):
-    async def run() -> None:
-        work = LocalQueue(Tools(store), concurrency=4, queues=["memory"])
-        for task in ("dream", "prove", "embed"):
-            await work.defer(task, SCOPE)
-        await work.defer("dream", OTHER)
-        await work.defer("reflect", SCOPE)
-        assert {one.state: one.number for one in await work.depth()} == {"running": 2, "waiting": 2}
-        await work.drain()
-        assert await work.depth() == []
-
-    asyncio.run(run())
+async def test_a_scope_has_one_job_of_memory_at_a_time_and_other_queues_are_left(store):
+    work = LocalQueue(Tools(store), concurrency=4, queues=["memory"])
+    for task, scope in (("dream", SCOPE), ("prove", SCOPE), ("embed", SCOPE), ("dream", OTHER)):
+        await work.defer(task, scope)
+    await work.defer("reflect", SCOPE)
+    assert {one.state: one.number for one in await work.depth()} == {"running": 2, "waiting": 2}
+    await work.drain()
 
 
-def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch):
+async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monkeypatch):
     monkeypatch.setattr(jobs, "LONGEST_WAIT", 0.0)
     heard = Heard()
-
-    async def down(messages):
-        raise ModelUnavailable("no connection")
-
-    async def run() -> None:
-        (one,) = await put(store, SCOPE, "pot")
-        work = LocalQueue(Tools(store, Function(down)), listener=heard)
-        await work.defer("reflect", SCOPE, digest=one)
-        await seen(lambda: work.failed)
-        (depth,) = await work.depth()
-        assert (depth.queue, depth.state, depth.number) == ("reflection", "failed", 1)
-        (failed,) = await store.read(SCOPE, episodes.newest, 9)
-        assert (failed.state, failed.tries) == ("failed", TRIES)
-
-    asyncio.run(run())
+    (one,) = await put(store, SCOPE, "pot")
+    work = LocalQueue(Tools(store, ScriptedModel(AWAY, forever=True)), listener=heard)
+    await work.defer("reflect", SCOPE, digest=one)
+    await seen(lambda: "given up" in str(heard.lines))
+    await work.drain()
+    (depth,) = await work.depth()
+    assert (depth.queue, depth.state, depth.number) == ("reflection", "failed", 1)
+    (failed,) = await store.read(SCOPE, episodes.newest, 9)
+    assert (failed.state, failed.tries) == ("failed", TRIES)
     assert heard.of("reflect").count("again") == TRIES - 1
     assert heard.of("reflect")[-1].startswith("given up: ModelUnavailable")
 
 
-def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(store, monkeypatch):
+async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(store, monkeypatch):
     monkeypatch.setattr(jobs, "SWEEP", 0.0)
-    calls: list[int] = []
+    calls, heard = [], Heard()
 
-    async def swept(work, tools) -> None:
+    async def swept(work, tools):
         calls.append(1)
         if len(calls) < 3:
-            raise StoreUnavailable("gone")
+            raise errors.StoreUnavailable("gone")
         await sweep(work, tools)
 
     monkeypatch.setattr(jobs, "sweep", swept)
-    heard = Heard()
-
-    async def run() -> None:
-        await put(store, SCOPE, "pot", "pan")
-        await put(store, OTHER, "pot")
-        async with LocalQueue(Tools(store), listener=heard) as work:
-            await seen(lambda: len(heard.ended()) >= 3)
-            await work.drain()
-        for scope, number in ((SCOPE, 2), (OTHER, 1)):
-            assert await store.read(scope, episodes.counts) == {"reflected": number}
-
-    asyncio.run(run())
+    await put(store, SCOPE, "pot", "pan")
+    await put(store, OTHER, "pot")
+    async with LocalQueue(Tools(store), listener=heard) as work:
+        await seen(lambda: len(heard.ended()) >= 3)
+        await work.drain()
+    assert (await states(store), await states(store, OTHER)) == ({"reflected": 2}, {"reflected": 1})
 
 
 @pytest.mark.both
-def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(tmp_path, monkeypatch):
-    work, real = Handed(), time.time
-    with opened(tmp_path / "w.db") as store:
-        asyncio.run(receive(store, SCOPE, document(genai())))
-        asyncio.run(receive(store, OTHER, document(genai()[:-1])))  # its root is to come
-        asyncio.run(sweep(work, Tools(store)))
-        assert work.jobs == []
-        later = real() + Patience().settled + 1
-        monkeypatch.setattr(time, "time", lambda: later)
-        asyncio.run(sweep(work, Tools(store)))
-        [one] = asyncio.run(store.read(SCOPE, episodes.newest, 9))
-        assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
-        assert asyncio.run(store.read(OTHER, episodes.counts)) == {}
+async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(store, monkeypatch):
+    work, later = Handed(), time.time() + Patience().settled + 1
+    await receive(store, SCOPE, document(genai()))
+    await receive(store, OTHER, document(genai()[:-1]))  # its root is to come
+    await sweep(work, Tools(store))
+    assert work.jobs == []
+    monkeypatch.setattr(time, "time", lambda: later)
+    await sweep(work, Tools(store, enabled=False))
+    assert work.jobs == []
+    await sweep(work, Tools(store))
+    [one] = await store.read(SCOPE, episodes.newest, 9)
+    assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
+    assert await states(store, OTHER) == {}
 
 
-def test_a_night_is_for_every_scope_as_the_settings_say(store):
-    async def told(tools: Tools) -> list[str]:
+async def test_a_night_is_for_every_scope_as_the_settings_say(store):
+    async def told(tools):
         work = Handed()
         await night(work, tools)
         assert {scope for _, scope, _ in work.jobs} <= {SCOPE}
         return [task for task, _, _ in work.jobs]
 
-    async def run() -> None:
-        await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
-        assert await told(Tools(store)) == []
-        await Tools(store).memory(SCOPE).remember("k", "one")
-        assert await told(Tools(store, mode="lite")) == ["prove"]
-        full = Tools(store, embedder=FixedEmbedder(), keep=9)
-        assert await told(replace(full, enabled=False)) == ["prove", "embed", "prune"]
-        assert await told(full) == ["prove", "embed", "dream", "prune"]
-
-    asyncio.run(run())
+    await put(store, OTHER, "pot")  # no lesson: nothing to keep in order
+    assert await told(Tools(store)) == []
+    await Tools(store).memory(SCOPE).remember("k", "one")
+    assert await told(Tools(store, mode="lite")) == ["prove"]
+    full = Tools(store, embedder=FixedEmbedder(), keep=9)
+    assert await told(replace(full, enabled=False)) == ["prove", "embed", "prune"]
+    assert await told(full) == ["prove", "embed", "dream", "prune"]
 
 
-@pytest.mark.parametrize(
-    ("grace", "heard_of"), [(0.01, ["begun", "given back"]), (30.0, ["begun", "again"])]
-)
-def test_at_the_end_what_runs_may_finish_or_is_given_back(store, monkeypatch, grace, heard_of):
+@pytest.mark.parametrize(("grace", "end"), [(0.01, "given back"), (30.0, "again")])
+async def test_at_the_end_what_runs_may_finish_or_is_given_back(store, monkeypatch, grace, end):
     monkeypatch.setattr(jobs, "GRACE", grace)
-    heard = Heard()
+    heard, asked = Heard(), asyncio.Event()
 
-    async def run() -> None:
-        asked = asyncio.Event()
+    async def slow(messages):
+        asked.set()
+        await asyncio.sleep(60 if grace < 1 else 0.01)
+        raise AWAY
 
-        async def slow(messages):
-            asked.set()
-            await asyncio.sleep(60 if grace < 1 else 0.01)
-            raise ModelUnavailable("no connection")
-
-        await put(store, SCOPE, "pot", "pan")
-        async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
-            await asked.wait()
-        states = await store.read(SCOPE, episodes.newest, 9)
-        assert sorted(one.tries for one in states) == [0, 1]  # nothing new begins
-        assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
-
-    asyncio.run(run())
-    assert heard.of("reflect") == heard_of
+    await put(store, SCOPE, "pot", "pan")
+    async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
+        await asked.wait()
+    tries = [one.tries for one in await store.read(SCOPE, episodes.newest, 9)]
+    assert sorted(tries) == [0, 1]  # nothing new begins
+    assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
+    assert heard.of("reflect") == ["begun", end]

@@ -1,6 +1,5 @@
 """Keys: made, used, bound, revoked; what a caller may; the audit of it."""
 
-import asyncio
 import hashlib
 import sqlite3
 import time
@@ -14,15 +13,9 @@ from heedful.store import keys
 from heedful.store.sqlite import File
 from heedful.store.store import Store
 from tests.engines import changed, rows
-from tests.service.support import problem, served
+from tests.service.support import problem
 
 pytestmark = pytest.mark.both
-
-
-@pytest.fixture
-def api(tmp_path):
-    with served(tmp_path) as api:
-        yield api
 
 
 def made(api, **fields):
@@ -49,19 +42,16 @@ def test_a_key_is_told_once_and_only_its_hash_is_kept(api):
 
 
 @pytest.mark.sqlite
-def test_where_nothing_can_be_written_a_key_is_still_good(tmp_path, caplog):
+async def test_where_nothing_can_be_written_a_key_is_still_good(tmp_path, caplog):
     path = tmp_path / "a.db"
 
-    async def scenario() -> None:
-        store = Store(str(path), File(str(path), 0.05))
-        made, text = await keys.create(store, "acme", "a")
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("begin immediate")
-            assert (await keys.holder(store, text)).id == made.id
-            assert f"the use of key {made.id} was not written down" in caplog.text
-        await store.close()
-
-    asyncio.run(scenario())
+    store = Store(str(path), File(str(path), 0.05))
+    made, text = await keys.create(store, "acme", "a")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        assert (await keys.holder(store, text)).id == made.id
+        assert f"the use of key {made.id} was not written down" in caplog.text
+    await store.close()
 
 
 def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):
@@ -72,7 +62,7 @@ def test_unknown_wrong_revoked_and_expired_keys_are_refused(api):
 
     one = made(api, may=["admin"])
     wrong = one["secret"][:-1] + ("0" if one["secret"][-1] != "0" else "1")
-    for key in ("heedful_000000000000_" + 64 * "0", "heedful_x_y", "sk-x", wrong, wrong + "é"):
+    for key in ("heedful_000000000000_" + 64 * "0", "sk-x", wrong, wrong + "é"):
         refused(f"Bearer {key}")
     refused(f"Basic {one['secret']}")
     assert api.get("/v1/keys", key=one["secret"]).status_code == 200
@@ -104,15 +94,7 @@ def test_no_key_makes_one_that_may_more(api):
     assert api.post("/v1/keys", json={**fine, "projects": []}, key=free).status_code == 201
 
 
-def test_a_tenant_sees_its_own(api):
-    other = api.key("read", "admin", tenant="other", projects=())
-    one = made(api)
-    ids = [item["id"] for item in api.get("/v1/keys", key=other).json()["items"]]
-    assert one["id"] not in ids
-    problem(api.delete(f"/v1/keys/{one['id']}", key=other), 404, "not_found")
-    assert all(row["by"] != "tests" for row in api.get("/v1/audit", key=other).json()["items"])
-
-
+@pytest.mark.sqlite
 @pytest.mark.parametrize("path", ["/v1/keys", "/v1/audit"])
 def test_pages_hold_each_row_once(api, path):
     for n in range(3):
@@ -124,21 +106,17 @@ def test_pages_hold_each_row_once(api, path):
         found += page["items"]
         cursor = page["next"]
     assert found == whole
+
+
+def test_cursors_are_those_of_answers(api):
     for wrong in ("x", "WzFd", "WyJhIiwgImIiXQ", "W05hTiwgImIiXQ", "W" * 300):
-        if path == "/v1/keys":
-            problem(api.get(f"{path}?cursor={wrong}"), 422, "invalid_input")
+        problem(api.get(f"/v1/keys?cursor={wrong}"), 422, "invalid_input")
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("fields", "pointer"),
-    [
-        ({"name": ""}, "/name"),
-        ({"may": ["fly"]}, "/may/0"),
-        ({"may": []}, "/may"),
-        ({"more": 1}, "/more"),
-        ({"name": "a\n"}, "/name"),
-        ({"expires": 1.0}, "/expires"),
-    ],
+    [({"may": ["fly"]}, "/may/0"), ({"name": "a\n"}, "/name"), ({"expires": 1.0}, "/expires")],
 )
 def test_what_is_wrong_is_pointed_at(api, fields, pointer):
     answer = api.post("/v1/keys", json={"name": "a", "projects": ["main"], **fields})
@@ -146,17 +124,18 @@ def test_what_is_wrong_is_pointed_at(api, fields, pointer):
     assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
 
 
-def test_what_is_done_with_keys_is_on_record(api):
-    one = made(api, name="recorded")
+def test_a_tenant_sees_its_own_and_what_is_done_is_on_record(api):
+    one, other = made(api, name="recorded"), api.key("read", "admin", tenant="other", projects=())
+    ids = [item["id"] for item in api.get("/v1/keys", key=other).json()["items"]]
+    assert one["id"] not in ids
+    problem(api.delete(f"/v1/keys/{one['id']}", key=other), 404, "not_found")
+    assert all(row["by"] != "tests" for row in api.get("/v1/audit", key=other).json()["items"])
     api.delete(f"/v1/keys/{one['id']}")
     revoked, created = api.get("/v1/audit?limit=2").json()["items"]
     assert (revoked["action"], revoked["subject"]) == ("key.revoke", one["id"])
     assert (created["action"], created["subject"]) == ("key.create", "recorded")
     assert created["detail"] == {"id": one["id"], "projects": ["main"], "may": ["read", "write"]}
-    assert created["by"].startswith("tests (")
-    assert revoked["n"] == created["n"] + 1
-    problem(api.delete("/v1/keys/none"), 404, "not_found")
-    assert api.get("/v1/audit?limit=1").json()["items"] == [revoked]  # nothing was done
+    assert (created["by"][:7], revoked["n"]) == ("tests (", created["n"] + 1)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +143,7 @@ def test_what_is_done_with_keys_is_on_record(api):
     [
         ("update audit set subject = 'x' where n = 2", "row 2 is not what was written"),
         ("update audit set at = at + 1 where n = 2", "row 2 is not what was written"),
-        *(("delete from audit where n = " + n, f"row {n} is missing") for n in "123"),
+        *((f"delete from audit where n = {n}", f"row {n} is missing") for n in (1, 3)),
     ],
 )
 def test_a_row_that_is_changed_or_missing_is_found(api, tamper, what):
@@ -176,17 +155,8 @@ def test_a_row_that_is_changed_or_missing_is_found(api, tamper, what):
     changed(api.setup.store.url, tamper)
     broken = api.run(look(Scope("acme"), keys.verify_audit))
     assert (broken.what, broken.head) == (what, whole.head)
-    assert api.run(look(Scope("nobody"), keys.verify_audit)).rows == 0
-
-
-def test_a_chain_that_is_written_anew_lacks_the_hash_that_was_kept(api):
-    look = api.setup.store.apart
-    made(api)
-    kept = api.run(look(Scope("acme"), keys.verify_audit)).head
-    made(api, name="one more")
-    assert not api.run(look(Scope("acme"), keys.verify_audit, kept)).broken
-    for table in ("audit", "audit_head"):
+    for table in ("audit", "audit_head"):  # written again as a whole, it lacks the hash
         changed(api.setup.store.url, f"delete from {table}")
     made(api, name="as if nothing was")
     assert not api.run(look(Scope("acme"), keys.verify_audit)).broken
-    assert kept in api.run(look(Scope("acme"), keys.verify_audit, kept)).what
+    assert whole.head in api.run(look(Scope("acme"), keys.verify_audit, whole.head)).what

@@ -30,9 +30,7 @@ UNBOUNDED: tuple[Any, ...] = (
     {"$defs": {**DOUBLED, "40": {}}, "$ref": "#/$defs/0"},
     {"items": {"$ref": "#"}},
     {"$ref": "https://example.org/schema"},
-    {"$ref": "#/$defs/none"},
     {"$ref": "#anchor", "$defs": 3},
-    {"$id": "https://example.org/schema"},
     {"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}},
     {"enum": list(range(6_000))},
 )
@@ -53,20 +51,13 @@ def id(api: Api) -> str:
     return name
 
 
-def begun(api: Api, id: str, **more: Any) -> httpx.Response:
+def begun(api: Api, id: str, **more: Any) -> Any:
     body = {"task": "Weigh it.", "policy": "default, attempts.limit=2", **more}
     return api.put(f"/v1/loops/{id}", json=body)
 
 
-def told(
-    api: Api,
-    id: str,
-    n: int,
-    output: Any = "12",
-    judged: Any = WRONG,
-    key: str | None = None,
-    **more: Any,
-) -> Any:
+def told(api: Api, id: str, n: int, output: Any = "12", judged: Any = WRONG, **more: Any) -> Any:
+    key = more.pop("key", None)
     body = {"output": output, **more, **({} if judged is None else {"evaluation": judged})}
     return api.put(f"/v1/loops/{id}/attempts/{n}", json=body, key=key)
 
@@ -94,8 +85,6 @@ def test_a_loop_is_begun_once(api):
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        ({}, "invalid_request"),
-        ({"task": "t", "more": 1}, "invalid_request"),
         ({"task": "t", "policy": "nope"}, "unknown_name"),
         ({"task": "t", "policy": {"rules": []}}, "invalid_input"),
         ({"task": "t", "policy": {"rules": [{"rule": "mine", "custom": True}]}}, "invalid_input"),
@@ -110,38 +99,33 @@ def test_what_cannot_be_begun_is_told_why(api, body, code):
 
 
 def test_ids_may_hold_slashes_and_anything_printable(api):
-    for name in ("run/task 1", "ünï→", "user_report_1", "a?b#c", "%2F"):
+    for name in ("run/task 1", "ünï→", "a?b#c", "%2F"):
         path = quote(name, safe="")
         assert begun(api, path).json()["id"] == name
         assert told(api, path, 1).json()["decision"] == "again"
-        assert api.get(f"/v1/loops/{path}").json()["id"] == name
         assert api.get(f"/v1/loops/{path}/explain").json()["lines"][0]["attempt"] == 1
-    for wrong in ("", "a%0ab", "x" * 201):
-        assert api.put(f"/v1/loops/{wrong}", json={"task": "t"}).status_code in (404, 422)
 
 
 # -- reported
 
 
 def test_attempts_are_decided_until_one_passes(api, id):
-    usage = {"calls": 2, "prompt_tokens": 5}
-    first = told(api, id, 1, usage=usage).json()
+    first = told(api, id, 1, usage={"calls": 2, "prompt_tokens": 5}).json()
     assert first == {
         "decision": "again",
         "attempt": 1,
         "best": 1,
         "passed": False,
-        "stopped_by": [],
+        "state": "open",
         "reasons": [{"code": "unit", "detail": "no unit", "reason": "unit_failed"}],
         "feedback": "The last answer was not accepted:\n- unit: no unit. name the unit",
+        "stopped_by": [],
         "lifted": [],
-        "state": "open",
         "evaluated_by": ["report"],
     }
     last = told(api, id, 2, deep(100), RIGHT).json()
     wanted = {"decision": "done", "best": 2, "passed": True, "state": "passed"}
     assert last.items() >= wanted.items()
-    assert told(api, id, 1, usage=usage).json() == first
     shown = api.get(f"/v1/loops/{id}").json()
     assert [one["output"] for one in shown["made"]] == ["12", deep(100)]
     assert (shown["calls"], shown["tokens"], shown["best"]) == (2, 5, 2)
@@ -161,27 +145,15 @@ def test_conflicts_have_codes(api, id):
 @pytest.mark.parametrize(
     "body",
     [
-        {"evaluation": {"scores": {"a": "x"}}},
         {"evaluation": {"scores": {"a": 1e13}}},
-        {"evaluation": {"findings": [{"check": "a"}]}},
-        {"evaluation": {"findings": [{"check": "a", "message": "b", "severity": 2}]}},
-        {"evaluation": {"met": 1.5}},
-        {"usage": {"calls": -1}},
-        {"usage": {"calls": True, "cost": -0.1}},
         {"output": deep(101)},
-        {"checks": [{}]},
         {"digest": "a\0"},
-        {"candidate": "x"},
         {},
-        {"output": None},
-        {"digest": "", "checks": [], "usage": {"calls": 1}},
+        {"output": None, "digest": "", "checks": [], "usage": {"calls": 1}},
     ],
 )
 def test_what_is_no_report_is_refused_and_ends_no_loop(api, id, body):
     problem(api.put(f"/v1/loops/{id}/attempts/1", json=body), 422, "invalid_request")
-    for n in ("0", "x", str(2**31)):
-        answer = api.put(f"/v1/loops/{id}/attempts/{n}", json={"output": "x"})
-        problem(answer, 422, "invalid_request")
     assert told(api, id, 1).json()["decision"] == "again"
 
 
@@ -203,10 +175,8 @@ def test_named_checks_judge_an_output(api, id):
     ("check", "status", "code"),
     [
         ({"name": "python_tests", "tests": "assert True"}, 422, "unknown_name"),
-        ({"name": "results", "path": "/etc/passwd"}, 422, "unknown_name"),
         ({"name": "os:system"}, 422, "unknown_name"),
         ({"name": "words"}, 422, "invalid_input"),
-        ({"name": "words", "no": 1}, 422, "invalid_input"),
         ({"name": "critic", "role": "pessimist"}, 503, "model_unavailable"),
         ({"name": "contains", "needles": ["ab"] * 20_000}, 422, "invalid_input"),
         *(
@@ -218,19 +188,6 @@ def test_named_checks_judge_an_output(api, id):
 def test_only_checks_that_are_allowed_are_run(api, id, check, status, code):
     problem(told(api, id, 1, "x", None, checks=[check]), status, code)
     assert api.get(f"/v1/loops/{id}").json()["attempts"] == 0
-
-
-def test_a_schema_that_refers_to_its_parts_judges_what_is_not_too_large(api, id):
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$defs": {"a/b": {"properties": {"pattern": {"type": "string"}}}},
-        "items": {"$ref": "#/$defs/a~1b"},
-    }
-    check = {"name": "json_schema", "schema": schema}
-    large = [{"pattern": "x"}] * 100_000
-    problem(told(api, id, 1, large, None, checks=[check]), 422, "invalid_input")
-    assert told(api, id, 1, [{"pattern": 1}], None, checks=[check]).json()["decision"] == "again"
-    assert told(api, id, 2, '[{"pattern": "x"}]', None, checks=[check]).json()["passed"]
 
 
 def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
@@ -253,29 +210,31 @@ def test_checks_that_wait_for_a_process_hold_no_thread(api, id):
     api.run(scenario())
 
 
-def test_critics_ask_the_model_of_the_service(tmp_path):
-    answer = '{"bias_tags": [], "findings": [], "confidence": 0.5, "reason": "fine", "score": 0.9}'
-    with served(tmp_path, model=ScriptedModel(answer, forever=True)) as api:
+def test_a_schema_judges_what_is_not_too_large(api, id):
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"a/b": {"properties": {"pattern": {"type": "string"}}}},
+        "items": {"$ref": "#/$defs/a~1b"},
+    }
+    checks = [{"name": "json_schema", "schema": schema}]
+    large = [{"pattern": "x"}] * 100_000
+    problem(told(api, id, 1, large, None, checks=checks), 422, "invalid_input")
+    assert told(api, id, 1, [{"pattern": 1}], None, checks=checks).json()["decision"] == "again"
+    assert told(api, id, 2, '[{"pattern": "x"}]', None, checks=checks).json()["passed"]
+
+
+def test_critics_ask_the_model_of_the_service_and_its_failure_blames_no_attempt(tmp_path):
+    model = ScriptedModel(ModelTimeout("no answer in 5 s"), forever=True)
+    with served(tmp_path, model=model) as api:
         begun(api, "a", goals=["alignment >= 0.75"])
-        own = {"name": "critic", "role": "alignment", "model": "openai:gpt-5"}
+        critic = {"name": "critic", "role": "alignment"}
+        own = {**critic, "model": "openai:gpt-5"}
         several = {"name": "critics", "members": [own]}
-        many = {"name": "critics", "members": [{"role": "alignment"}] * 17}
+        many = {"name": "critics", "members": [critic] * 17}
         for wrong in (own, several, many):
             problem(told(api, "a", 1, "x", None, checks=[wrong]), 422, "invalid_input")
-        critic = {"name": "critic", "role": "alignment"}
-        assert told(api, "a", 1, "x", None, checks=[critic]).status_code in (200, 502)
-
-
-def test_a_model_that_fails_blames_no_attempt(tmp_path):
-    late = ScriptedModel(ModelTimeout("no answer in 5 s"), forever=True)
-    with served(tmp_path, model=late) as api:
-        begun(api, "a")
-        checks = [{"name": "critics", "members": [{"role": "pessimist"}]}]
-        problem(told(api, "a", 1, "x", None, checks=checks), 504, "model_timeout")
+        problem(told(api, "a", 1, "x", None, checks=[critic]), 504, "model_timeout")
         assert api.get("/v1/loops/a").json()["attempts"] == 0
-
-
-# -- overridden, cancelled, explained
 
 
 def test_an_override_reopens_a_loop_and_is_consumed(api, id):
@@ -283,12 +242,9 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
     assert told(api, id, 2, "13").json()["decision"] == "done"
     path, lift = f"/v1/loops/{id}/overrides", {"rule": "attempts", "why": "it is close"}
     problem(api.post(path, json={**lift, "rule": "budget"}), 409, "override_refused")
-    problem(api.post(path, json={"rule": "attempts"}), 422, "invalid_request")
-    problem(api.post("/v1/loops/none/overrides", json=lift), 404, "not_found")
     answer = api.post(path, json=lift)
-    assert answer.status_code == 201
     plain = answer.json()
-    assert (plain["decision"], plain["attempt"], plain["state"]) == ("again", 2, "open")
+    assert (answer.status_code, plain["attempt"], plain["state"]) == (201, 2, "open")
     (lifted,) = plain["lifted"]
     (entry, *_) = api.get("/v1/audit").json()["items"]
     assert (lifted["rule"], lifted["by"]) == ("attempts", entry["by"])
@@ -296,8 +252,7 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
     assert (entry["action"], entry["subject"]) == ("loop.override", id)
     told(api, id, 3, "14")
     shown = api.get(f"/v1/loops/{id}").json()
-    (given,) = shown["overrides"]
-    assert (given["used"], given["why"]) == (1, "it is close")
+    assert [one["used"] for one in shown["overrides"]] == [1]
     assert (shown["state"], shown["stopped_by"]) == ("stopped", ["attempts"])
 
 
@@ -324,39 +279,26 @@ def test_what_a_key_that_may_not_approve_says_of_itself_verifies_nothing(
         assert {(one["state"], one["trust"]) for one in found} == {(state, trust)}
 
 
-def test_another_tenant_and_another_project_have_loops_of_their_own(api, id):
-    for key, where in (
-        (api.key(tenant="other"), ""),
-        (api.key(projects=["side"]), ""),
-        (api.key("read", projects=[]), "?project=side"),
-    ):
-        problem(api.get(f"/v1/loops/{id}{where}", key=key), 404, "not_found")
-        assert api.get(f"/v1/loops{where}", key=key).json() == {"items": [], "next": None}
-
-
 def test_a_loop_is_cancelled(api, id):
     told(api, id, 1)
     plain = api.post(f"/v1/loops/{id}/cancel", json={"why": "enough"}).json()
-    assert (plain["decision"], plain["attempt"], plain["best"]) == ("done", 1, 1)
-    assert [stop["rule"] for stop in plain["stopped_by"]] == ["cancelled"]
-    assert plain["stopped_by"][0]["detail"].endswith(": enough")
+    (stop,) = plain["stopped_by"]
+    assert (stop["rule"], stop["detail"].endswith(": enough")) == ("cancelled", True)
     assert api.post(f"/v1/loops/{id}/cancel", json={}).json() == plain
     problem(told(api, id, 2), 409, "loop_ended")
 
 
 def test_a_loop_is_explained_and_not_sent_again_as_it_was(api, id):
     told(api, id, 1)
-    first = api.get(f"/v1/loops/{id}")
-    same = {"If-None-Match": first.headers["ETag"]}
+    same = {"If-None-Match": api.get(f"/v1/loops/{id}").headers["ETag"]}
     again = api.get(f"/v1/loops/{id}", headers=same)
     assert (again.status_code, again.content) == (304, b"")
     told(api, id, 2, "13")
     assert api.get(f"/v1/loops/{id}", headers=same).status_code == 200
     plain = api.get(f"/v1/loops/{id}/explain").json()
     assert plain["text"].startswith("attempt 1: no unit -> again\nattempt 2: no unit -> stopped")
-    assert [one["decided"].split(" ")[0] for one in plain["lines"]] == ["again", "stopped"]
+    assert len(plain["lines"]) == 2
     assert plain["would_change"]
-    problem(api.get("/v1/loops/none/explain"), 404, "not_found")
 
 
 # -- listed, learnt, replayed
@@ -374,25 +316,18 @@ def test_pages_bring_every_loop_once_while_others_are_begun(api):
         begun(api, f"page/later {len(found)}")
         cursor = page["next"]
     assert found == ids[::-1]
-    problem(api.get("/v1/loops?cursor=x"), 422, "invalid_input")
-    problem(api.get("/v1/loops?limit=0"), 422, "invalid_request")
 
 
 def test_policies_are_replayed(api):
     problem(api.post("/v1/replay", json={"policies": ["default"]}), 404, "not_found")
-    for name in ("a", "b"):
-        begun(api, name)
-        told(api, name, 1)
-        told(api, name, 2, "12 kg", RIGHT)
+    begun(api, "a")
+    told(api, "a", 1)
+    told(api, "a", 2, "12 kg", RIGHT)
     asked = {"policies": ["default, attempts.limit=1", {"rules": [{"rule": "attempts"}]}]}
     plain = api.post("/v1/replay", json=asked).json()
-    assert (plain["recorded"]["loops"], plain["recorded"]["attempts"]) == (2, 4)
+    assert (plain["recorded"]["loops"], plain["recorded"]["attempts"]) == (1, 2)
     rows = [(one["policy"], one["attempts"], one["lost"]) for one in plain["policies"]]
-    assert rows == [("default, attempts.limit=1", 2, 2), ("policy 2", 4, 0)]
-    only = api.post("/v1/replay", json={**asked, "loops": ["b"]}).json()
-    assert only["recorded"]["loops"] == 1
-    problem(api.post("/v1/replay", json={**asked, "loops": ["c"]}), 404, "not_found")
-    problem(api.post("/v1/replay", json={"policies": []}), 422, "invalid_request")
+    assert rows == [("default, attempts.limit=1", 1, 1), ("policy 2", 2, 0)]
 
 
 def test_of_many_reports_one_is_kept(api, id):

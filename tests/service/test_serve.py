@@ -18,17 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from heedful.cli.app import app
-from heedful.cli.serve import working
-from heedful.cli.settings import settings
-from heedful.compat.reflections import Reflections
-from heedful.lessons.lesson import Scope
-from heedful.memory.memory import Memory
 from heedful.service import app as service
 from heedful.service.setup import Setup
-from heedful.store import episodes, search
 from heedful.store.sqlite import in_file
-from heedful.testing import FixedEmbedder
-from tests.service.jobs import put
 from tests.service.running import WAITING
 from tests.service.support import problem
 
@@ -144,36 +136,12 @@ def test_asked_to_stop_it_finishes_what_it_took_and_waits_no_longer(tmp_path):
     assert "1 request took too long and was cut short" in service.said
 
 
-def test_two_services_share_a_file_and_with_a_key_one_listens_everywhere(tmp_path, monkeypatch):
-    said = commands(tmp_path, monkeypatch)
-    made = json.loads(said("key", "create", "--name", "me", "--json"))
-    headers = {"Authorization": f"Bearer {made['secret']}"}
-    services = [Service(tmp_path), Service(tmp_path, "--host", "0.0.0.0", "--key-required")]
-    urls = [f"http://127.0.0.1:{one.url.rpartition(':')[2]}/v1" for one in services]
-
-    def many(url: str) -> None:
-        for _ in range(20):
-            httpx.post(f"{url}/reflections", json=LESSON, headers=headers).raise_for_status()
-
-    threads = [threading.Thread(target=many, args=(url,)) for url in urls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WAITING)
-    for url in urls:
-        assert httpx.get(f"{url}/loops").status_code == 401
-        assert httpx.post(f"{url}/seen", json=LESSON, headers=headers).json()["count"] == 40
-    assert [one.end(signal.SIGINT) for one in services] == [0, 0]
-    assert all("keys   needed" in one.said for one in services)
-
-
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
         (("--host", "0.0.0.0"), 2, "there is no key yet"),
         (("--key-required",), 2, "a key is required and there is none"),
         (("--host", "no.such.host.invalid"), 2, "is no address of this machine"),
-        (("--host", "192.0.2.1"), 2, "cannot listen on 192.0.2.1"),
         (("--port", "70000"), 2, "--port is 70000"),
         (("--port", "TAKEN"), 2, "is taken by another program; name another with --port"),
         (("--db", "postgresql://h@db/h", "--workers", "3"), 2, "heedful worker --concurrency 3"),
@@ -188,38 +156,20 @@ def test_it_does_not_start_where_it_should_not(tmp_path, monkeypatch, words, cod
         assert told in commands(tmp_path, monkeypatch)("serve", *port, *words, code=code)
 
 
-def test_switched_off_it_reflects_on_nothing_and_goes_on_with_all_else(tmp_path):
-    async def scenario() -> None:
-        store = in_file(str(tmp_path / "a.db"))
-        await put(store, Scope(), "pot")
-        await Memory(store, Scope()).remember("k", "one")
-        setup = Setup(store, embedder=FixedEmbedder(), reflections=Reflections(enabled=False))
-        async with working(settings(), setup), asyncio.timeout(WAITING):
-            while await store.read(Scope(), search.spaces) != {"fixed/64": 1}:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        assert await store.read(Scope(), episodes.counts) == {"waiting": 1}
-        await store.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_request_with_too_long_a_head_is_refused(tmp_path):
-    async def scenario() -> None:
-        store, ready = in_file(str(tmp_path / "a.db")), asyncio.Event()
-        with service.bound("localhost", 0) as listener:
-            port = listener.getsockname()[1]
-            application = service.application(Setup(store))
-            serving = asyncio.create_task(service.listen(application, listener, 1, ready.set))
-            await ready.wait()
-            reader, writer = await asyncio.open_connection("localhost", port)
-            writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
-            assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
-            writer.close()
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert await asyncio.wait_for(serving, 10) == 0
-        await store.close()
-
-    asyncio.run(scenario())
+async def test_a_request_with_too_long_a_head_is_refused(tmp_path):
+    store, ready = in_file(str(tmp_path / "a.db")), asyncio.Event()
+    with service.bound("localhost", 0) as listener:
+        port = listener.getsockname()[1]
+        application = service.application(Setup(store))
+        serving = asyncio.create_task(service.listen(application, listener, 1, ready.set))
+        await ready.wait()
+        reader, writer = await asyncio.open_connection("localhost", port)
+        writer.write(b"GET / HTTP/1.1\r\nX: " + 40_000 * b"x" + b"\r\n\r\n")
+        assert b"400 Bad Request" in await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await asyncio.wait_for(serving, 10) == 0
+    await store.close()
 
 
 def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
@@ -227,9 +177,7 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     text = said("key", "create", "--name", "me", "--project", "a", "--expires", "9d")
     assert "me may read, write in a of tenant default; this key is not shown again" in text
     key = text.splitlines()[0]
-    listed = said("key", "list")
-    assert key not in listed
-    assert key.rpartition("_")[0] in listed
+    assert key.rpartition("_")[0] in said("key", "list")
     strange = said("key", "revoke", key, "--tenant", "acme", code=3)  # it is another tenant's
     assert key.rpartition("_")[2] not in strange
     assert "is revoked" in said("key", "revoke", key.rpartition("_")[0])

@@ -21,7 +21,6 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
@@ -36,8 +35,7 @@ from heedful.service.setup import Setup
 
 
 async def _pass_on(request: Request, error: Exception) -> Response:
-    """Leave an error to the middleware, which answers all of them."""
-    raise error
+    raise error  # the middleware answers all errors
 
 
 def application(setup: Setup) -> FastAPI:
@@ -92,13 +90,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     """Return the description, made once, with the errors and the calls that may be repeated."""
     if app.openapi_schema is not None:
         return app.openapi_schema
-    spec = app.openapi_schema = get_openapi(
-        title=app.title,
-        version=app.version,
-        summary=app.summary,
-        openapi_version=app.openapi_version,
-        routes=app.routes,
-    )
+    spec = FastAPI.openapi(app)
     for path, method, operation in operations(spec):
         answers: dict[str, Any] = operation["responses"]
         answers.pop("422", None)  # FastAPI's; ours is the default
@@ -112,12 +104,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
             operation[part] = operation.get(part, {}) | of
         shown = EXAMPLES.get(f"{method.upper()} {path}", {})
-        for name, media in _bodies(operation):
-            if name in shown:
-                media["example"] = shown[name]
+        bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+        for name, body in bodies.items():
+            if name in shown and JSON in body.get("content", {}):
+                body["content"][JSON]["example"] = shown[name]
     schemas = spec["components"]["schemas"]
     del schemas["HTTPValidationError"], schemas["ValidationError"]
-    # What is no record of ours: problems (RFC 9457), and OTLP as far as it is read.
+    # Schemas without a class: problems (RFC 9457) and the part of OTLP that is read.
     schemas.update(_DESCRIPTION["schemas"])
     return spec
 
@@ -128,19 +121,6 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
         for method in METHODS:
             if method in item:
                 yield path, method, item[method]
-
-
-def _bodies(operation: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON bodies of an operation: that of "request", and those of the statuses."""
-    bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
-    for name, body in bodies.items():
-        if JSON in body.get("content", {}):
-            yield name, body["content"][JSON]
-
-
-def examples(operation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the examples of an operation: that of its request, and those of its statuses."""
-    return {name: media["example"] for name, media in _bodies(operation) if "example" in media}
 
 
 # Listening
@@ -191,7 +171,6 @@ class _Server(uvicorn.Server):
         self.cut = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to take requests."""
         await super().startup(sockets)
         self._ready()
 

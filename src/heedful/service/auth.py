@@ -32,7 +32,7 @@ from heedful.store.store import Db, also
 P = ParamSpec("P")
 T = TypeVar("T")
 KNOWN_FOR = 1.0
-KNOWN = 10_000  # keys at a time
+KNOWN = 10_000  # look-ups that are kept
 Project = Annotated[
     str | None, Query(description="The project; by default the first of the key.", max_length=200)
 ]
@@ -83,9 +83,8 @@ class Caller:
     def within(self, project: str) -> Caller:
         """Return the caller in one of the projects of the key. Raises Forbidden, InvalidInput."""
         if self.projects and project not in self.projects:
-            raise Forbidden(
-                f"the key is bound to {', '.join(self.projects)}, not to project {project!r}"
-            )
+            bound = ", ".join(self.projects)
+            raise Forbidden(f"the key is bound to {bound}, not to project {project!r}")
         return replace(self, scope=Scope(self.tenant, project))
 
     def own(self, tenant: object) -> None:
@@ -194,14 +193,7 @@ class InProject(Needs):
         return await self._caller(request, project)
 
 
-async def _setup(request: Request) -> Setup:  # async, because FastAPI gives others a thread
-    found: Setup = request.app.state.setup
-    return found
-
-
-RouteSetup = Annotated[Setup, Depends(_setup)]
-"""The setup as a parameter of a route without a caller."""
-# The caller, who may do that; else 403.
+# The caller as a parameter of a route; 403 if the key does not have the permission.
 Reading = Annotated[Caller, Depends(InProject("read"))]
 Writing = Annotated[Caller, Depends(InProject("write"))]
 Approving = Annotated[Caller, Depends(InProject("approve"))]

@@ -11,44 +11,48 @@ import json
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from ipaddress import ip_address
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote, urlsplit
 from weakref import WeakKeyDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from heedful import telemetry
-from heedful.errors import HeedfulError, InvalidInput, PackageMissing, Refused, Unreachable
-from heedful.lessons.lesson import Example, Match, Outcome, Remembered
+from heedful import errors, telemetry
+from heedful.errors import InvalidInput, Refused
+from heedful.lessons import lesson as records
+from heedful.lessons.consolidate import Mode
 from heedful.lessons.patterns import Merge, Seen
 from heedful.lessons.proof import Proof
+from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.codec import policy_to, to_document, verdict_from
 from heedful.loop.decide import Policy, Verdict
 from heedful.loop.record import NOTHING, Evaluation, Goal, Usage
+from heedful.loop.replay import Figures
+from heedful.memory.dream import Dream
 from heedful.models.contract import Message
-from heedful.service.schemas import LoopRecord, NewExample
+from heedful.service import schemas
 from heedful.service.wire import TABLE
-from heedful.store.records import EpisodeState
+from heedful.store.records import EpisodeState, StoredLoop
 from heedful.traces.episode import Episode
 
 if TYPE_CHECKING:
     import httpx
 
-# Seconds between tries: by chance, up to a bound that doubles, so that many clients do not come
-# back at once; and the longest pause that a service may ask for by Retry-After.
+# Seconds. The pause between tries is random, up to a bound that starts at FIRST and doubles up to
+# LONGEST. OBEYED is the longest Retry-After that is waited for.
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
 MOST = 200  # the rows of a page
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
+PAIR = tuple(schemas.NewExample.model_fields)  # what is sent of an example
 T = TypeVar("T")
 Plain = Mapping[str, Any]
 
 
-class Client:
+class Client(AbstractAsyncContextManager["Client"]):
     """A client of the service at `url`, with a `key`, for one `project` (the key's first).
 
     If nobody answers, or the service is busy or broken, a call is tried `retries` more times with
@@ -74,7 +78,7 @@ class Client:
         try:
             import httpx
         except ImportError as error:
-            raise PackageMissing("heedful.Client", "httpx", "client") from error
+            raise errors.PackageMissing("heedful.Client", "httpx", "client") from error
         _check_address(url, key, insecure)
         if not timeout > 0:
             raise InvalidInput("timeout", timeout, "a number of seconds above 0")
@@ -90,22 +94,12 @@ class Client:
             transport=transport,
             trust_env=False,  # the library reads no environment variable
         )
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
-        )
+        self._pools = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient]()
 
     def __repr__(self) -> str:
         return f"Client({self.url!r}, project={self.project!r})"
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -124,11 +118,12 @@ class Client:
     ) -> Any:
         """Call a route below `/v1`, as `call("POST", "quarantine", 12, "release", body={…})`.
 
-        Returns the answer as plain data, None for an empty one. A POST has its effect once, however
-        often it is tried.
+        `body` is JSON data, which may hold goals, policies, evaluations and usages. Returns the
+        answer as plain data, None for an empty one. A POST has its effect once, however often it is
+        tried.
         """
         try:
-            content = None if body is None else json.dumps(body, allow_nan=False).encode("ascii")
+            text = json.dumps(body, allow_nan=False, default=_document)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput("body", body, f"JSON data ({error})") from error
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
@@ -137,7 +132,7 @@ class Client:
             "/".join([self.url, "v1", *(quote(str(part), safe="") for part in path)]),
             params={k: v for k, v in (query | {"project": self.project}).items() if v},
             headers={**telemetry.trace_headers(), **once, **(headers or {})},
-            content=content,
+            content=None if body is None else text.encode("ascii"),
         )
         answer = await self._final(request)
         if not answer.is_success:
@@ -148,7 +143,7 @@ class Client:
             raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request until the answer is final, and return that or the last answer."""
+        """Send a request until the answer is final or the tries are used up."""
         tries = 0
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
@@ -156,7 +151,7 @@ class Client:
                 answer = await self._pool().send(request)
             except self._lost as error:
                 if tries >= self._retries:
-                    raise Unreachable(self.url, type(error).__name__, str(error)) from error
+                    raise errors.Unreachable(self.url, type(error).__name__, str(error)) from error
             else:
                 asked = answer.headers.get("retry-after", "")
                 busy = answer.status_code >= 500 or answer.status_code == 429
@@ -174,10 +169,13 @@ class Client:
             self._pools[loop] = self._open()
         return self._pools[loop]
 
-    async def _pages(self, *path: str, **query: Any) -> AsyncIterator[Plain]:
+    async def _ask(self, kind: type[T], method: str, *path: str | int, **options: Any) -> T:
+        return _read(kind, await self.call(method, *path, **options))
+
+    async def _pages(self, path: str, **query: Any) -> AsyncIterator[Plain]:
         cursor: str | None = ""
         while cursor is not None:
-            page = await self.call("GET", *path, cursor=cursor, **query)
+            page = await self.call("GET", path, cursor=cursor, **query)
             for row in page["items"]:
                 yield row
             cursor = page["next"]
@@ -192,20 +190,15 @@ class Client:
         goals: Sequence[Goal | str] = (),
         policy: Policy | str | None = None,
         context: Any = None,
-    ) -> LoopRecord:
+    ) -> StoredLoop:
         """Begin a loop, or return the loop with this id in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
         `Context.data`. Raises Conflict if a loop with this id has another task, context, goals or
         policy.
         """
-        body = {
-            "task": task,
-            "context": context,
-            "goals": [one if isinstance(one, str) else to_document(one) for one in goals],
-            "policy": policy_to(policy) if isinstance(policy, Policy) else policy,
-        }
-        return _read(LoopRecord, await self.call("PUT", "loops", loop, body=body))
+        body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
+        return (await self._ask(schemas.LoopRecord, "PUT", "loops", loop, body=body)).stored
 
     async def report(
         self,
@@ -225,18 +218,13 @@ class Client:
         OutOfOrder, LoopEnded, AttemptTaken for a different report of this attempt, and UsageError
         for a report without content.
         """
-        body = {
-            "output": output,
-            "digest": digest,
-            "evaluation": evaluation and to_document(evaluation),
-            "checks": list(checks),
-            "usage": to_document(usage),
-        }
+        body: dict[str, Any] = {"output": output, "digest": digest, "evaluation": evaluation}
+        body |= {"checks": list(checks), "usage": usage}
         return verdict(await self.call("PUT", "loops", loop, "attempts", attempt, body=body))
 
-    async def loop(self, loop: str) -> LoopRecord:
+    async def loop(self, loop: str) -> StoredLoop:
         """Return a loop with its attempts and decisions. Raises NotFound."""
-        return _read(LoopRecord, await self.call("GET", "loops", loop))
+        return (await self._ask(schemas.LoopRecord, "GET", "loops", loop)).stored
 
     def loops(self, prefix: str = "") -> AsyncIterator[Plain]:
         """Yield summaries of the loops whose id begins with `prefix`, newest first."""
@@ -260,6 +248,17 @@ class Client:
         """End a loop; a loop that has ended stays as it is. Raises NotFound."""
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
+    async def replay(
+        self,
+        policies: Sequence[Policy | str],
+        *,
+        loops: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> list[Figures]:
+        """Return what each policy would have cost and lost on the named or the newest loops."""
+        body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
+        return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
+
     # Memory
 
     async def remember(
@@ -268,36 +267,29 @@ class Client:
         text: str,
         *,
         lesson: str = "",
-        example: Example | None = None,
+        example: records.Example | None = None,
         tags: Sequence[str] = (),
         context: str = "",
         importance: float = 0.5,
         source: str = "",
-    ) -> Remembered:
+    ) -> records.Remembered:
         """Count one sighting of an error, as `Memory.remember` does.
 
         The text has an operator's trust if the key may approve. Otherwise it has a tool's trust and
         waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
         """
-        pair = example and {name: getattr(example, name) for name in NewExample.model_fields}
-        body = {
-            "error_type": error_type,
-            "text": text,
-            "lesson": lesson,
-            "example": pair,
-            "tags": list(tags),
-            "context": context,
-            "importance": importance,
-            "source": source,
-        }
-        return _read(Remembered, await self.call("POST", "reflections", body=body))
+        pair = example and {name: getattr(example, name) for name in PAIR}
+        body: dict[str, Any] = {"error_type": error_type, "text": text, "lesson": lesson}
+        body |= {"example": pair, "tags": list(tags), "context": context}
+        body |= {"importance": importance, "source": source}
+        return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
     async def seen(self, error_type: str, text: str) -> Seen:
         """Return how often an error was seen and what it taught, as `Memory.seen` does."""
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
         lessons, why = tuple(answer["lessons"]), tuple(answer["why"])
-        # Of the other patterns of its group only the digests are sent.
+        # The service sends only the digests of the other patterns of the group.
         members = tuple(dict.fromkeys(one["signature"] for one in lessons))
         return Seen(answer["count"], lessons, Merge("", "", members, why) if why else None)
 
@@ -308,11 +300,11 @@ class Client:
         *,
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
-    ) -> list[Match]:
+    ) -> list[records.Match]:
         """Return what fits the task, best first, as `Memory.recall` does; records no exposure."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         items = (await self.call("POST", "recall", body=body))["items"]
-        return _read(list[Match], [{**item, "example": item} for item in items])
+        return _read(list[records.Match], [{**item, "example": item} for item in items])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
         """Return worked examples as chat turns: at most 3, at most 1 of them not verified.
@@ -325,21 +317,21 @@ class Client:
         return _read(tuple[Message, ...], answer["messages"])
 
     async def render_text(self, task: str, loop: str | None = None) -> str:
-        """Return the same as one text between delimiters that nobody can guess; "" if nothing fits.
+        """Return examples and lessons as one text between random delimiters; "" if nothing fits.
 
-        The text includes lessons without an example.
+        `loop` is as in `render`.
         """
         body = {"task": task, "loop": loop, "form": "text"}
         return _read(str, (await self.call("POST", "recall", body=body))["text"])
 
-    async def outcome(self, one: Outcome) -> None:
+    async def outcome(self, one: records.Outcome) -> None:
         """Report how a loop ended that was shown lessons; only its first report counts."""
         body = {**asdict(one), "signatures": sorted(one.signatures)}
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes prove about the lessons, most exposed first."""
-        return _read(Proof, await self.call("GET", "proof", limit=MOST))
+        return await self._ask(Proof, "GET", "proof", limit=MOST)
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
         """Send a finished run; return its `digest` and `state`, and with `wait` what it `taught`.
@@ -348,16 +340,120 @@ class Client:
         once.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
-        plain = await self.call("POST", "episodes", body=body, wait=wait)
-        return cast("Plain", plain)
+        return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
         """Yield the episodes in this state, or all, newest first."""
         return self._pages("episodes", state=state)
 
+    def reflections(
+        self,
+        *,
+        kind: str = "",
+        error_type: str = "",
+        tag: str = "",
+        state: records.State | None = None,
+    ) -> AsyncIterator[Plain]:
+        """Yield the lessons that meet all filters, newest first."""
+        return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
+
+    async def reflection(self, id: int) -> Plain:
+        """Return a lesson. Raises NotFound."""
+        return cast("Plain", await self.call("GET", "reflections", id))
+
+    async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
+        """Protect a lesson from eviction, pruning and retirement, or stop that.
+
+        It goes on record. Raises NotFound, Forbidden.
+        """
+        await self._edit(id, "pinned", pinned, why)
+
+    async def restore(self, id: int, *, why: str = "") -> None:
+        """Bring back a lesson that a proof retired; on record. Raises NotFound, Forbidden."""
+        await self._edit(id, "restored", True, why)
+
+    async def _edit(self, id: int, name: str, value: bool, why: str) -> None:
+        """Edit a lesson, again if somebody else edits it at the same time."""
+        while True:
+            headers = {"if-match": (await self.reflection(id))["edition"]}
+            body = {name: value, "why": why}
+            with suppress(errors.Changed):
+                await self.call("PATCH", "reflections", id, body=body, headers=headers)
+                return
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Return the quarantine, to read and rule on entries and to revoke sources."""
+        return Quarantine(self)
+
+    async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
+        """Merge lessons that say the same, unless recall gets worse."""
+        body = {"mode": mode, "dry_run": dry_run}
+        answer = await self.call("POST", "dreams", body=body)
+        return _read(Dream, {**answer, "found": answer["nothing"]})
+
+    async def dreams(self, limit: int = 20) -> list[Dream]:
+        """Return the newest dreams, newest first."""
+        rows = (await self.call("GET", "dreams", limit=limit))["items"]
+        return [_read(Dream, {**row, "found": row["nothing"]}) for row in rows]
+
+    async def rollback(self, dream: int, *, why: str = "") -> int:
+        """Undo a dream; return how many lessons are back. Raises NotFound, RollbackRefused."""
+        answer = await self.call("POST", "dreams", dream, "rollback", body={"why": why})
+        return _read(int, answer["lessons"])
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The entries of a project that wait for a ruling. To rule, a key must be allowed to approve.
+
+    Made by `Client.quarantine`.
+    """
+
+    client: Client
+
+    async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
+        """Return the entries that wait, newest first."""
+        page = await self.client.call("GET", "quarantine", limit=limit)
+        return _read(list[QuarantinedLesson], page["items"])
+
+    async def show(self, id: int) -> QuarantinedLesson:
+        """Return an entry, waiting or not, with its provenance. Raises NotFound."""
+        return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
+
+    async def release(self, id: int, *, why: str = "") -> None:
+        """Let an entry be recalled, with an operator's trust. Raises NotFound, NotQuarantined."""
+        await self.client.call("POST", "quarantine", id, "release", body={"why": why})
+
+    async def reject(self, id: int, *, why: str = "") -> None:
+        """Retire an entry; the same text does not return. Raises as `release`."""
+        await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
+
+    async def revoke(
+        self, source: str, *, why: str = "", dry_run: bool = False
+    ) -> RevocationResult:
+        """Remove all that derives from a source; with `dry_run`, only count it. Raises NotFound."""
+        body = {"source": source, "why": why, "dry_run": dry_run}
+        answer = await self.client.call("POST", "quarantine", "revoke", body=body)
+        return _read(RevocationResult, answer)
+
+    async def log(self, limit: int = 50) -> list[Plain]:
+        """Return the newest rulings on lessons and sources, by whom and why."""
+        page = await self.client.call("GET", "quarantine", "log", limit=limit)
+        return _read(list[Plain], page["items"])
+
+
+def _document(record: Any) -> Any:
+    """Return a record of a loop as JSON data; `json` calls this for what it cannot write."""
+    if isinstance(record, Policy):
+        return policy_to(record)
+    if isinstance(record, Goal | Evaluation | Usage):
+        return to_document(record)
+    raise TypeError(f"{type(record).__name__} is no JSON")
+
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
-    """Check where a key may be sent. Raises InvalidInput, which does not tell the key."""
+    """Check where a key may be sent. Raises InvalidInput without the key in it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("url", url, "an address as in https://heedful.example.com")
@@ -374,7 +470,7 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
         raise InvalidInput("url", url, allowed)
 
 
-def refused(status: int, text: str) -> HeedfulError:
+def refused(status: int, text: str) -> errors.HeedfulError:
     """Return the error in an answer with this status, with the attributes that the service sent."""
     problem: Any = {}
     with suppress(ValueError):
@@ -382,17 +478,15 @@ def refused(status: int, text: str) -> HeedfulError:
     problem = problem if isinstance(problem, dict) else {}
     code, detail = str(problem.get("code", "")), str(problem.get("detail") or text[:300])
     kind = KINDS.get(code)
-    if kind is None:  # a proxy said this, or a newer service
+    if kind is None:  # the answer of a proxy, or of a newer service
         return Refused(status, code, detail)
     error = kind.__new__(kind)
-    HeedfulError.__init__(error, detail)
+    errors.HeedfulError.__init__(error, detail)
     vars(error).update({**problem, "status": status})
     return error
 
 
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def _read(kind: type[T], plain: Any) -> T:

@@ -13,7 +13,7 @@ import inspect
 import json
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
@@ -21,7 +21,6 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from math import inf
-from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from heedful import errors, telemetry
@@ -159,10 +158,10 @@ async def embed(tools: Tools, scope: Scope) -> None:
 
 async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
     """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
-    if mode not in MODES:
+    kind = next((kind for kind in MODES if kind == mode), None)
+    if kind is None:
         raise errors.InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     if tools.enabled:
-        kind: Literal["lite", "full"] = "full" if mode == "full" else "lite"
         await consolidate(tools.memory(scope), mode=kind, by=ACTOR)
 
 
@@ -185,9 +184,8 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     StoreError, and LeaseLost if another process drives the loop.
     """
     if by not in tools.loops:
-        raise errors.UnknownName(
-            "loop that this worker drives", by, sorted(tools.loops) or ["none"]
-        )
+        known = sorted(tools.loops) or ["none"]
+        raise errors.UnknownName("loop that this worker drives", by, known)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
     options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
     options |= {"memory": tools.memory(scope)}
@@ -201,10 +199,8 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
 
 
 def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
-    said = redact(str(error))[:300]
-    return errors.GenerateFailed(
-        f"{by!r} opened no loop: {type(error).__name__}: {said}; correct it"
-    )
+    why = f"{type(error).__name__}: {redact(str(error))[:300]}"
+    return errors.GenerateFailed(f"{by!r} opened no loop: {why}; correct it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +243,8 @@ class Job:
             taken.bind(None, self.scope, **self.arguments)
         except TypeError as error:
             wanted = ", ".join(list(taken.parameters)[2:]) or "none"
-            raise errors.InvalidInput(
-                f"{self.task}'s arguments", dict(self.arguments), wanted
-            ) from error
+            what = f"{self.task}'s arguments"
+            raise errors.InvalidInput(what, dict(self.arguments), wanted) from error
         for name, value in self.arguments.items():
             if not isinstance(value, str) or len(value) > LONGEST or not value.isprintable():
                 raise errors.InvalidInput(name, value, f"at most {LONGEST} printable characters")
@@ -280,7 +275,7 @@ class Job:
 
 # Called with a job and a description of its result.
 JobListener = Callable[[Job, str], None]
-# Tries of a job, and the longest wait between two, in seconds: all of them take two hours.
+# Tries of a job, and the longest wait between two tries in seconds. All tries take two hours.
 TRIES = 13
 LONGEST_WAIT = 3_600.0
 
@@ -297,10 +292,8 @@ def again_in(error: BaseException | None, tries: int) -> float | None:
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
-    lasting = isinstance(error, errors.UsageError | errors.NotFound) or not isinstance(
-        error, errors.HeedfulError
-    )
-    if lasting or tries >= TRIES:
+    lasting = isinstance(error, errors.UsageError | errors.NotFound)
+    if lasting or not isinstance(error, errors.HeedfulError) or tries >= TRIES:
         return None
     return min(LONGEST_WAIT, 2.0**tries)
 
@@ -416,11 +409,6 @@ class LocalQueue:
         self._places = count()
         self._open = True
 
-    @property
-    def failed(self) -> int:
-        """Return the number of jobs that were given up."""
-        return self._failed.total()
-
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
         job = Job(task, scope, arguments)
@@ -431,12 +419,11 @@ class LocalQueue:
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state; `failed` counts from the start of this process."""
-        since: dict[tuple[str, State], list[float]] = {}
+        since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
-            since.setdefault((entry.job.kind.queue, "waiting"), []).append(entry.since)
+            since[entry.job.kind.queue, "waiting"].append(entry.since)
         for entry in self._running.values():
-            since.setdefault((entry.job.kind.queue, "running"), []).append(entry.since)
-        now = time.time()
+            since[entry.job.kind.queue, "running"].append(entry.since)
         depths = [Depth(*at, len(all_), max(0.0, now - min(all_))) for at, all_ in since.items()]
         return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
 
@@ -447,17 +434,11 @@ class LocalQueue:
             await asyncio.sleep(0)  # callbacks deal with the results
 
     async def __aenter__(self) -> LocalQueue:
-        """Start with the unfinished work."""
         for round, seconds in ((sweep, SWEEP), (night, NIGHT)):
             self._rounds.append(asyncio.create_task(self._repeat(round, seconds)))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         """Start no more jobs; let running jobs finish, or give them back."""
         self._open = False
         for round in self._rounds:
@@ -474,7 +455,6 @@ class LocalQueue:
             await asyncio.sleep(seconds)
 
     def _go(self) -> None:
-        """Start as many jobs as may run."""
         while self._open and len(self._running) < self._concurrency and (entry := self._next()):
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1

@@ -15,13 +15,13 @@ import secrets
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import Any, NoReturn
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful import telemetry
@@ -36,8 +36,8 @@ log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
-# Of so many bytes that a body may have, one may begin a list or an object: each takes 50 times its
-# size in memory, and to read a million of them a second.
+# One in this many of the bytes that a body may have may begin a list or an object. Each takes 50
+# times its size in memory, and reading a million of them takes a second.
 DENSE = 8
 # A body of more than this many bytes may grow at most this many times by decompression.
 SMALL, DENSEST = 2**20, 100
@@ -61,13 +61,13 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     size = came = 0
     try:
         async with asyncio.timeout(limits.seconds):
-            async for part in _parts(receive):
+            async for part in Request(scope, receive).stream():
                 came += len(part)
                 parts.append(gzip.decompress(part, most - size + 1) if gzip else part)
                 size += len(parts[-1])
-                if size > most or size > max(SMALL, DENSEST * came):
-                    detail = f"at most {most} bytes, decompressed, and {DENSEST} times what is sent"
-                    _too_large(detail)
+                if size > min(most, max(SMALL, DENSEST * came)):
+                    detail = f"{most} bytes, decompressed, and {DENSEST} times what is sent"
+                    raise Problem(413, "body_too_large", f"a body has at most {detail} here")
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
         raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
@@ -82,27 +82,14 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     return body
 
 
-async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        yield message.get("body", b"")
-        more = message.get("more_body", False)
-
-
-def _too_large(most: str) -> NoReturn:
-    raise Problem(413, "body_too_large", f"a body has {most} here")
-
-
 def _check_form(body: bytes, kind: str, most: int) -> None:
     """Raise Problem 413, 415 or 400 unless a route can read the body as JSON."""
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
     if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
-        _too_large(f"at most {most // DENSE} lists and objects, not {begun},")
+        detail = f"a body has at most {most // DENSE} lists and objects here, not {begun}"
+        raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
             plain = json.loads(body.decode(), parse_constant=_no_constant)
@@ -145,7 +132,7 @@ class RateLimit:
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
-ALL = ""  # stands for all tenants together
+ALL = ""  # all tenants together
 
 
 class Capacity:
@@ -168,7 +155,7 @@ class Capacity:
             yield
         finally:
             self._taken[tenant] -= 1
-            self._taken += Counter()  # forgets who has none
+            self._taken += Counter()  # removes tenants without a request
 
 
 # Idempotency
@@ -213,7 +200,10 @@ async def answer_once(
         )
         with effects:
             await app(scope, receive, hold)
-        made = _plain(sent)
+        start, *rest = sent
+        body = b"".join(part.get("body", b"") for part in rest)
+        names = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
+        made = {"status": start["status"], "headers": names, "body": body.decode("latin-1")}
         # A failed call had no effect, or a repeat continues it. A secret is shown once.
         if made["status"] < 300 and not scope["state"].get("secret"):
             made = _without_secrets(made)
@@ -225,22 +215,12 @@ async def answer_once(
     await send({"type": "http.response.body", "body": made["body"].encode("latin-1")})
 
 
-def _plain(sent: list[Message]) -> dict[str, Any]:
-    """Return the answer of an application as plain data."""
-    start, *rest = sent
-    headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
-    body = b"".join(part.get("body", b"") for part in rest).decode("latin-1")
-    return {"status": start["status"], "headers": headers, "body": body}
-
-
 def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer without secrets, which the request may have contained."""
     headers = dict(made["headers"])
     if not headers.get("content-type", "").startswith("application/json"):
         return made
     plain = json.loads(made["body"].encode("latin-1"))
-    clean = redact_data(plain)
-    if clean == plain:
+    if (clean := redact_data(plain)) == plain:
         return made
     body = json.dumps(clean, ensure_ascii=False).encode()
     headers["content-length"] = str(len(body))
@@ -251,14 +231,14 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 # Paths that need no key: they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
-# Nor is a span made of spans that come in: a service may send its own to itself.
+# Paths whose requests make no span. A service may export its own spans to /v1/traces.
 UNTRACED = (*PUBLIC, TRACES)
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 # Headers of a request that a page in a browser sends, or that a proxy hands on.
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-# No answer may run as a page, or be cached on the way.
+# Headers of every answer: it is not cached, and no browser runs it as a page.
 SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -272,14 +252,11 @@ class Entrance:
     """Admits callers with a key within the limits, and answers failures as problems."""
 
     def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
-        self._app = app
-        self._setup = setup
-        self._callers = callers
+        self._app, self._setup, self._callers = app, setup, callers
         self._rate = RateLimit(setup.limits.rate, setup.limits.burst)
         self._capacity = Capacity(setup.limits.concurrent)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -292,32 +269,25 @@ class Entrance:
             answered(out.route, out.status)
 
     async def _answer(self, scope: Scope, receive: Receive, out: _Response) -> None:
-        began = time.perf_counter()
-        try:
-            await self._within_time(scope, receive, out.send)
-        except ClientDisconnect:
-            return
-        except Exception as error:
-            if out.status:  # a half-sent answer cannot be withdrawn
-                raise
-            await answer(error, scope)(scope, receive, out.send)
-        finally:
-            out.log(self._setup.metrics, time.perf_counter() - began)
-
-    async def _within_time(self, scope: Scope, receive: Receive, send: Send) -> None:
-        most = self._setup.limits.answer
+        began, most = time.perf_counter(), self._setup.limits.answer
         time_left = asyncio.timeout(most)
         try:
             async with time_left:
-                await self._admit(scope, receive, send)
-        except asyncio.CancelledError as error:
-            detail = "the service stopped before it had an answer; try again"
-            raise Problem(503, "stopping", detail, SOON) from error
-        except TimeoutError as error:
-            if not time_left.expired():
+                await self._admit(scope, receive, out.send)
+        except ClientDisconnect:
+            pass
+        except (Exception, asyncio.CancelledError) as error:
+            if out.status:  # a half-sent answer cannot be withdrawn
                 raise
-            detail = f"no answer was found within {most:g} s"
-            raise Problem(504, "took_too_long", detail) from error
+            failure: BaseException = error
+            if isinstance(error, asyncio.CancelledError):
+                detail = "the service stopped before it had an answer; try again"
+                failure = Problem(503, "stopping", detail, SOON)
+            elif isinstance(error, TimeoutError) and time_left.expired():
+                failure = Problem(504, "took_too_long", f"no answer was found within {most:g} s")
+            await answer(failure, scope)(scope, receive, out.send)
+        finally:
+            out.log(self._setup.metrics, time.perf_counter() - began)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PUBLIC:
@@ -337,7 +307,6 @@ class Entrance:
                 pieces = [body]
 
                 async def again() -> Message:
-                    """Return the body in one piece, then what the client sends."""
                     if not pieces:
                         return await receive()
                     return {"type": "http.request", "body": pieces.pop(), "more_body": False}

@@ -61,12 +61,12 @@ class Problem(Exception):
         return {**plain, "detail": self.detail, **self.fields}
 
 
-# Beginning of a path of earlier systems -> what errors say there beside their message, in a body
-# of its own.
+# Paths of earlier systems have error bodies of their own: beginning of the path -> the fields that
+# stand beside the message.
 OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
 
 
-def of(error: Exception) -> Problem:
+def of(error: BaseException) -> Problem:
     """Return the problem for an error; an unexpected error does not show its cause."""
     match error:
         case Problem():
@@ -74,9 +74,8 @@ def of(error: Exception) -> Problem:
         case RequestValidationError():
             return _invalid(error)
         case HTTPException(status_code=404):
-            return Problem(
-                404, "unknown_path", "nothing is served under this path; /docs lists what is"
-            )
+            detail = "nothing is served under this path; /docs lists what is"
+            return Problem(404, "unknown_path", detail)
         case HTTPException(status_code=status):
             code = HTTPStatus(status).phrase.lower().replace(" ", "_")
             headers = error.headers or {}
@@ -112,7 +111,7 @@ def _typed(error: errors.HeedfulError) -> Problem:
     return Problem(status, code, detail, headers, **fields)
 
 
-# What pydantic calls a kind of value, where a field takes several; no part of a body.
+# pydantic names the type in a location if a field takes several types. It is no part of the body.
 _KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$")
 
 
@@ -128,20 +127,20 @@ def _invalid(error: RequestValidationError) -> Problem:
     return Problem(422, "invalid_request", first, errors=wrong)
 
 
-def answer(error: Exception, scope: Mapping[str, Any]) -> Response:
+def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     """Return the response to an error; faults of the service are logged, without secrets."""
     problem = of(error)
     if problem.status >= 500 and error is not problem:
         _log(error, problem)
     for path, names in OWN.items():
         if scope["path"].startswith(path):
-            told = {name: scope["state"].get(name) for name in names}
-            body = {"status": "error", "message": problem.detail, **told}
+            fields = {name: scope["state"].get(name) for name in names}
+            body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
 
 
-def _log(error: Exception, problem: Problem) -> None:
+def _log(error: BaseException, problem: Problem) -> None:
     """Log an error; an unreachable store is one line, not repeated for each request."""
     if isinstance(error, errors.StoreUnavailable):
         line = redact(" ".join(str(error).split()))

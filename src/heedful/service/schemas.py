@@ -27,7 +27,7 @@ from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
 from heedful.store.keys import Key
-from heedful.store.records import EpisodeState, StoredEpisode, StoredLoop
+from heedful.store.records import EpisodeState, Head, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
 DEEPEST = 100  # levels of JSON; redaction calls itself for each
@@ -39,17 +39,18 @@ def _without_null_character(text: str) -> str:
     return text
 
 
+def inside(value: Any) -> Iterable[Any]:
+    """Return the values in a list or an object, and nothing for other JSON data."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def _not_too_deep(value: Any) -> Any:
     level, depth = [value], 0
-    while level := [part for each in level for part in _parts(each)]:
+    while level := [part for each in level for part in inside(each)]:
         depth += 1
         if depth > DEEPEST:
             raise ValueError(f"it is nested more than {DEEPEST} levels deep")
     return value
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _loop_name(loop: str) -> str:
@@ -84,6 +85,14 @@ class Answer(BaseModel):
     """An answer, which has all of its fields."""
 
     model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
+
+    @classmethod
+    def read(cls, *records: object, **fields: Any) -> Self:
+        """Return an answer with these fields, and the others from the last record that has them."""
+        others = cls.model_fields.keys() - fields.keys()
+        for one in records:
+            fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
+        return cls(**fields)
 
 
 class Reason(Body):
@@ -213,13 +222,9 @@ class LoopVerdict(Answer):
         cls, verdict: decide.Verdict, loop: record.Loop, evaluated_by: Sequence[str] = ()
     ) -> Self:
         """Return the verdict on a loop."""
-        plain = codec.verdict_to(verdict)
-        plain |= {
-            "decision": plain["verdict"],
-            "state": decide.state_after(verdict),
-            "best": loop.best,
-        }
-        return cls(**plain, attempt=len(loop.attempts), evaluated_by=list(evaluated_by))
+        plain = {**codec.verdict_to(verdict), "best": loop.best, "attempt": len(loop.attempts)}
+        state, by = decide.state_after(verdict), list(evaluated_by)
+        return cls(**plain, decision=plain["verdict"], state=state, evaluated_by=by)
 
 
 class LoopSummary(Answer):
@@ -239,18 +244,9 @@ class LoopSummary(Answer):
     def of(cls, stored: StoredLoop, **more: Any) -> Self:
         """Return the summary of a stored loop."""
         verdict, loop = decide.latest_verdict(stored.decisions), stored.loop
-        return cls(
-            id=stored.id,
-            state=decide.state_after(verdict),
-            stopped_by=[stop.rule for stop in getattr(verdict, "stopped_by", ())],
-            attempts=len(loop.attempts),
-            best=loop.best,
-            calls=loop.usage.calls,
-            tokens=loop.usage.tokens,
-            created=stored.created,
-            updated=stored.updated,
-            **more,
-        )
+        more |= {"state": decide.state_after(verdict), "attempts": len(loop.attempts)}
+        more["stopped_by"] = [stop.rule for stop in getattr(verdict, "stopped_by", ())]
+        return cls.read(loop.usage, loop, stored.head, stored, **more)
 
 
 class AttemptRecord(Answer):
@@ -272,6 +268,14 @@ class AttemptRecord(Answer):
         """Return an attempt with what it produced."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
+    @property
+    def attempt(self) -> record.Attempt:
+        """Return the attempt."""
+        text = None if self.output is None else record.Candidate.of(self.output).text
+        plain = self.model_dump(exclude={"digest", "output"})
+        plain["candidate"] = {"digest": self.digest, "text": text}
+        return codec.from_document(record.Attempt, plain)
+
 
 class DecisionRecord(Answer):
     """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
@@ -286,14 +290,14 @@ class DecisionRecord(Answer):
     @classmethod
     def of(cls, decision: decide.Decision, reason: str) -> Self:
         """Return a decision with the code of its reason."""
-        return cls(
-            attempt=decision.attempt,
-            verdict=codec.verdict_to(decision.verdict),
-            reason=reason,
-            fatigue=decision.standing.fatigue,
-            echoes=dict(decision.standing.echoes),
-            at=decision.at,
-        )
+        verdict = codec.verdict_to(decision.verdict)
+        return cls.read(decision.standing, decision, verdict=verdict, reason=reason)
+
+    @property
+    def decision(self) -> decide.Decision:
+        """Return the decision."""
+        plain = {**self.verdict, "fatigue": self.fatigue, "echoes": self.echoes}
+        return codec.decision_from(plain, self.attempt, self.at)
 
 
 class LoopRecord(LoopSummary):
@@ -313,20 +317,31 @@ class LoopRecord(LoopSummary):
     @classmethod
     def whole(cls, stored: StoredLoop) -> Self:
         """Return a stored loop with its attempts and decisions."""
-        loop, head, decisions = stored.loop, stored.head, stored.decisions
+        loop, decisions = stored.loop, stored.decisions
         reasons = [one.reason for one in decide.reasoning(loop, decisions)]
         return cls.of(
             stored,
-            task=head.task,
-            context=head.context,
-            goals=list(map(dict, head.goals)),
-            policy=dict(head.policy),
             usage=codec.to_document(loop.usage),
-            cancelled=loop.cancelled,
             made=list(map(AttemptRecord.of, loop.attempts, stored.values)),
             decisions=list(map(DecisionRecord.of, decisions, reasons)),
-            overrides=list(loop.overrides),
             verdict=LoopVerdict.of(decide.latest_verdict(decisions), loop),
+        )
+
+    @property
+    def stored(self) -> StoredLoop:
+        """Return the stored loop, without its journal."""
+        goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
+        attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
+        return StoredLoop(
+            self.id,
+            Head(self.task, self.goals, self.policy, self.context),
+            record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled),
+            tuple(one.output for one in self.made),
+            tuple(one.decision for one in self.decisions),
+            {},
+            0,
+            self.created,
+            self.updated,
         )
 
 
@@ -356,7 +371,6 @@ class ReplayAnswer:
 _Time = Annotated[str, Field(max_length=100, json_schema_extra={"format": "date-time"})]
 _Seconds = Annotated[float, Field(ge=0, lt=253_402_300_800)]
 _Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict[str, Any])]
-TaskTrust = Literal["external", "operator"]
 
 
 class NewEpisode(Body):
@@ -377,8 +391,7 @@ class NewEpisode(Body):
     omitted: _Count = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionOutcome:
+class ReflectionOutcome(Answer):
     """What a run taught: the `text`, who worded it (`by`), and the rule to follow next time."""
 
     text: str
@@ -393,8 +406,7 @@ class ReflectionOutcome:
     def of(cls, result: Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
-        words = result.text, result.by, rule, result.reflection.importance
-        return cls(*words, result.quarantined, result.known, result.stored)
+        return cls.read(result.reflection, result, strategy=rule, written=result.stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,10 +564,8 @@ class RecallItem(Answer):
     @classmethod
     def of(cls, match: Match) -> Self:
         """Return a match of recall."""
-        near = {"relevance": min(1.0, max(0.0, relevance(match))), "source": provenance(match)}
-        plain = {name: getattr(match, name, None) for name in cls.model_fields}
-        pair = {name: getattr(match.example, name) for name in NewExample.model_fields}
-        return cls(**{**plain, **pair, **near, "tags": list(match.tags)})
+        near = min(1.0, max(0.0, relevance(match)))
+        return cls.read(match.example, match, relevance=near, source=provenance(match))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from asyncio import Semaphore
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import prometheus_client
@@ -34,19 +35,18 @@ class Metrics:
         # Otherwise each series gets a second one with its start time; the switch is process-wide.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
         to: Any = {"registry": self._registry}
         of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
-        self.requests: Counter = Counter(
-            "heedful_requests", "Requests answered", (*of, "status"), **to
-        )
+        self.requests: Counter = counter("heedful_requests", "Requests answered", (*of, "status"))
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.recalled: Counter = Counter("heedful_lessons_recalled", "Lessons brought back", **to)
-        self.traces: Counter = Counter(
-            "heedful_traces", "Traces that ended, spans refused", outcome, **to
+        self.recalled: Counter = counter("heedful_lessons_recalled", "Lessons recalled")
+        self.traces: Counter = counter(
+            "heedful_traces", "Traces that ended, spans refused", outcome
         )
-        self._decisions = Counter("heedful_decisions", "Attempts decided on", outcome, **to)
+        self._decisions = counter("heedful_decisions", "Attempts decided on", outcome)
         self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
 
@@ -55,7 +55,7 @@ class Metrics:
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
-        if "+" in outcome:  # one label: a request can invent any number of names
+        if "+" in outcome:  # a request can invent any number of names
             outcome = "all"
         self._decisions.labels(outcome).inc()
 

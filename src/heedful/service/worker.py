@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import psycopg
@@ -29,11 +28,11 @@ UPKEEP = "upkeep"
 # Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
 # and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# Cron times of the search for stalled jobs (with seconds last), of the sweep, and of the night.
+# Cron times of the search for stalled jobs (the last field is seconds), the sweep and the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
 # Hours for which failed jobs are kept, so that people can look at them.
 KEPT = 24 * 30
-# A missed night is caught up; other periodic tasks come again soon.
+# A periodic task that is up to this many seconds late still runs.
 MISSED = 86_400
 CONNECTIONS = 4
 # Seconds to wait for a connection before the server counts as unavailable.
@@ -71,32 +70,19 @@ class PostgresQueue:
 
     def __init__(self, url: str) -> None:
         self._conninfo = parse_url(url).conninfo
-        self._pool: AsyncConnectionPool[Any] | None = None
+        self._stack = AsyncExitStack()
         self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the server may become available later."""
-        self._pool = AsyncConnectionPool(
-            self._conninfo,
-            min_size=1,
-            max_size=CONNECTIONS,
-            timeout=ANSWER,
-            open=False,
-            check=AsyncConnectionPool.check_connection,
-        )
-        await self._pool.open()
-        await self._app.open_async(self._pool)
+        limits: Any = {"min_size": 1, "max_size": CONNECTIONS, "timeout": ANSWER}
+        check = AsyncConnectionPool.check_connection
+        pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
+        await self._app.open_async(await self._stack.enter_async_context(pool))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connections."""
-        if self._pool is not None:
-            await self._pool.close()
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
@@ -169,8 +155,6 @@ class PostgresQueue:
             await asyncio.sleep(BEAT)  # it ended because the server was unavailable
 
     def _go_round(self, tools: Tools) -> None:
-        """Register the periodic tasks with procrastinate."""
-
         async def nightly() -> None:
             await jobs.night(self, tools)
             with _translate_errors():
@@ -189,8 +173,6 @@ class PostgresQueue:
         register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
-        """Return the function that procrastinate calls for a task."""
-
         async def run(
             context: JobContext,
             tenant: str,
@@ -239,7 +221,6 @@ def _named(task: str) -> str:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise the errors of procrastinate as errors of heedful."""
     try:
         yield
     except failures.ConnectorException as error:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from contextvars import Context
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -14,16 +14,10 @@ from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import gather, receive
 from heedful.memory.reflect import file, reflect
-from heedful.service.auth import Caller, Paged, Reading, Writing
+from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
-from heedful.service.schemas import (
-    EpisodeReceipt,
-    EpisodeRow,
-    NewEpisode,
-    ReflectionOutcome,
-    TaskTrust,
-)
+from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import episodes
@@ -33,14 +27,11 @@ from heedful.traces.messages import EpisodeReader
 
 log: logging.Logger = logging.getLogger("heedful.http")
 router: APIRouter = APIRouter(prefix="/v1", tags=["episodes"])
+_JSON = "application/json"
 Trust = Annotated[
-    TaskTrust, Query(description="Who wrote the task; `operator` needs a key that may approve.")
+    Literal["external", "operator"],
+    Query(description="Who wrote the task; `operator` needs a key that may approve."),
 ]
-
-
-def _check_trust(caller: Caller, trust: TaskTrust) -> None:
-    if trust == "operator":
-        caller.needs("approve")
 
 
 @router.post("/episodes", status_code=202, responses={200: {"model": EpisodeReceipt}})
@@ -56,36 +47,30 @@ async def create(
     200 if reflecting is done. Text from tools, documents and users waits in quarantine, with all
     that derives from it.
     """
+    if not new.events and new.fault is None:
+        raise InvalidInput("events", [], "at least one event, where there is no fault")
+    caller.needs("approve" if trust == "operator" else "write")
     episode = await asyncio.to_thread(_episode, new)
-    _check_trust(caller, trust)
-    receipt = await (_now if wait else _later)(caller, episode, trust)
-    response.status_code = 200 if receipt.state == "reflected" else 202
-    return receipt
+    taught: ReflectionOutcome | None = None
+    if wait:
+        model = caller.setup.model
+        result = await reflect(episode, memory=caller.memory, model=model, trust=trust)
+        assert result is not None
+        taught = ReflectionOutcome.of(result)
+        state: EpisodeState = "waiting" if result.busy else "reflected"
+    else:
+        filed = await asyncio.to_thread(file, episode, episode.digest, trust)
+        state = await episodes.put(caller.setup.store, caller.scope, filed)
+        if state != "reflected":
+            await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
+    response.status_code = 200 if state == "reflected" else 202
+    return EpisodeReceipt(episode.digest, state, taught)
 
 
 def _episode(new: NewEpisode) -> Episode:
-    """Return the episode, of limited size and without secrets. Raises InvalidInput."""
-    if not new.events and new.fault is None:
-        raise InvalidInput("events", [], "at least one event, where there is no fault")
     plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
     [episode] = EpisodeReader(Limits()).add({"events": [], **plain})
     return episode
-
-
-async def _later(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
-    filed = await asyncio.to_thread(file, episode, episode.digest, trust)
-    state = await episodes.put(caller.setup.store, caller.scope, filed)
-    if state != "reflected":
-        await caller.setup.work.defer("reflect", caller.scope, digest=filed.digest)
-    return EpisodeReceipt(filed.digest, state)
-
-
-async def _now(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
-    model = caller.setup.model
-    made = await reflect(episode, memory=caller.memory, model=model, trust=trust)
-    assert made is not None
-    state: EpisodeState = "waiting" if made.busy else "reflected"
-    return EpisodeReceipt(episode.digest, state, ReflectionOutcome.of(made))
 
 
 @router.get("/episodes")
@@ -98,9 +83,6 @@ async def listed(
     return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
 
 
-_JSON = "application/json"
-
-
 traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 
 
@@ -111,7 +93,7 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
     Spans wait until the root of their trace has ended. Then the trace becomes one episode. Spans
     that cannot be stored are reported as `partial_success`.
     """
-    _check_trust(caller, trust)
+    caller.needs("approve" if trust == "operator" else "write")
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
     body = await request.body()
     try:
@@ -126,7 +108,6 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
 
 
 def _answer(kind: str, refused: int, why: str) -> Response:
-    """Return the response in the request's encoding; refused spans are `partial_success`."""
     if kind == PROTOBUF:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
 
@@ -140,7 +121,7 @@ def _answer(kind: str, refused: int, why: str) -> Response:
     return Response(json.dumps(part if refused else {}), media_type=_JSON)
 
 
-# Seconds after a trace has settled, so that no look comes a moment too early.
+# Seconds to wait after a trace has settled, so that no look is too early.
 MARGIN = 0.05
 
 
@@ -171,26 +152,23 @@ class TraceCollector:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look(self, scope: Scope) -> None:
+        setup, traces = self._setup, self._setup.metrics.traces
         try:
             while scope in self._wanted:
                 self._wanted.discard(scope)
-                await asyncio.sleep(self._setup.patience.settled + MARGIN)
-                if await self._collect(scope):
+                await asyncio.sleep(setup.patience.settled + MARGIN)
+                try:
+                    result = await gather(setup.store, scope, setup.patience)
+                    for digest in result.episodes:
+                        await setup.work.defer("reflect", scope, digest=digest)
+                except StoreError as error:
+                    log.warning("traces were not gathered; it is tried again: %s", error)
+                    self._wanted.add(scope)
+                    continue
+                traces.labels("episode").inc(len(result.episodes))
+                traces.labels("empty").inc(result.empty)
+                traces.labels("given_up").inc(result.given_up)
+                if result.again is not None:  # others wait
                     self._wanted.add(scope)
         finally:
             del self._tasks[scope]
-
-    async def _collect(self, scope: Scope) -> bool:
-        """Make episodes of the traces that have ended; return True if others wait."""
-        setup = self._setup
-        try:
-            result = await gather(setup.store, scope, setup.patience)
-            for digest in result.episodes:
-                await setup.work.defer("reflect", scope, digest=digest)
-        except StoreError as error:
-            log.warning("traces were not gathered; the next round will try again: %s", error)
-            return True
-        counts = {"episode": len(result.episodes), "empty": result.empty}
-        for outcome, n in {**counts, "given_up": result.given_up}.items():
-            setup.metrics.traces.labels(outcome).inc(n)
-        return result.again is not None

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import Semaphore
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import iscoroutine
 from typing import Annotated, Any, ClassVar
@@ -37,7 +37,7 @@ Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Attempts count fro
 CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": LoopRecord}}
 
 
-# Ids may hold slashes, so a path with something behind the id is matched first.
+# Ids may contain slashes, so longer paths are matched first.
 @router.put("/loops/{id:path}/attempts/{n}")
 async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) -> LoopVerdict:
     """Report an attempt and learn whether to make another; the same report gets the same answer.
@@ -144,7 +144,7 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     if not whole.loops:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
-    # A record can always tell what it holds itself.
+    # The record covers all of its own attempts.
     return schemas.ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
 
 
@@ -217,7 +217,6 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        """Return what the check finds."""
         found = await threaded(self._check, candidate, context)
         if not iscoroutine(found):
             return found
@@ -231,16 +230,15 @@ class _Aside:
         return getattr(self._check, name)
 
 
-def _with_own_model(spec: Spec, setup: Setup) -> Spec:
+def _with_own_model(spec: Any, setup: Setup) -> Any:
     """Return the critic with the model of the service; a request cannot name a model."""
+    if not isinstance(spec, Mapping):
+        return spec
     judge = setup.model or setup.embedder
     if judge is None:
         raise ModelUnavailable("this service has no model, so no critic can judge")
     if "members" in spec:
-        own = [
-            _with_own_model(one, setup) if isinstance(one, Mapping) else one
-            for one in _members(spec)
-        ]
+        own = [_with_own_model(one, setup) for one in _members(spec)]
         return {**spec, "members": own or spec["members"]}
     if "model" in spec:
         raise InvalidInput("model of a critic", spec["model"], "left out: the service has its own")
@@ -253,8 +251,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Python's `re` may run for ever; the check `regex` bounds its time, a schema cannot. Keywords that
 # visit a value more than once take time that is quadratic, or doubles with each level.
 UNBOUNDED = ("patternProperties", "unevaluatedItems", "unevaluatedProperties")
-# Like these, or they change which place a reference means; but only as keywords: a property with
-# such a name has an object as its value.
+# Also unbounded, or they change the meaning of references. Only keywords are refused: a property
+# with such a name has an object as its value.
 REFUSED = ("pattern", "uniqueItems", "$id", "$dynamicRef", "$recursiveRef", "$schema")
 TEXT_COST = 64  # characters that take as long as a value
 
@@ -263,7 +261,7 @@ def parts_of(output: Any) -> int:
     """Estimate the number of values in data, or in a text that may be JSON."""
     if isinstance(output, str):
         return 1 + len(output) // TEXT_COST + sum(map(output.count, ",:[{"))
-    return 1 + sum(map(parts_of, _inside(output)))
+    return 1 + sum(map(parts_of, schemas.inside(output)))
 
 
 def parts_of_schema(schema: Any) -> int:
@@ -288,14 +286,14 @@ def parts_of_schema(schema: Any) -> int:
             _check_keywords(part)
             if isinstance(name := part.get("$ref"), str):
                 number += referred(name)
-        number += sum(map(parts, _inside(part)))
+        number += sum(map(parts, schemas.inside(part)))
         if number > LARGEST:
             raise _wrong("parts", f"over {LARGEST}", f"at most {LARGEST}, references followed")
         return number
 
     def referred(name: str) -> int:
         if name not in known:
-            known[name] = LARGEST  # while it is being counted: it refers to itself
+            known[name] = LARGEST  # until it is counted, in case it refers to itself
             try:
                 known[name] = parts(resolver.lookup(name).contents)
             except (Unresolvable, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -304,10 +302,6 @@ def parts_of_schema(schema: Any) -> int:
         return known[name]
 
     return parts(schema)
-
-
-def _inside(part: Any) -> Iterable[Any]:
-    return part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
 
 
 def _check_keywords(part: Mapping[str, Any]) -> None:

@@ -118,14 +118,9 @@ async def create(body: schemas.NewLesson, caller: Writing, response: Response) -
     if body.example is not None:
         pair = lesson.Example(**body.example.model_dump(), context=body.context)
     answer = await caller.memory.remember(
-        body.error_type,
-        body.text,
-        lesson=body.lesson,
+        **body.model_dump(exclude={"tenant", "example", "source"}),
         example=pair,
         trust="operator" if "approve" in caller.may else "tool",
-        tags=body.tags,
-        context=body.context,
-        importance=body.importance,
         source=body.source or f"key:{caller.key or caller.name}",
     )
     response.status_code = 201 if answer.created else 200

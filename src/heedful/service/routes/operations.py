@@ -14,8 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from heedful.errors import Forbidden, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.service import schemas
-from heedful.service.auth import Administering, Paged, RouteSetup
+from heedful.service.auth import Administering, Paged
 from heedful.service.jobs import Depth
+from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import keys as key_store
 
@@ -29,11 +30,12 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not there."}})
-async def readyz(setup: RouteSetup, response: Response) -> dict[str, str]:
+async def readyz(request: Request, response: Response) -> dict[str, str]:
     """Return 200 if the store is reachable, has the right schema, and the job queue answers.
 
     Each is `ok` or the name of its error.
     """
+    setup: Setup = request.app.state.setup
     store = await _state(setup.store.read(Scope(), key_store.any_key))
     work = await _state(setup.work.depth())
     ready = store == work == "ok"
@@ -50,8 +52,9 @@ async def _state(call: Awaitable[object]) -> str:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-async def metrics(setup: RouteSetup) -> Response:
+async def metrics(request: Request) -> Response:
     """Return the metrics in Prometheus' text format; without the queue if it does not answer."""
+    setup: Setup = request.app.state.setup
     waiting: Sequence[Depth] = ()
     with suppress(StoreError):
         waiting = await setup.work.depth()
@@ -94,16 +97,9 @@ async def create(
     id = key_store.new_id()
     detail = {"projects": list(body.projects), "may": list(body.may)}
     caller.record("key.create", body.name, id=id, **detail)
-    key, secret = await key_store.create(
-        caller.setup.store,
-        caller.tenant,
-        body.name,
-        projects=body.projects,
-        may=body.may,
-        by=caller.by,
-        expires=body.expires,
-        id=id,
-    )
+    fields = body.model_dump(exclude={"tenant"})
+    store = caller.setup.store
+    key, secret = await key_store.create(store, caller.tenant, **fields, by=caller.by, id=id)
     response.headers["Location"] = f"/v1/keys/{key.id}"
     return schemas.SecretKey(**asdict(key), secret=secret or None)
 
