@@ -129,14 +129,13 @@ create policy of_tenant on brand_new using (tenant = current_setting('heedful.te
 POST = """
 drop trigger tally_both on tally;
 drop function both_tallies();
-create or replace function count_lesson() returns trigger language plpgsql as $$
-begin
-  if tg_op = 'INSERT' then
-    insert into tally (tenant, project, many) values (new.tenant, new.project, 1)
-    on conflict (tenant, project) do update set many = tally.many + 1;
-  else
-    update tally set many = many - 1 where tenant = old.tenant and project = old.project;
-  end if;
+create or replace function reflection_added() returns trigger language plpgsql as $$ begin
+  insert into tally (tenant, project, many) values (new.tenant, new.project, 1)
+  on conflict (tenant, project) do update set many = tally.many + 1;
+  return null;
+end $$;
+create or replace function reflection_gone() returns trigger language plpgsql as $$ begin
+  update tally set many = many - 1 where tenant = old.tenant and project = old.project;
   return null;
 end $$;
 alter table tally drop column lessons;

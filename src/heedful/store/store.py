@@ -184,14 +184,31 @@ TYPES = {
 
 
 def in_postgres(tables: str) -> str:
-    """Return PostgreSQL's form of tables that are written in SQLite's types, one column a line."""
+    """Return PostgreSQL's form of tables and triggers that are written for SQLite."""
     text = tables.replace(") without rowid;", ");")
     column = re.compile(rf"^(  \w+) ({'|'.join(TYPES)})\b", re.MULTILINE)
     text = column.sub(lambda found: f"{found[1]} {TYPES[found[2]]}", text)
     text = text.replace('tenant text collate "C" not null', TENANT)
-    # SQLite needs no tenant in a row whose owner has one; row-level security needs it in every row.
+    # Row-level security needs the tenant in every row. SQLite does not if the owner of a row has it.
     without = re.compile(r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE)
-    return without.sub(rf"\1  {TENANT},\n", text)
+    text = without.sub(rf"\1  {TENANT},\n", text)
+    return TRIGGER.sub(_trigger, text)
+
+
+TRIGGER = re.compile(
+    r"^create trigger (\w+) (after [^;]*? on \w+)\s+(?:when ([^;]*?) )?begin\n(.*?)^end;",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def _trigger(found: re.Match[str]) -> str:
+    name, event, condition, body = found.groups()
+    when = f" when ({condition})" if condition else ""
+    return (
+        f"create function {name}() returns trigger language plpgsql as $$ begin\n{body}"
+        f"  return null;\nend $$;\n"
+        f"create trigger {name} {event} for each row{when} execute function {name}();"
+    )
 
 
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
