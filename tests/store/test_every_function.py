@@ -123,6 +123,7 @@ async def of_lessons(story: Story) -> None:
     shown = [Exposure(name(one), f"l {n}", n < 200, "x") for n in range(240)]
     ends = [Outcome(f"l {n}", n >= 200, 1) for n in range(240)]
     await write(exposures.expose, shown[:1], ends[0], time.time())
+    assert not await write(exposures.insert_exposure, shown[0], 1, 1.0)
     assert await read(exposures.shown_to, "l 0") == [
         replace(shown[0], signature=one.signature.digest)
     ]

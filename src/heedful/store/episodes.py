@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
@@ -20,7 +20,19 @@ from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import Db, Store, from_row, holds, key_of, storable, token
+from heedful.store.store import (
+    SKIP,
+    Db,
+    Store,
+    delete_rows,
+    first,
+    from_row,
+    holds,
+    insert_row,
+    key_of,
+    storable,
+    token,
+)
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -45,7 +57,7 @@ def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
     """Insert an episode if it is new; return its state, or None if it is claimed now."""
-    db.run("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
+    insert_row(db, "episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
@@ -56,8 +68,8 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
     """
     values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
-    rows = db.run("take_episode", values).fetchall()
-    return from_row(StoredEpisode, rows[0]) if rows else None
+    row = first(db, "take_episode", values)
+    return from_row(StoredEpisode, row) if row is not None else None
 
 
 @holds()
@@ -74,8 +86,8 @@ def left(db: Db, scope: Scope, limit: int) -> list[str]:
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    row = db.run("episode_state", _key(scope, digest)).fetchone()
-    return row[0] if row else None
+    row = first(db, "episode_state", _key(scope, digest))
+    return row["state"] if row is not None else None
 
 
 def record_lessons(
@@ -97,8 +109,8 @@ def record_lessons(
     answers = lessons.upsert(db, scope, reflections, now, quota)
     names = [lessons.name_of(one) for one in reflections]
     for child in names[1:]:
-        link = {"child": child, "relation": "strategy", "parent": names[0], "now": now}
-        db.run("insert_link", {**key_of(scope), **link})
+        link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
+        insert_row(db, "link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
 
 
@@ -225,12 +237,12 @@ def replace_trace(
     db: Db, scope: Scope, trace: Unfinished, episode: Mapping[str, str] | None
 ) -> bool:
     """Replace the spans of a trace by its episode; return False if more spans arrived."""
-    values = {**key_of(scope), "trace": trace.id, "spans": trace.spans, "now": time.time()}
-    if not db.run("finish_trace", values).fetchall():
+    key = key_of(scope)
+    if first(db, "finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
-    db.run("delete_spans", values)
+    delete_rows(db, "span", {**key, "trace": trace.id})
     if episode is not None:
-        db.run("insert_episode", {**values, **episode})
+        insert_row(db, "episode", {**key, **episode, "at": time.time()}, SKIP)
     return True
 
 
@@ -243,7 +255,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
     values = {**key_of(scope), "before": before, "known": known}
     rows = db.run("give_up_traces", values).fetchall()
     for row in rows:
-        db.run("delete_spans", {**key_of(scope), "trace": row["id"]})
+        delete_rows(db, "span", {**key_of(scope), "trace": row["id"]})
     db.run("forget_traces", values)
     return len(rows)
 
@@ -294,8 +306,7 @@ def _put(
     spans = size = 0
     root = False
     for piece in pieces:
-        span = {"id": piece.id, "parent": piece.parent, "root": piece.root, "record": piece.record}
-        if db.run("insert_span", {**key, **span}).rowcount:
+        if insert_row(db, "span", {**key, **asdict(piece)}, SKIP).rowcount:
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}

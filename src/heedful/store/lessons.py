@@ -1,8 +1,8 @@
-"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke what waits.
+"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke texts.
 
 A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
-record their sources, so that revoking a source also removes all that derives from it. The trust and
-the state of every text are decided here for every writer.
+record their sources, so that revoking a source also removes all that derives from it. This module
+decides the trust and the state of every text, for every writer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,22 @@ from heedful.lessons.trust import (
 )
 from heedful.lessons.words import words
 from heedful.redact import redact_data
-from heedful.store.store import ALL, Db, Row, blob, from_row, key_of, placed, storable, token
+from heedful.store.store import (
+    ALL,
+    SKIP,
+    Db,
+    Row,
+    blob,
+    delete_rows,
+    first,
+    from_row,
+    insert_row,
+    key_of,
+    placed,
+    storable,
+    token,
+    update_row,
+)
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -51,12 +66,23 @@ NOBODY = "[]"
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
-SIGNED = "sig:"  # how a tag begins that is an exact signature
+SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 # The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
-LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
+# The beginning of the digest of a row that holds the words of a lesson, not an example.
+LESSON = "lesson"
+
+
+def words_digest(text: str) -> str:
+    """Return the digest of the row that holds these words of a lesson."""
+    return f"{LESSON} {Example(text, '').digest}"
+
+
+def mark(digest: str, lesson: str) -> str:
+    """Return the digest that names a text in rulings; `digest` is that of its row."""
+    return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
@@ -64,29 +90,33 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 
     Each copy derives from its original, so that a revocation removes both.
     """
-    values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
+    values: Plain = {"subject": subject, "successor": successor}
     for row in db.run("carried", values).fetchall():
-        ids = {**values, "example": row["id"]}
-        ids["copy"] = db.run("copy_example", ids).fetchall()[0]["id"]
-        for name in ("copy_origin", "copy_lineage", "copy_vector"):
-            db.run(name, ids)
-        before = json.dumps({"state": row["state"]})
-        change = {"what": "example", "subject": row["id"], "before": before}
-        change |= {"successor": ids["copy"], "why": ""}
-        db.run("insert_supersession", {**values, **change})
+        copied = {"example": row["id"], "successor": successor}
+        copy = db.run("copy_example", copied).fetchall()[0]["id"]
+        insert_row(db, "lineage", {"child": copy, "parent": row["id"]})
+        for name in ("copy_origin", "copy_vector"):
+            db.run(name, {**copied, "copy": copy})
+        record_supersession(db, dream, "example", row["id"], copy, {"state": row["state"]})
 
 
-def follow(db: Db, values: dict[str, Any]) -> None:
-    """Copy what was just learnt about a superseded lesson to its successor.
+def record_supersession(
+    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
+) -> None:
+    """Record that a dream superseded a lesson or an example."""
+    values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
+    insert_row(db, "supersession", {**values, "before": json.dumps(before)})
 
-    Does nothing if the lesson is not superseded. `values` holds the scope, and the lesson's `kind`,
-    `signature` and id as `reflection`.
+
+def follow(db: Db, values: Plain) -> None:
+    """Copy the new examples of a lesson to its successor if the lesson is superseded.
+
+    `values` holds the scope, and the lesson's `kind`, `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
-    superseded = {**values, "name": name, "subject": values["reflection"]}
-    for row in db.run("became", superseded).fetchall():
-        if row["dream"] is not None:
-            carry(db, row["dream"], values["reflection"], row["id"])
+    row = first(db, "became", {**values, "name": name, "subject": values["reflection"]})
+    if row is not None and row["dream"] is not None:
+        carry(db, row["dream"], values["reflection"], row["id"])
 
 
 def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
@@ -128,11 +158,11 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = values["parents"] != NOBODY and bool(db.run("is_own_ancestor", values).fetchall())
+    known = values["parents"] != NOBODY and first(db, "is_own_ancestor", values) is not None
     if not known:
-        known = db.run("drop_origin", values).rowcount > 0
-        db.run("drop_lineage", values)
-    db.run("insert_origin", values)
+        known = delete_rows(db, "origin", {"example": example}) > 0
+        delete_rows(db, "lineage", {"child": example})
+    insert_row(db, "origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
     db.run("insert_lineage", values)
     return known
 
@@ -157,7 +187,7 @@ def count_held(db: Db, scope: Scope, source: str) -> int:
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
-    row = db.run("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
+    row = first(db, "ruled_last", {**key, "subject": lesson, "digest": digest})
     return row is not None and row["action"] == "reject"
 
 
@@ -169,7 +199,7 @@ def upsert(
     Leaves out a lesson from a loop that was shown something removed since. Raises InvalidInput for
     an unknown parent, and QuotaExceeded.
     """
-    key = {**key_of(scope), "scope": token(scope)}
+    key = _scope_key(scope)
     answers = []
     for one in reflections:
         if (stamped := stamp(db, key, one)) is not None:
@@ -192,17 +222,28 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "now": now,
     }
     if reflection.trust in RAISING:
-        words = mark(LESSON, values["text"])
-        db.run("begin_anew", {**values, "mark": words})
+        begin_anew(db, values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     _sign(db, values, reflection, json.loads(row["tags"]))
-    sighting = {**values, "text": storable(reflection.sighting)}
-    db.run("insert_occurrence", sighting)
+    insert_sighting(db, values, storable(reflection.sighting))
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         follow(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
+
+
+def begin_anew(db: Db, values: Plain) -> None:
+    """Prepare a lesson for other words of an operator or a measured outcome."""
+    db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
+    db.run("replace_words", values)
+
+
+def insert_sighting(db: Db, values: Plain, text: str) -> None:
+    """Insert a sighting with the columns in `values`; its time is `now`."""
+    names = ("reflection", "loop", "source", "trust", "parents")
+    sighting = {name: values[name] for name in names}
+    insert_row(db, "occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
 def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
@@ -210,28 +251,25 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
-        db.run("set_tags", {**values, "tags": json.dumps([*tags, *new])})
+        key = {"id": values["reflection"]}
+        update_row(db, "reflection", key, {"tags": json.dumps([*tags, *new])})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
-    """Write the texts of a sighting: its example, the row of the lesson itself, or both.
+    """Write the texts of a sighting: its example, the words of the lesson, or both.
 
     `row` is the lesson. It has no author if its words are new or were just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
-    if raised:
-        step_aside(db, values)
     wrote: Wrote = "nothing"
     if reflection.example is not None:
         values["digest"] = reflection.example.digest
         wrote = add_example(db, values, reflection, reflection.example)
-    elif digest := _speaks(reflection, row, values["text"]):
-        values["digest"] = digest
+    elif row["text"] == values["text"] or _waits(reflection, row):
         wrote = _add_words(db, values, reflection)
     if row["author"] is None:
         words: Wrote = wrote
         if wrote == "nothing":  # another source wrote the example, this one the words
-            values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
         db.run("set_author", values)
         if words == "nothing":  # another source wrote these words too
@@ -239,42 +277,28 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator said the same, which raises the trust of a known text.
         source, digest = values["source"], mark(values["digest"], values["text"])
-        record = json.dumps({"digest": digest, "source": source})
         ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
-        ruling |= {"subject": name_of(reflection), "record": record}
-        db.run("insert_ruling", {**values, **ruling})
-
-
-def step_aside(db: Db, values: Plain) -> None:
-    """Turn the old words of a lesson into an ordinary entry, because the lesson has new words."""
-    for row in db.run("old_voice", values).fetchall():
-        digest = mark(LESSON, row["lesson"])
-        db.run("step_aside", {"example": row["id"], "digest": digest})
+        ruling |= {"subject": name_of(reflection), "at": values["now"]}
+        ruling |= {name: values[name] for name in ("tenant", "project")}
+        record = json.dumps({"digest": digest, "source": source})
+        insert_row(db, "ruling", {**ruling, "record": record})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
     """Write the row by which a lesson without an example is found."""
-    if values["digest"] == LESSON:
-        values["mark"] = mark(LESSON, values["text"])
-        db.run("take_voice", values)
+    values["digest"] = words_digest(values["text"])
     words = Example(reflection.text, "", context=reflection.context)
     return add_example(db, values, reflection, words)
 
 
-def _speaks(reflection: Reflection, row: Row, text: str) -> str:
-    """Return the digest of the row for a lesson without an example, or "" if it needs none.
+def _waits(reflection: Reflection, row: Row) -> bool:
+    """Return True if other words than those of the lesson are stored beside them.
 
-    If the lesson has these words, that is its own row. Other words get a row beside it if they have
-    to be released first, or if less trusted words must not replace them.
+    They wait for their release, or are less trusted than the words that they must not replace.
     """
-    if row["text"] == text:
-        return LESSON
-    worded = reflection.text != reflection.sighting
-    held = (
-        reflection.trust in HELD
-        or lowest_trust([reflection.trust, row["trust"]]) != reflection.trust
-    )
-    return mark(LESSON, text) if worded and held else ""
+    lowest = lowest_trust([reflection.trust, row["trust"]])
+    held = reflection.trust in HELD or lowest != reflection.trust
+    return held and reflection.text != reflection.sighting
 
 
 def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
@@ -295,13 +319,13 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         known = mark(values["digest"], values["text"])
         if was_rejected(db, values, name_of(reflection), known):
             values["state"] = "retired"
-    rows = db.run("insert_example", values).fetchall()
+    row = first(db, "insert_example", values)
     wrote: Wrote = "nothing"
-    if rows:
-        wrote = "raised" if rests(db, values, rows[0]["id"]) else "new"
+    if row is not None:
+        wrote = "raised" if rests(db, values, row["id"]) else "new"
     else:
         db.run("verify_example", values)
-    if reflection.vector is not None and (rows or reflection.trust not in HELD):
+    if reflection.vector is not None and (row is not None or reflection.trust not in HELD):
         place = placed(db, reflection.space, blob(reflection.vector))
         db.run("insert_vector", {**values, **place})
     return wrote
@@ -310,11 +334,6 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
 def name_of(reflection: Reflection) -> str:
     """Return the name of a lesson in rulings: `kind/signature`."""
     return f"{reflection.kind}/{reflection.signature.digest}"
-
-
-def mark(digest: str, lesson: str) -> str:
-    """Return a digest that identifies a text, even if the row of the lesson gets other words."""
-    return Example(lesson, "").digest if digest == LESSON else digest
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
@@ -333,14 +352,10 @@ def clear(db: Db, scope: Scope) -> int:
 
     Rulings stay on record.
     """
-    deleted = 0
-    for table in ("reflection", *CLEARED):
-        where = "tenant = :tenant and project = :project"
-        gone = db.execute(f"delete from {table} where {where}", key_of(scope)).rowcount
-        deleted += gone if table == "reflection" else 0
-    for name in ("clear_lineage", "clear_origins"):
-        db.run(name, {"scope": token(scope)})
-    return deleted
+    gone = [delete_rows(db, table, key_of(scope)) for table in ("reflection", *CLEARED)]
+    db.run("clear_lineage", {"scope": token(scope)})
+    delete_rows(db, "origin", {"scope": token(scope)})
+    return gone[0]
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
@@ -379,9 +394,9 @@ def rule(
         "by": storable(by),
         "why": storable(why),
         "record": json.dumps(redact_data(dict(record))),
-        "now": now,
+        "at": now,
     }
-    db.run("insert_ruling", values)
+    insert_row(db, "ruling", values)
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
@@ -552,7 +567,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 
 
 def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
-    values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
+    values: Plain = {**key, "source": source, "now": now}
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
@@ -595,13 +610,6 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
     db.run("set_voice", values)
-    rows = db.run("read_voices", values).fetchall()
-    # The row of the lesson itself has its words; a row with other words has its own digest.
-    for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
-        alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
-        digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
-        if alone and row["digest"] != digest:
-            db.run("set_digest", {"example": row["id"], "digest": digest})
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
@@ -620,7 +628,8 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
         state=initial_state(row["trust"]),
     )
     written = {name: row[name] for name in ("text", "source", "parents", "trust")}
-    add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))
+    written |= {"state": one.state, "digest": words_digest(row["text"])}
+    add_example(db, {**values, **written}, one, Example(row["text"], ""))
     return True
 
 

@@ -23,8 +23,8 @@ from heedful.lessons.patterns import MOST_PATTERNS, Merge, Seen, Templates, is_l
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.lessons import carry, plain, rule
-from heedful.store.store import Db, Row, from_row, key_of, storable
+from heedful.store.lessons import carry, plain, record_supersession, rule
+from heedful.store.store import Db, Row, first, from_row, insert_row, key_of, storable, update_row
 
 # The error types whose templates a process keeps; the lessons of a group that are shown.
 KEPT = 32
@@ -238,35 +238,35 @@ def supersede(
     `expected` holds the lessons as the dream read them: a proposal is skipped if one of its lessons
     has changed since. One transaction.
     """
-    now = time.time()
-    key = {**key_of(scope), "now": now}
-    row = db.run("insert_dream", {**key, "by": storable(by)}).fetchall()[0]
-    key["dream"] = int(row["id"])
+    key, now = key_of(scope), time.time()
+    dream = {**key, "report": "{}", "by": storable(by), "at": now}
+    id = int(insert_row(db, "dream", dream, "returning id").fetchone()["id"])
     done = [
-        _carry_out(db, key, one, expected) if one.outcome == "proposed" else one
+        _carry_out(db, key, id, now, one, expected) if one.outcome == "proposed" else one
         for one in proposals
     ]
     record = {**report, "proposals": [asdict(one) for one in done]}
-    db.run("set_report", {"report": json.dumps(record), "dream": key["dream"]})
-    return key["dream"], done
+    update_row(db, "dream", {"id": id}, {"report": json.dumps(record)})
+    return id, done
 
 
-def _carry_out(db: Db, key: Plain, proposal: Proposal, expected: Mapping[int, Lesson]) -> Proposal:
+def _carry_out(
+    db: Db, key: Plain, dream: int, now: float, proposal: Proposal, expected: Mapping[int, Lesson]
+) -> Proposal:
     members, survivor = [expected[id] for id in proposal.members], expected[proposal.survivor]
     for lesson in (*members, survivor):
         same = {name: getattr(lesson, name) for name in SAME}
-        if not db.run("unchanged", {**key, **same, "member": lesson in members}).fetchall():
+        if first(db, "unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
+    known = "on conflict (tenant, project, child, relation, parent) do update set at = :at"
     for lesson in members:
-        before = json.dumps({"lesson": lesson.name, "state": lesson.state})
-        ids = {"id": lesson.id, "subject": lesson.id, "successor": survivor.id}
-        link = {"child": lesson.name, "parent": survivor.name, "what": "reflection"}
-        link["why"] = proposal.why
-        values = {**key, **ids, **link, "before": before}
-        for statement in ("insert_supersession", "insert_became"):
-            db.run(statement, values)
-        carry(db, key["dream"], lesson.id, survivor.id)
-        db.run("supersede", values)
+        before = {"lesson": lesson.name, "state": lesson.state}
+        args = (lesson.id, survivor.id, before, proposal.why)
+        record_supersession(db, dream, "reflection", *args)
+        link = {"child": lesson.name, "relation": "became", "parent": survivor.name, "at": now}
+        insert_row(db, "link", {**key, **link}, known)
+        carry(db, dream, lesson.id, survivor.id)
+        update_row(db, "reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")
 
 
@@ -307,6 +307,6 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
             child = json.loads(row["before"])["lesson"]
             rows = db.run("delete_became", {**values, "child": child})
             back += sum(one["back"] for one in rows.fetchall())
-    db.run("set_undone", values)
+    update_row(db, "dream", {"id": id}, {"undone": time.time()})
     rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
     return back

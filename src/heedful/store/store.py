@@ -189,7 +189,7 @@ def in_postgres(tables: str) -> str:
     column = re.compile(rf"^(  \w+) ({'|'.join(TYPES)})\b", re.MULTILINE)
     text = column.sub(lambda found: f"{found[1]} {TYPES[found[2]]}", text)
     text = text.replace('tenant text collate "C" not null', TENANT)
-    # Row-level security needs the tenant in every row. SQLite does not if the owner of a row has it.
+    # Row-level security needs the tenant in every row, also where SQLite has it only in the owner.
     without = re.compile(r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE)
     text = without.sub(rf"\1  {TENANT},\n", text)
     return TRIGGER.sub(_trigger, text)
@@ -213,6 +213,38 @@ def _trigger(found: re.Match[str]) -> str:
 
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
+
+
+# What `insert` does with a row that exists already: nothing.
+SKIP = "on conflict do nothing"
+
+
+def insert_row(db: Db, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
+    """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
+    names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+    rows: Rows = db.execute(f"insert into {table} ({names}) values ({marks}) {end}", values)
+    return rows
+
+
+def update_row(db: Db, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    """Change columns of the rows that have the columns in `key`."""
+    changed = ", ".join(f"{name} = :{name}" for name in changes)
+    db.execute(f"update {table} set {changed} where {_is(key)}", {**key, **changes})
+
+
+def delete_rows(db: Db, table: str, key: Mapping[str, Any]) -> int:
+    """Delete the rows that have the columns in `key`; return how many there were."""
+    return int(db.execute(f"delete from {table} where {_is(key)}", key).rowcount)
+
+
+def _is(key: Mapping[str, Any]) -> str:
+    return " and ".join(f"{name} = :{name}" for name in key)
+
+
+def first(db: Db, name: str, values: Mapping[str, Any]) -> Row | None:
+    """Run a named statement to its end and return its first row, or None."""
+    rows = db.run(name, values).fetchall()
+    return rows[0] if rows else None
 
 
 def from_row(kind: type[T], row: Row, **values: Any) -> T:

@@ -1,8 +1,3 @@
--- name: insert_episode
-insert into episode (tenant, project, digest, name, session, outcome, record, at)
-values (:tenant, :project, :digest, :name, :session, :outcome, :record, :now)
-on conflict (tenant, project, digest) do nothing;
-
 -- name: take_episode
 -- One that nobody is at work on, the oldest first; of those tried since :before none, nor one without a record.
 -- A clock may be set back.
@@ -50,11 +45,6 @@ order by at desc, digest desc limit :limit;
 -- name: count_episodes
 select state, count(*) as n from episode where tenant = :tenant and project = :project group by state;
 
--- name: insert_link
-insert into link (tenant, project, child, relation, parent, at)
-values (:tenant, :project, :child, :relation, :parent, :now)
-on conflict do nothing;
-
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 
@@ -64,11 +54,6 @@ select state, spans, bytes from trace where tenant = :tenant and project = :proj
 -- name: count_traces
 select count(*) as traces, coalesce(sum(bytes), 0) as bytes, coalesce(min(last), 0) as oldest
 from trace where tenant = :tenant and project = :project and state = 'open';
-
--- name: insert_span
-insert into span (tenant, project, trace, id, parent, root, record)
-values (:tenant, :project, :trace, :id, :parent, :root, :record)
-on conflict (tenant, project, trace, id) do nothing;
 
 -- name: upsert_trace
 insert into trace (tenant, project, id, trust, spans, bytes, rooted, last)
@@ -108,9 +93,6 @@ returning id;
 update trace set state = 'done', bytes = 0
 where tenant = :tenant and project = :project and state = 'open' and not rooted and last < :before
 returning id;
-
--- name: delete_spans
-delete from span where tenant = :tenant and project = :project and trace = :trace;
 
 -- name: forget_traces
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;

@@ -1,8 +1,3 @@
--- name: insert_exposure
-insert into exposure (tenant, project, loop, kind, signature, shown, share, together, among, examples, at)
-values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now)
-on conflict do nothing;
-
 -- name: read_exposures
 select kind || '/' || signature as lesson, loop, shown, signature, share, together, examples
 from exposure where tenant = :tenant and project = :project and loop = :loop;
@@ -29,10 +24,6 @@ where tenant = :tenant and project = :project and (kind, signature) in (
 select coalesce((select max(n) from outcome where tenant = :tenant and project = :project), 0) as ended,
        coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
        exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
-
--- name: teach
-insert into taught (tenant, project, loop) values (:tenant, :project, :loop)
-on conflict do nothing;
 
 -- name: read_evidence
 with restored as materialized (
