@@ -15,7 +15,7 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from heedful.store import loops, open_store
-from heedful.store.sqlite import Thread, in_file
+from heedful.store.sqlite import Connection, Thread, in_file
 from heedful.store.store import Db
 from tests.engines import named
 from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
@@ -27,8 +27,9 @@ class Counting:
     def __init__(self, path: Path) -> None:
         self.path, self.statements, self.opened = path, [], 0  # type: ignore[var-annotated]
 
-    def __call__(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, isolation_level=None, timeout=0.1)
+    def __call__(self) -> Connection:
+        options = {"isolation_level": None, "timeout": 0.1, "check_same_thread": False}
+        db = sqlite3.connect(self.path, factory=Connection, **options)  # type: ignore[call-overload]
         db.set_trace_callback(self.statements.append)
         self.opened += 1
         return db

@@ -132,7 +132,7 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
             assert await database.read(scope, tenant) == scope.tenant
             assert await database.write(scope, tenant) == scope.tenant
             assert await database.apart(scope, tenant) == scope.tenant
-        [session] = database._pool._sessions
+        [session] = database._pool._opened
         left = session.execute("select current_setting('heedful.tenant', true)").fetchone()
     assert left[0] in (None, "")
 
@@ -318,7 +318,7 @@ async def test_closed_it_opens_again(postgres):
         await database.write(ONE, add)
         await database.close()
         await database.close()
-        assert database._pool._sessions == []
+        assert database._pool._opened == []
         assert count(postgres.owner) == expected
 
 
@@ -328,7 +328,7 @@ def test_a_store_that_nobody_uses_any_more_lets_go(postgres):
     pool = database._pool
     del database
     gc.collect()
-    assert (pool._sessions, pool._threads) == ([], None)
+    assert (pool._opened, pool._threads) == ([], None)
 
 
 WITHOUT = """

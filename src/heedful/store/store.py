@@ -16,8 +16,10 @@ import hashlib
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -26,6 +28,7 @@ from importlib import import_module
 from typing import (
     Any,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
     Protocol,
@@ -34,6 +37,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from weakref import WeakSet
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
@@ -143,6 +147,85 @@ class Access(Protocol):
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
         ...
+
+
+class Closable(Protocol):
+    """A connection to a database."""
+
+    @property
+    def lost(self) -> bool:
+        """Return True if it can no longer be used."""
+        ...
+
+    def close(self) -> None:
+        """Close it; closing it twice does no harm."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
+THREADS = "heedful-store"  # the beginning of the names of all threads
+_every: WeakSet[Threads[Any]] = WeakSet()
+# What a forked child got from its parent. Closing a connection here would end it there.
+_of_parent: list[object] = []
+
+
+class Threads(Generic[C]):
+    """Threads with a connection each. They start with the first job and end with `close`.
+
+    A forked child starts its own, with new connections.
+    """
+
+    def __init__(self, connect: Callable[[], C], size: int) -> None:
+        self._connect = connect
+        self._size = size
+        self.forked()
+        _every.add(self)
+
+    def forked(self) -> None:
+        """Forget threads and connections, which belong to the parent process."""
+        self._lock = threading.Lock()
+        self._own = threading.local()
+        self._opened: list[C] = []
+        self._threads: ThreadPoolExecutor | None = None
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Run a job on a thread. Raises RuntimeError at the end of the interpreter."""
+        with self._lock:
+            if self._threads is None:
+                self._opened = []
+                known = (self._own, "opened", self._opened)
+                self._threads = ThreadPoolExecutor(self._size, THREADS, setattr, known)
+            return self._threads.submit(job)
+
+    def connection(self) -> C:
+        """Return the connection of the current thread; open it if necessary."""
+        found: C | None = getattr(self._own, "connection", None)
+        if found is None or found.lost:
+            found = self._own.connection = self._connect()
+            opened = self._own.opened
+            with self._lock:
+                opened[:] = [*(one for one in opened if not one.lost), found]
+        return found
+
+    def close(self) -> None:
+        """Finish the jobs and close the connections; closing twice does no harm."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+            opened, self._opened = self._opened, []
+        if threads is not None:  # an unused store may be closed by one of its own threads
+            threads.shutdown(wait=not threading.current_thread().name.startswith(THREADS))
+        for one in opened:
+            one.close()
+
+
+def _forked() -> None:
+    for threads in list(_every):
+        _of_parent.append(threads.__dict__.copy())
+        threads.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")

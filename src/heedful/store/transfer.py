@@ -531,10 +531,15 @@ class _Import:
         task, given = storable(example["task"]), record.words
         values = {
             **self._key,
-            "reflection": lesson["id"], "digest": digest, "lesson": text, "task": task,
+            "reflection": lesson["id"],
+            "digest": digest,
+            "lesson": text,
+            "task": task,
             "record": json.dumps(example),
             "words": " ".join(words(task) if given is None else storable(given).split()[:MOST]),
-            "state": record.state, "trust": record.trust, "now": record.at,
+            "state": record.state,
+            "trust": record.trust,
+            "now": record.at,
         }
         held = known is None and record.state == "quarantined"
         if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
@@ -801,4 +806,4 @@ def _server(url: str, kind: str) -> Iterator[Any]:
             yield session
             session.end("commit")
     except postgres.MISHAPS as error:
-        raise postgres.mishap(error).error from error
+        raise postgres.translate_error(error) from error
