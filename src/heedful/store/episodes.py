@@ -20,19 +20,7 @@ from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import (
-    SKIP,
-    Db,
-    Store,
-    delete_rows,
-    first,
-    from_row,
-    holds,
-    insert_row,
-    key_of,
-    storable,
-    token,
-)
+from heedful.store.store import SKIP, Db, Store, from_row, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -57,7 +45,7 @@ def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
     """Insert an episode if it is new; return its state, or None if it is claimed now."""
-    insert_row(db, "episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
+    db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
@@ -68,7 +56,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
     With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
     """
     values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
-    row = first(db, "take_episode", values)
+    row = db.first("take_episode", values)
     return from_row(StoredEpisode, row) if row is not None else None
 
 
@@ -86,7 +74,7 @@ def left(db: Db, scope: Scope, limit: int) -> list[str]:
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    row = first(db, "episode_state", _key(scope, digest))
+    row = db.first("episode_state", _key(scope, digest))
     return row["state"] if row is not None else None
 
 
@@ -110,7 +98,7 @@ def record_lessons(
     names = [lessons.name_of(one) for one in reflections]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
-        insert_row(db, "link", {**key_of(scope), **link}, SKIP)
+        db.insert("link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
 
 
@@ -238,11 +226,11 @@ def replace_trace(
 ) -> bool:
     """Replace the spans of a trace by its episode; return False if more spans arrived."""
     key = key_of(scope)
-    if first(db, "finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
+    if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
-    delete_rows(db, "span", {**key, "trace": trace.id})
+    db.delete("span", {**key, "trace": trace.id})
     if episode is not None:
-        insert_row(db, "episode", {**key, **episode, "at": time.time()}, SKIP)
+        db.insert("episode", {**key, **episode, "at": time.time()}, SKIP)
     return True
 
 
@@ -255,7 +243,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
     values = {**key_of(scope), "before": before, "known": known}
     rows = db.run("give_up_traces", values).fetchall()
     for row in rows:
-        delete_rows(db, "span", {**key_of(scope), "trace": row["id"]})
+        db.delete("span", {**key_of(scope), "trace": row["id"]})
     db.run("forget_traces", values)
     return len(rows)
 
@@ -306,7 +294,7 @@ def _put(
     spans = size = 0
     root = False
     for piece in pieces:
-        if insert_row(db, "span", {**key, **asdict(piece)}, SKIP).rowcount:
+        if db.insert("span", {**key, **asdict(piece)}, SKIP).rowcount:
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}

@@ -22,7 +22,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
-from heedful.store.store import SKIP, Db, first, from_row, insert_row, key_of
+from heedful.store.store import SKIP, Db, from_row, key_of
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -64,7 +64,7 @@ def expose(
     if outcome is not None:
         values = {**key_of(scope), **asdict(outcome), "now": now}
         values["signatures"] = json.dumps(sorted(outcome.signatures))
-        if first(db, "insert_outcome", values) is not None:
+        if db.first("insert_outcome", values) is not None:
             db.run("count_outcome", values)
 
 
@@ -73,7 +73,7 @@ def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) 
     names = ("loop", "shown", "share", "together")
     values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
     values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
-    return bool(insert_row(db, "exposure", values, SKIP).rowcount)
+    return bool(db.insert("exposure", values, SKIP).rowcount)
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
@@ -86,7 +86,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
     """Return the reflections whose loop has taught nothing yet, and mark these loops as taught."""
     new = {""}
     for loop in {one.loop for one in reflections if one.loop}:
-        if insert_row(db, "taught", {**key_of(scope), "loop": loop}, SKIP).rowcount:
+        if db.insert("taught", {**key_of(scope), "loop": loop}, SKIP).rowcount:
             new.add(loop)
     return [one for one in reflections if one.loop in new]
 

@@ -21,7 +21,7 @@ from typing import Any
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, NotFound, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.redact import redact, redact_data
-from heedful.store.store import Db, Row, Store, from_row, holds, insert_row
+from heedful.store.store import Db, Row, Store, from_row, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
@@ -87,7 +87,7 @@ async def create(
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
     """Write a key with the hash of its secret."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
-    insert_row(db, "key", {**asdict(key), **lists, "hash": hash})
+    db.insert("key", {**asdict(key), **lists, "hash": hash})
     return key
 
 
@@ -223,7 +223,7 @@ def append(
         "previous": row["hash"],
     }
     values["hash"] = _hash_audit(values)
-    insert_row(db, "audit", values)
+    db.insert("audit", values)
     db.run("set_audit_head", values)
 
 

@@ -43,22 +43,7 @@ from heedful.lessons.trust import (
 )
 from heedful.lessons.words import words
 from heedful.redact import redact_data
-from heedful.store.store import (
-    ALL,
-    SKIP,
-    Db,
-    Row,
-    blob,
-    delete_rows,
-    first,
-    from_row,
-    insert_row,
-    key_of,
-    placed,
-    storable,
-    token,
-    update_row,
-)
+from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -94,7 +79,7 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
     for row in db.run("carried", values).fetchall():
         copied = {"example": row["id"], "successor": successor}
         copy = db.run("copy_example", copied).fetchall()[0]["id"]
-        insert_row(db, "lineage", {"child": copy, "parent": row["id"]})
+        db.insert("lineage", {"child": copy, "parent": row["id"]})
         for name in ("copy_origin", "copy_vector"):
             db.run(name, {**copied, "copy": copy})
         record_supersession(db, dream, "example", row["id"], copy, {"state": row["state"]})
@@ -105,7 +90,7 @@ def record_supersession(
 ) -> None:
     """Record that a dream superseded a lesson or an example."""
     values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
-    insert_row(db, "supersession", {**values, "before": json.dumps(before)})
+    db.insert("supersession", {**values, "before": json.dumps(before)})
 
 
 def follow(db: Db, values: Plain) -> None:
@@ -114,7 +99,7 @@ def follow(db: Db, values: Plain) -> None:
     `values` holds the scope, and the lesson's `kind`, `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
-    row = first(db, "became", {**values, "name": name, "subject": values["reflection"]})
+    row = db.first("became", {**values, "name": name, "subject": values["reflection"]})
     if row is not None and row["dream"] is not None:
         carry(db, row["dream"], values["reflection"], row["id"])
 
@@ -158,11 +143,11 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = values["parents"] != NOBODY and first(db, "is_own_ancestor", values) is not None
+    known = values["parents"] != NOBODY and db.first("is_own_ancestor", values) is not None
     if not known:
-        known = delete_rows(db, "origin", {"example": example}) > 0
-        delete_rows(db, "lineage", {"child": example})
-    insert_row(db, "origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
+        known = db.delete("origin", {"example": example}) > 0
+        db.delete("lineage", {"child": example})
+    db.insert("origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
     db.run("insert_lineage", values)
     return known
 
@@ -187,7 +172,7 @@ def count_held(db: Db, scope: Scope, source: str) -> int:
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
-    row = first(db, "ruled_last", {**key, "subject": lesson, "digest": digest})
+    row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
     return row is not None and row["action"] == "reject"
 
 
@@ -243,7 +228,7 @@ def insert_sighting(db: Db, values: Plain, text: str) -> None:
     """Insert a sighting with the columns in `values`; its time is `now`."""
     names = ("reflection", "loop", "source", "trust", "parents")
     sighting = {name: values[name] for name in names}
-    insert_row(db, "occurrence", {**sighting, "text": text, "at": values["now"]})
+    db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
 def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
@@ -252,7 +237,7 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
         key = {"id": values["reflection"]}
-        update_row(db, "reflection", key, {"tags": json.dumps([*tags, *new])})
+        db.update("reflection", key, {"tags": json.dumps([*tags, *new])})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
@@ -281,7 +266,7 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         ruling |= {"subject": name_of(reflection), "at": values["now"]}
         ruling |= {name: values[name] for name in ("tenant", "project")}
         record = json.dumps({"digest": digest, "source": source})
-        insert_row(db, "ruling", {**ruling, "record": record})
+        db.insert("ruling", {**ruling, "record": record})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
@@ -319,7 +304,7 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         known = mark(values["digest"], values["text"])
         if was_rejected(db, values, name_of(reflection), known):
             values["state"] = "retired"
-    row = first(db, "insert_example", values)
+    row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
     if row is not None:
         wrote = "raised" if rests(db, values, row["id"]) else "new"
@@ -352,9 +337,9 @@ def clear(db: Db, scope: Scope) -> int:
 
     Rulings stay on record.
     """
-    gone = [delete_rows(db, table, key_of(scope)) for table in ("reflection", *CLEARED)]
+    gone = [db.delete(table, key_of(scope)) for table in ("reflection", *CLEARED)]
     db.run("clear_lineage", {"scope": token(scope)})
-    delete_rows(db, "origin", {"scope": token(scope)})
+    db.delete("origin", {"scope": token(scope)})
     return gone[0]
 
 
@@ -396,7 +381,7 @@ def rule(
         "record": json.dumps(redact_data(dict(record))),
         "at": now,
     }
-    insert_row(db, "ruling", values)
+    db.insert("ruling", values)
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:

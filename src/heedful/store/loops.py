@@ -39,19 +39,7 @@ from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact_data
 from heedful.store import exposures, lessons
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
-from heedful.store.store import (
-    MEMORY,
-    SKIP,
-    Db,
-    Row,
-    delete_rows,
-    first,
-    holds,
-    insert_row,
-    key_of,
-    storable,
-    update_row,
-)
+from heedful.store.store import MEMORY, SKIP, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -138,7 +126,7 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
     Raises Conflict if the stored loop has another task, context, goals or policy.
     """
-    row = first(db, "read_loop", _key(scope, id))
+    row = db.first("read_loop", _key(scope, id))
     if row is None:
         _insert(db, _key(scope, id), head, "", time.time())
         return read(db, scope, id), True
@@ -151,7 +139,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
     If a rule of the policy counts echoes, they are counted in the `window` newest other loops.
     """
-    row = first(db, "read_loop", _key(scope, id))
+    row = db.first("read_loop", _key(scope, id))
     if row is None:
         raise NotFound("loop", id, db.url)
     stored = _stored(db, row)
@@ -168,7 +156,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop, creating it if it is new. Raises LeaseLost, Conflict."""
     key, now = _key(scope, id), time.time()
-    row = first(db, "read_loop", key)
+    row = db.first("read_loop", key)
     if row is None:
         _insert(db, key, head, owner, now)
     else:
@@ -187,7 +175,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease. Raises LeaseLost."""
     values = {**_key(scope, id), "epoch": epoch, "lease": time.time() + LEASE_SECONDS}
-    if first(db, "beat", values) is None:
+    if db.first("beat", values) is None:
         raise _lost(id)
 
 
@@ -208,14 +196,14 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     if entry.step is not None:
         key, record = entry.step
         step = {"loop": n, "key": key, "record": dump(record), "created": now}
-        insert_row(db, "step", step, SKIP)
+        db.insert("step", step, SKIP)
     changes = {}
     if entry.extra is not None:
         changes["extra"] = dump(codec.to_document(entry.extra))
     if entry.cancelled:
         changes["cancelled"] = storable(entry.cancelled)
     if changes:
-        update_row(db, "loop", {"n": n}, changes)
+        db.update("loop", {"n": n}, changes)
     if entry.override is not None:
         texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
         db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
@@ -230,7 +218,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the loop as it is stored. Raises NotFound."""
-    row = first(db, "read_loop", _key(scope, id))
+    row = db.first("read_loop", _key(scope, id))
     if row is None:
         raise NotFound("loop", id, db.url)
     return _stored(db, row)
@@ -238,7 +226,7 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
     """Return those of the loops that exist, ordered by id."""
-    rows = (first(db, "read_loop", _key(scope, id)) for id in ids)
+    rows = (db.first("read_loop", _key(scope, id)) for id in ids)
     return [_stored(db, row) for row in rows if row is not None]
 
 
@@ -251,7 +239,7 @@ def newest(
     """
     values = {**key_of(scope), "limit": limit, "prefix": prefix, "created": inf, "n": 0}
     if before:
-        row = first(db, "read_loop", _key(scope, before))
+        row = db.first("read_loop", _key(scope, before))
         if row is None:
             return []
         values |= {"created": row["created"], "n": row["n"]}
@@ -289,7 +277,7 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
     lease = now + LEASE_SECONDS if owner else 0.0
     driven = {"owner": owner, "lease": lease, "created": now, "updated": now}
     values = {**key, **_columns(head), **driven}
-    return int(insert_row(db, "loop", values, "returning n").fetchall()[0]["n"])
+    return int(db.insert("loop", values, "returning n").fetchall()[0]["n"])
 
 
 def _columns(head: Head) -> dict[str, str]:
@@ -327,16 +315,16 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
     if owner:
-        row = first(db, "fence", values)
+        row = db.first("fence", values)
     else:
-        row = first(db, "advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
+        row = db.first("advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
             columns = _columns(entry.head)
             kept = {name: columns[name] for name in columns.keys() - {"task", "context"}}
-            update_row(db, "loop", {"n": row["n"]}, kept)
+            db.update("loop", {"n": row["n"]}, kept)
         return int(row["n"])
-    if entry.head is None or first(db, "read_loop", key) is not None:
+    if entry.head is None or db.first("read_loop", key) is not None:
         raise _lost(entry.id)
     return _insert(db, key, entry.head, owner, now)
 
@@ -345,10 +333,10 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": dump(attempt), "value": dump(entry.value)}
-    row = first(db, "find_attempt", key)
+    row = db.first("find_attempt", key)
     if row is None:
-        insert_row(db, "attempt", {**key, **content, "created": now})
-        delete_rows(db, "step", {"loop": n})
+        db.insert("attempt", {**key, **content, "created": now})
+        db.delete("step", {"loop": n})
     elif dict(row) != content:
         told = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
         raise AttemptTaken(told)
@@ -361,11 +349,11 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict)
     db.run("insert_decision", {"n": n, "attempt": number, "record": dump(plain), "now": now})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
-        update_row(db, "loop", {"n": n}, {"state": state, "lease": 0.0})
+        db.update("loop", {"n": n}, {"state": state, "lease": 0.0})
     else:
         db.run("reopen_loop", {"n": n})
         for index in sorted({one.override for one in verdict.lifted}):
-            if first(db, "use_override", {"n": n, "index": index}) is None:
+            if db.first("use_override", {"n": n, "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")
     return plain
 

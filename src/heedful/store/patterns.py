@@ -24,7 +24,7 @@ from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
 from heedful.store.lessons import carry, plain, record_supersession, rule
-from heedful.store.store import Db, Row, first, from_row, insert_row, key_of, storable, update_row
+from heedful.store.store import Db, Row, from_row, key_of, storable
 
 # The error types whose templates a process keeps; the lessons of a group that are shown.
 KEPT = 32
@@ -240,13 +240,13 @@ def supersede(
     """
     key, now = key_of(scope), time.time()
     dream = {**key, "report": "{}", "by": storable(by), "at": now}
-    id = int(insert_row(db, "dream", dream, "returning id").fetchone()["id"])
+    id = int(db.insert("dream", dream, "returning id").fetchone()["id"])
     done = [
         _carry_out(db, key, id, now, one, expected) if one.outcome == "proposed" else one
         for one in proposals
     ]
     record = {**report, "proposals": [asdict(one) for one in done]}
-    update_row(db, "dream", {"id": id}, {"report": json.dumps(record)})
+    db.update("dream", {"id": id}, {"report": json.dumps(record)})
     return id, done
 
 
@@ -256,7 +256,7 @@ def _carry_out(
     members, survivor = [expected[id] for id in proposal.members], expected[proposal.survivor]
     for lesson in (*members, survivor):
         same = {name: getattr(lesson, name) for name in SAME}
-        if first(db, "unchanged", {**key, **same, "member": lesson in members}) is None:
+        if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
     known = "on conflict (tenant, project, child, relation, parent) do update set at = :at"
     for lesson in members:
@@ -264,9 +264,9 @@ def _carry_out(
         args = (lesson.id, survivor.id, before, proposal.why)
         record_supersession(db, dream, "reflection", *args)
         link = {"child": lesson.name, "relation": "became", "parent": survivor.name, "at": now}
-        insert_row(db, "link", {**key, **link}, known)
+        db.insert("link", {**key, **link}, known)
         carry(db, dream, lesson.id, survivor.id)
-        update_row(db, "reflection", {"id": lesson.id}, {"state": "superseded"})
+        db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")
 
 
@@ -307,6 +307,6 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
             child = json.loads(row["before"])["lesson"]
             rows = db.run("delete_became", {**values, "child": child})
             back += sum(one["back"] for one in rows.fetchall())
-    update_row(db, "dream", {"id": id}, {"undone": time.time()})
+    db.update("dream", {"id": id}, {"undone": time.time()})
     rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
     return back

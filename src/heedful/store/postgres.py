@@ -48,7 +48,16 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import invalid_value
-from heedful.store.store import FOLDER, MEMORY, Dialect, Store, Threads, Work, read_sql, statements
+from heedful.store.store import (
+    FOLDER,
+    MEMORY,
+    Db,
+    Dialect,
+    Store,
+    Threads,
+    Work,
+    read_sql,
+)
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -143,7 +152,7 @@ class Rows(list[Any]):
         return self
 
 
-class Session:
+class Session(Db):
     """A connection, used by one thread at a time; it raises the errors of psycopg unchanged.
 
     Parameters are written `:name`, as in SQLite. Every integer is sent as bigint, so that a
@@ -164,13 +173,8 @@ class Session:
         self._connection.prepared_max = PREPARED_MAX
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
         self._cursor = self._connection.cursor(binary=True)
-        self._local: dict[Any, Any] = {}
 
-    def run(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
-        """Run a named statement."""
-        return self.execute(statements("postgres")[name], values)
-
-    def execute(self, sql: str, values: Mapping[str, Any] = {}) -> Rows:
+    def execute(self, sql: str, values: Any = (), /) -> Rows:
         """Run SQL that has no name."""
         text, names = number_parameters(sql)
         cursor = self._cursor
@@ -194,13 +198,6 @@ class Session:
         with self._connection.cursor().copy(copy.encode()) as copied:
             for row in rows:
                 copied.write_row(row)
-
-    def local(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class that belongs to the connection."""
-        if kind not in self._local:
-            self._local[kind] = kind()
-        found: K = self._local[kind]
-        return found
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
         """Run `work` between `begin` and `end` (commit or rollback) and return its result.
@@ -240,7 +237,7 @@ class Session:
             self.close()
 
     @property
-    def lost(self) -> bool:
+    def lost(self) -> bool:  # type: ignore[override]
         """Return True if the connection can no longer be used."""
         return self._connection.closed
 

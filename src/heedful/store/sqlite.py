@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -28,7 +28,7 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Dialect, Store, Threads, Work, read_sql, statements
+from heedful.store.store import MEMORY, Db, Dialect, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -36,27 +36,10 @@ K = TypeVar("K")
 GROUP = 256
 
 
-class Connection(sqlite3.Connection):
+class Connection(sqlite3.Connection, Db):
     """A connection with named statements."""
 
     dialect: Final[Dialect] = "sqlite"
-    url: str = ""
-    lost: bool = False
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._local: dict[Any, Any] = {}
-
-    def run(self, name: str, values: Mapping[str, Any] = {}) -> sqlite3.Cursor:
-        """Run a named statement."""
-        return self.execute(statements("sqlite")[name], values)
-
-    def local(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class that belongs to the connection."""
-        if kind not in self._local:
-            self._local[kind] = kind()
-        found: K = self._local[kind]
-        return found
 
     def undo(self) -> None:
         """End an open transaction; close the connection if that fails."""

@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
@@ -60,48 +60,63 @@ ALL = 2**31 - 1
 Row = Any  # a row; its columns are reached by position and by name
 
 
-class Rows(Protocol):
-    """The result of a statement; empty for a statement that returns no rows."""
-
-    @property
-    def rowcount(self) -> int:
-        """Return the number of rows written."""
-        ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-    def fetchone(self) -> Any:
-        """Return the next row, or None after the last."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """Return all remaining rows."""
-        ...
+# The result of a statement: `rowcount`, `fetchone`, `fetchall`, and iteration over the rows.
+Rows = Any
+# The end of an `insert` that does nothing if the row exists.
+SKIP = "on conflict do nothing"
 
 
-class Db(Protocol):
-    """A connection within a transaction; it belongs to one thread at a time."""
+class Db:
+    """A connection within a transaction; it belongs to one thread at a time.
 
-    @property
-    def dialect(self) -> Dialect:
-        """Return the SQL dialect of the database."""
-        ...
+    `url` is the name with which a user opened the store, without the password.
+    """
 
-    @property
-    def url(self) -> str:
-        """Return the URL with which a user opened the store, without the password."""
-        ...
+    dialect: Dialect
+    url: str
+    lost: bool = False  # whether it can no longer be used
 
-    def run(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
-        """Run a named statement."""
-        ...
-
-    def execute(self, sql: str, values: Any = ..., /) -> Any:
+    def execute(self, sql: str, values: Any = (), /) -> Rows:
         """Run SQL that has no name, such as `savepoint x`."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connection; closing it twice does no harm."""
+        raise NotImplementedError
+
+    def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
+        """Run a named statement."""
+        return self.execute(statements(self.dialect)[name], values)
+
+    def first(self, name: str, values: Mapping[str, Any] = {}) -> Row | None:
+        """Run a named statement to its end and return its first row, or None."""
+        rows = self.run(name, values).fetchall()
+        return rows[0] if rows else None
+
+    def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
+        """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
+        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+        return self.execute(f"insert into {table} ({names}) values ({marks}) {end}", values)
+
+    def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+        """Change columns of the rows that have the columns in `key`."""
+        changed = ", ".join(f"{name} = :{name}" for name in changes)
+        self.execute(f"update {table} set {changed} where {_is(key)}", {**key, **changes})
+
+    def delete(self, table: str, key: Mapping[str, Any]) -> int:
+        """Delete the rows that have the columns in `key`; return how many there were."""
+        return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
         """Return the object of this class that belongs to the connection, as a cache."""
-        ...
+        objects: dict[Any, K] = self.__dict__.setdefault("_local", {})
+        if kind not in objects:
+            objects[kind] = kind()
+        return objects[kind]
+
+
+def _is(key: Mapping[str, Any]) -> str:
+    return " and ".join(f"{name} = :{name}" for name in key)
 
 
 Work = Callable[[Db], T]
@@ -149,20 +164,7 @@ class Access(Protocol):
         ...
 
 
-class Closable(Protocol):
-    """A connection to a database."""
-
-    @property
-    def lost(self) -> bool:
-        """Return True if it can no longer be used."""
-        ...
-
-    def close(self) -> None:
-        """Close it; closing it twice does no harm."""
-        ...
-
-
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=Db)
 THREADS = "heedful-store"  # the beginning of the names of all threads
 _every: WeakSet[Threads[Any]] = WeakSet()
 # What a forked child got from its parent. Closing a connection here would end it there.
@@ -296,38 +298,6 @@ def _trigger(found: re.Match[str]) -> str:
 
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
 HALVES, LARGEST_HALF = 16_000, 65_504
-
-
-# What `insert` does with a row that exists already: nothing.
-SKIP = "on conflict do nothing"
-
-
-def insert_row(db: Db, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
-    """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
-    names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-    rows: Rows = db.execute(f"insert into {table} ({names}) values ({marks}) {end}", values)
-    return rows
-
-
-def update_row(db: Db, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
-    """Change columns of the rows that have the columns in `key`."""
-    changed = ", ".join(f"{name} = :{name}" for name in changes)
-    db.execute(f"update {table} set {changed} where {_is(key)}", {**key, **changes})
-
-
-def delete_rows(db: Db, table: str, key: Mapping[str, Any]) -> int:
-    """Delete the rows that have the columns in `key`; return how many there were."""
-    return int(db.execute(f"delete from {table} where {_is(key)}", key).rowcount)
-
-
-def _is(key: Mapping[str, Any]) -> str:
-    return " and ".join(f"{name} = :{name}" for name in key)
-
-
-def first(db: Db, name: str, values: Mapping[str, Any]) -> Row | None:
-    """Run a named statement to its end and return its first row, or None."""
-    rows = db.run(name, values).fetchall()
-    return rows[0] if rows else None
 
 
 def from_row(kind: type[T], row: Row, **values: Any) -> T:

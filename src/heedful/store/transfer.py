@@ -31,19 +31,7 @@ from heedful.redact import redact_data
 from heedful.store import POSTGRES, exposures, lessons, needs_psycopg, shown
 from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
-from heedful.store.store import (
-    SKIP,
-    Db,
-    Row,
-    first,
-    from_row,
-    insert_row,
-    key_of,
-    placed,
-    short,
-    storable,
-    token,
-)
+from heedful.store.store import SKIP, Db, Row, from_row, key_of, placed, short, storable, token
 
 # The ruling that vouches for an import: it concerns one database and is never exported.
 IMPORT = "import"
@@ -493,7 +481,7 @@ class _Import:
                 raise TypeError(f"a {record.type} line is not stored")
 
     def _first(self, name: str, values: Mapping[str, Any]) -> Row | None:
-        return first(self._db, name, {**self._key, **values})
+        return self._db.first(name, {**self._key, **values})
 
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
@@ -591,7 +579,7 @@ class _Import:
     def _origin_of(self, id: int, sources: Iterable[str]) -> None:
         for source in sources:
             origin = {"example": id, "source": source, "scope": self._key["scope"]}
-            insert_row(self._db, "origin", origin, SKIP)
+            self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
         """Return the name that a loop has here: name and time identify it."""
@@ -608,7 +596,7 @@ class _Import:
         known = self._db.run("find_rulings", values).fetchall()
         new = plain not in [_without_id(row["record"]) for row in known]
         if new:
-            insert_row(self._db, "ruling", {**values, "record": json.dumps(plain)})
+            self._db.insert("ruling", {**values, "record": json.dumps(plain)})
         return new
 
     def _record_raise(self, lesson: str, digest: str) -> None:
