@@ -159,7 +159,7 @@ class Session(Db):
     statement is prepared only once. Text gets the type that its place in the statement needs.
     """
 
-    dialect: Final[Dialect] = "postgres"
+    dialect: Dialect = "postgres"
 
     def __init__(self, conninfo: str, url: str = "") -> None:
         self.url = url
@@ -370,7 +370,8 @@ def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
             return StoreOlder(f"{line}: run heedful migrate as the role that owns the tables")
         case _ if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return StoreUnavailable(f"{line}: {_GONE if lost else _AWAY}")
-    return StoreError(line)
+        case _:
+            return StoreError(line)
 
 
 SERVER = 160_000

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import finalize
 
 from heedful.errors import (
@@ -39,7 +39,7 @@ GROUP = 256
 class Connection(sqlite3.Connection, Db):
     """A connection with named statements."""
 
-    dialect: Final[Dialect] = "sqlite"
+    dialect: Dialect = "sqlite"
 
     def undo(self) -> None:
         """End an open transaction; close the connection if that fails."""

@@ -382,45 +382,26 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
     there. Left out is what others decided, measured or proved; search words and vectors, which the
     person who releases a text does not see; times in the future; and which lesson replaced which.
     """
-    match record:
-        case LessonRecord():
-            short = len(json.dumps(record.meta)) <= LONGEST_META
-            return replace(
-                record,
-                text=clip(record.text),
-                tags=tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS]),
-                meta=record.meta if short else {},
-                state=record.state if record.state in STAYS else "quarantined",
-                trust="external",
-                source=source,
-                pinned=False,
-                apart=False,
-                useful=1.0,
-                seen=1,
-                first_seen=min(record.first_seen, now),
-                last_seen=min(record.last_seen, now),
-                last_shown=0.0,
-            )
-        case ExampleRecord():
-            parts: dict[str, Any] = asdict(record.example)
-            parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
-            return replace(
-                record,
-                text=clip(record.text),
-                example=Example(**parts),
-                state=record.state if record.state in STAYS else "quarantined",
-                trust="external",
-                at=min(record.at, now),
-                sources=(*record.sources, source),
-                words=None,
-                vector=None,
-            )
-        case SightingRecord():
-            sources = (*record.sources, source)
-            return replace(record, text=clip(record.text), trust="external", sources=sources)
-        case LinkRecord() if record.relation == "strategy":
-            return replace(record, at=min(record.at, now))
-    return None
+    if isinstance(record, LinkRecord) and record.relation == "strategy":
+        return replace(record, at=min(record.at, now))
+    if not isinstance(record, LessonRecord | ExampleRecord | SightingRecord):
+        return None
+    kept: dict[str, Any] = {"text": clip(record.text), "trust": "external"}
+    if not isinstance(record, SightingRecord):
+        kept["state"] = record.state if record.state in STAYS else "quarantined"
+    if isinstance(record, LessonRecord):
+        short = len(json.dumps(record.meta)) <= LONGEST_META
+        times = {n: min(getattr(record, n), now) for n in ("first_seen", "last_seen")}
+        tags = tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS])
+        kept |= {"tags": tags, "meta": record.meta if short else {}, "source": source, **times}
+        kept |= {"pinned": False, "apart": False, "useful": 1.0, "seen": 1, "last_shown": 0.0}
+        return replace(record, **kept)
+    kept["sources"] = (*record.sources, source)
+    if isinstance(record, ExampleRecord):
+        parts = {k: clip(v) if isinstance(v, str) else v for k, v in asdict(record.example).items()}
+        kept |= {"example": Example(**parts), "at": min(record.at, now)}
+        kept |= {"words": None, "vector": None}
+    return replace(record, **kept)
 
 
 def import_records(
@@ -590,7 +571,7 @@ class _Import:
     def _ruling(self, record: RulingRecord) -> bool:
         """Record a ruling; return False if it was known."""
         texts = ("action", "subject", "by", "why")
-        values = {name: storable(getattr(record, name)) for name in texts}
+        values: dict[str, Any] = {name: storable(getattr(record, name)) for name in texts}
         values |= {**key_of(self._scope), "at": record.at}
         plain = redact_data(_clean(dict(record.record)))
         known = self._db.run("find_rulings", values).fetchall()
@@ -685,7 +666,7 @@ def copy(
         for table in tables():
             _write_rows(copied, table, _read_rows(origin, table))
             progress(table.name, 0)
-        _number(copied, _highest(origin))
+        _number(origin, copied)
         for table in tables():
             rows = zip_longest(_read_rows(origin, table), _read_rows(copied, table))
             for row, written in rows:
@@ -732,27 +713,23 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
     db.script(f"alter table {table.name} enable trigger user")
 
 
-def _highest(db: Any) -> int:
-    """Return the highest number that an example ever had."""
+def _number(origin: Any, copied: Any) -> None:
+    """Write what triggers would have written, and let no number be assigned twice."""
     sql = "select seq from sqlite_sequence where name = 'example'"
-    if db.dialect == "postgres":
+    if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
         sql = "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('example', 'id')), 0)"
-    return int(db.execute(sql).fetchone()[0])
-
-
-def _number(db: Any, highest: int) -> None:
-    """Write what triggers would have written, and let no number be assigned twice."""
-    if db.dialect == "sqlite":
+    highest = int(origin.execute(sql).fetchone()[0])
+    if copied.dialect == "sqlite":
         sql = "update sqlite_sequence set seq = max(seq, ?) where name = 'example'"
-        db.execute(sql, (highest,))
+        copied.execute(sql, (highest,))
         return
-    db.script(_AFTER)
+    copied.script(_AFTER)
     for name, _, (key, *_), numbered in tables():
         if numbered:
             last = f"greatest(max({key}), {highest if name == 'example' else 0})"
             sequence = f"pg_get_serial_sequence('{name}', '{key}')"
-            db.script(
+            copied.script(
                 f"select setval({sequence}, n) from (select {last} as n from {name}) as last "
                 "where n > 0"
             )
