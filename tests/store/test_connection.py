@@ -16,7 +16,6 @@ import pytest
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from heedful.store import loops, open_store
 from heedful.store.sqlite import Connection, Thread, in_file
-from heedful.store.store import Db
 from tests.engines import named
 from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
 
@@ -153,13 +152,10 @@ async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 async def test_a_failing_read_is_answered(counting, error):
     reader = Thread(counting, writes=False)
-
-    def broken(db: Db) -> None:
-        raise error
-
     with pytest.raises((type(error), StoreError)):
-        await reader.run(broken)
+        await reader.run(partial(failing, error))
     assert await reader.run(lambda db: 5) == 5
+    assert stored(counting) == []  # and what it wrote is rolled back
     reader.close()
 
 

@@ -398,7 +398,8 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
         return replace(record, **kept)
     kept["sources"] = (*record.sources, source)
     if isinstance(record, ExampleRecord):
-        parts = {k: clip(v) if isinstance(v, str) else v for k, v in asdict(record.example).items()}
+        parts: dict[str, Any] = asdict(record.example)
+        parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
         kept |= {"example": Example(**parts), "at": min(record.at, now)}
         kept |= {"words": None, "vector": None}
     return replace(record, **kept)
