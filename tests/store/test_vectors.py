@@ -39,20 +39,10 @@ async def keep(
     store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
     """A lesson a vector; their ids."""
+    more = {"trust": "operator", "state": "candidate", "space": "s", **fields}
     lessons = [
-        Reflection(
-            "error",
-            signature(f"{text} {n}", text),
-            "e",
-            text,
-            text,
-            trust="operator",
-            state="candidate",
-            space="s",
-            vector=vector,
-            **fields,
-        )
-        for n, vector in enumerate(vectors)
+        Reflection("error", signature(f"{text} {n}", text), "e", text, text, vector=one, **more)
+        for n, one in enumerate(vectors)
     ]
     return [one.id for one in await store.write(scope, exposures.remember, lessons)]
 
