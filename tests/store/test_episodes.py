@@ -23,12 +23,6 @@ ONE = StoredEpisode("d1", "run 1", "s1", "failure", {"episode": {"events": []}})
 LATER = 4e9  # seconds since 1970, after any test
 
 
-@pytest.fixture
-def store(tmp_path):
-    with opened(tmp_path / "e.db") as one:
-        yield one
-
-
 def lesson(kind: str, text: str = "it failed", **fields) -> Reflection:
     return Reflection(kind, signature(kind, text), kind, text, text, trust="operator", **fields)
 

@@ -33,17 +33,6 @@ OTHER = Scope("other")
 NOW = 10 * GIVEN_UP
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path):
-    with opened(path) as one:
-        yield one
-
-
 def lesson(name: str, **fields: Any) -> Reflection:
     given: dict[str, Any] = {"state": "verified", **fields}
     return Reflection("check", Signature("", name, name), "E", f"lesson {name}", name, **given)

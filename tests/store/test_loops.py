@@ -46,12 +46,6 @@ async def claim(store: Store, id: str, head: Head, owner: str) -> StoredLoop:
 
 
 @pytest.fixture
-def store(tmp_path):
-    with opened(tmp_path / "a.db") as one:
-        yield one
-
-
-@pytest.fixture
 def owner():
     one = new_owner()
     enter(one)

@@ -34,12 +34,6 @@ KEY = "AKIAIOSFODNN7EXAMPLE"
 KINDS = {"genai": genai(), "structured": genai(as_json=False), "openinference": openinference()}
 
 
-@pytest.fixture
-def store(tmp_path):
-    with opened(tmp_path / "e.db") as one:
-        yield one
-
-
 async def sent(store, spans: list[Data], scope: Scope = SCOPE, **more: Any) -> Counter[str]:
     refused: Counter[str] = await receive(store, scope, document(spans), **more)
     return refused
