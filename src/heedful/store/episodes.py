@@ -55,8 +55,8 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
     With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
     """
-    values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
-    row = db.first("take_episode", values)
+    values = {"now": time.time(), "before": before, "lease": LEASE}
+    row = db.one("take_episode", scope, digest=digest, **values)
     return from_row(StoredEpisode, row) if row is not None else None
 
 
@@ -68,13 +68,13 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:
     """Return the digests of the waiting episodes that nobody has claimed, oldest first."""
-    values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": LEASE}
-    return [row[0] for row in db.run("episodes_left", values)]
+    rows = db.all("episodes_left", scope, limit=limit, now=time.time(), lease=LEASE)
+    return [row["digest"] for row in rows]
 
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    row = db.first("episode_state", _key(scope, digest))
+    row = db.one("episode_state", scope, digest=digest)
     return row["state"] if row is not None else None
 
 
@@ -123,8 +123,8 @@ def page(
     whole: bool = False,
 ) -> list[StoredEpisode]:
     """Return a page of episodes: those after the one with `at`, `digest`; `whole` with records."""
-    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at, "whole": whole}
-    return [from_row(StoredEpisode, row) for row in db.run("list_episodes", values)]
+    values = {"digest": digest, "state": state, "limit": limit, "before": at, "whole": whole}
+    return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
 
 def last_error(db: Db, scope: Scope) -> str:
@@ -135,7 +135,7 @@ def last_error(db: Db, scope: Scope) -> str:
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     """Return those of the digests that belong to examples of the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
-    return {row[0] for row in db.run("known_examples", values)}
+    return {row["digest"] for row in db.run("known_examples", values)}
 
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
@@ -155,7 +155,7 @@ def _texts(one: StoredEpisode) -> dict[str, str]:
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     outcome = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
-    return bool(db.run("settle_episode", {**_key(scope, digest), **outcome}).fetchall())
+    return db.one("settle_episode", scope, digest=digest, **outcome) is not None
 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:
@@ -197,14 +197,12 @@ def ended_traces(
     its root in another process since `elsewhere`. All three are times in seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
-    rows = db.run("ended_traces", {**key_of(scope), **times})
-    return [Unfinished(*row) for row in rows]
+    return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace, in order of arrival."""
-    rows = db.run("read_spans", {**key_of(scope), "trace": trace})
-    return [from_row(Piece, row) for row in rows]
+    return [from_row(Piece, row) for row in db.all("read_spans", scope, trace=trace)]
 
 
 async def finish_trace(
@@ -240,17 +238,16 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
     Also forgets which traces were finished before `known`.
     """
-    values = {**key_of(scope), "before": before, "known": known}
-    rows = db.run("give_up_traces", values).fetchall()
+    rows = db.all("give_up_traces", scope, before=before)
     for row in rows:
         db.delete("span", {**key_of(scope), "trace": row["id"]})
-    db.run("forget_traces", values)
+    db.run("forget_traces", {**key_of(scope), "known": known})
     return len(rows)
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
     """Return the number of waiting traces, their bytes, and the oldest time of a last span."""
-    row = db.run("count_traces", key_of(scope)).fetchone()
+    (row,) = db.all("count_traces", scope)
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 
 
@@ -266,10 +263,10 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    whole = db.run("count_traces", key_of(scope)).fetchone()
+    (whole,) = db.all("count_traces", scope)
     room = [bounds.traces - whole["traces"], bounds.whole - whole["bytes"]]
     for trace, group in grouped.items():
-        row = db.run("read_trace", {**key_of(scope), "trace": trace}).fetchone()
+        row = db.one("read_trace", scope, trace=trace)
         had = (row["spans"], row["bytes"]) if row is not None else (0, 0)
         size = sum(len(one.record) for one in group)
         new = row is None

@@ -62,10 +62,9 @@ def expose(
         for one in exposures:
             insert_exposure(db, scope, one, len(exposures), at)
     if outcome is not None:
-        values = {**key_of(scope), **asdict(outcome), "now": now}
-        values["signatures"] = json.dumps(sorted(outcome.signatures))
-        if db.first("insert_outcome", values) is not None:
-            db.run("count_outcome", values)
+        values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
+        if db.one("insert_outcome", scope, **values, now=now) is not None:
+            db.run("count_outcome", {**key_of(scope), **values})
 
 
 def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
@@ -78,7 +77,7 @@ def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
     """Return what the loop was shown, whether it has taught, and how many loops have an outcome."""
-    row = db.run("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
+    (row,) = db.all("count_outcomes", scope, loop=loop)
     return Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
 
 
@@ -93,8 +92,7 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    rows = db.run("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
-    return [from_row(Exposure, row) for row in rows]
+    return [from_row(Exposure, row) for row in db.all("read_exposures", scope, loop=loop)]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
@@ -103,12 +101,12 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     A loop without an outcome after a day counts as given up: wrong at first, with every error
     repeated and `most_calls` calls. For a restored lesson only later loops count.
     """
-    values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
+    times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
-    for row in db.run("read_evidence", values):
+    for row in db.all("read_evidence", scope, **times, most=most_calls):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
-    return dict(cases), int(db.run("count_pending", values).fetchone()["n"])
+    return dict(cases), int(db.all("count_pending", scope, **times)[0]["n"])
 
 
 def conclude(
@@ -135,25 +133,24 @@ def conclude(
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     """Bring back a lesson that a proof retired, on record. Raises NotFound."""
-    rows = db.run("restore", {**key_of(scope), "id": id}).fetchall()
-    if not rows:
+    row = db.one("restore", scope, id=id)
+    if row is None:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
-    lesson = f"{rows[0]['kind']}/{rows[0]['signature']}"
-    at = max(_after(db, scope, lesson, time.time()), rows[0]["last_shown"])
+    lesson = f"{row['kind']}/{row['signature']}"
+    at = max(_after(db, scope, lesson, time.time()), row["last_shown"])
     rule(db, scope, "restore", lesson, by, why, at)
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the rulings of a scope, newest first."""
-    rows = db.run("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.all("read_rulings", scope, limit=limit)
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
     """Return the current time, or a moment after the last ruling if the clock was set back."""
-    values = {**key_of(scope), "subject": lesson, "now": now}
-    return float(db.run("after_ruling", values).fetchone()["at"])
+    return float(db.all("after_ruling", scope, subject=lesson, now=now)[0]["at"])
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

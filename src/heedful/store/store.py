@@ -93,6 +93,15 @@ class Db:
         rows = self.run(name, values).fetchall()
         return rows[0] if rows else None
 
+    def all(self, name: str, scope: Scope, /, **values: Any) -> list[Row]:
+        """Run a named statement on the rows of a scope and return all rows."""
+        rows: list[Row] = self.run(name, {**key_of(scope), **values}).fetchall()
+        return rows
+
+    def one(self, name: str, scope: Scope, /, **values: Any) -> Row | None:
+        """Run a named statement on the rows of a scope and return the first row, or None."""
+        return self.first(name, {**key_of(scope), **values})
+
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
         """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
         names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)

@@ -71,8 +71,8 @@ select id, text from reflection
 where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
   and trust not in ('tool', 'external');
 
--- name: read_supersessions
-select what, subject, before, successor from supersession where dream = :dream order by what, subject;
+-- name: superseded_by
+select before from supersession where dream = :dream and what = 'reflection' order by subject;
 
 -- name: superseded_later
 -- A lesson of this dream that a later dream superseded.
