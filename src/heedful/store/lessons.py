@@ -113,8 +113,7 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     """
     parents = set(one.parents)
     if one.loop:
-        rows = db.run("shown_to_loop", {**key, "loop": one.loop}).fetchall()
-        parents |= {int(row["id"]) for row in rows}
+        parents |= {int(row["id"]) for row in db.run("shown_to_loop", {**key, "loop": one.loop})}
     ids = {**key, "parents": json.dumps(sorted(parents))}
     if one.loop and one.trust == "measured":
         traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
@@ -323,13 +322,12 @@ def name_of(reflection: Reflection) -> str:
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the lessons most often seen."""
-    rows = db.run("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
-    return [plain(row) for row in rows]
+    return [plain(row) for row in db.all("top_reflections", scope, limit=limit)]
 
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons."""
-    return int(db.run("count_reflections", key_of(scope)).fetchone()["n"])
+    return int(db.all("count_reflections", scope)[0]["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
@@ -394,8 +392,8 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     gone: set[int] = set()
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
-            values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-            gone |= {row["id"] for row in db.run("evict", values).fetchall()}
+            rows = db.all("evict", scope, kept=json.dumps(list(kept)), excess=excess)
+            gone |= {row["id"] for row in rows}
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
         db.run("evict_examples", {"scope": token(scope), "excess": excess})
@@ -412,21 +410,21 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
     now = time.time()
     before = now - unused_for if unused_for else -inf
     found: list[Mapping[str, Any]] = []
-    for one in _least(db, scope, -inf, before, ALL):
-        days = (now - max(one["last_seen"], one["last_shown"])) / DAY
-        found.append({**one, "why": f"not used for {days:.0f} days"})
+    for row in db.all("prunable", scope, since=-inf, before=before, limit=ALL):
+        days = (now - max(row["last_seen"], row["last_shown"])) / DAY
+        found.append({**dict(row), "why": f"not used for {days:.0f} days"})
     excess = count(db, scope) - len(found) - keep if keep >= 0 else 0
     if excess > 0:
-        why = f"the least useful beyond {keep}"
-        found += [{**one, "why": why} for one in _least(db, scope, before, inf, excess)]
+        rows = db.all("prunable", scope, since=before, before=inf, limit=excess)
+        found += [{**dict(row), "why": f"the least useful beyond {keep}"} for row in rows]
     return found
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
     """Remove the lessons that `prunable` returns; put their names on record."""
     found = prunable(db, scope, unused_for, keep)
-    ids = json.dumps([one["id"] for one in found])
-    db.run("delete_reflections", {**key_of(scope), "ids": ids})
+    for one in found:
+        db.delete("reflection", {**key_of(scope), "id": one["id"]})
     if found:
         removed = [
             {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
@@ -437,23 +435,16 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
-    values = {**key_of(scope), "id": id, "pinned": pinned}
-    rows = db.run("set_pinned", values).fetchall()
-    if not rows:
+    row = db.one("set_pinned", scope, id=id, pinned=pinned)
+    if row is None:
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
-    subject = f"{rows[0]['kind']}/{rows[0]['signature']}"
+    subject = f"{row['kind']}/{row['signature']}"
     rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
-
-
-def _least(
-    db: Db, scope: Scope, since: float, before: float, limit: int
-) -> list[Mapping[str, Any]]:
-    values = {**key_of(scope), "since": since, "before": before, "limit": limit}
-    return [dict(row) for row in db.run("prunable", values).fetchall()]
 
 
 # How many sightings of a lesson are shown, the newest first.
 NEWEST = 20
+PROVENANCE = ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
@@ -461,24 +452,21 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     """Return examples by their ids, in any state; with None all that wait in quarantine."""
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("waiting", key).fetchall()]
-    rows = db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
-    return [_quarantined(row) for row in rows]
+        ids = [row["id"] for row in db.run("waiting", key)]
+    found = []
+    for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
+        example = Example(**json.loads(row["record"]))
+        known = {"example": example if example.accepted else None, "provenance": Provenance()}
+        found.append(from_row(QuarantinedLesson, row, **known))
+    return found
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
     """Return the sources, parents, children and sightings of an example, and the rulings on it."""
-    lesson = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
-    values = {
-        **_scope_key(scope),
-        "example": one.id,
-        "subject": f"{one.kind}/{one.signature}",
-        **lesson,
-    }
-    found = {
-        name: db.run(name, values).fetchall()
-        for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
-    }
+    named = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
+    subject = f"{one.kind}/{one.signature}"
+    values = {**_scope_key(scope), **named, "example": one.id, "subject": subject}
+    found = {name: db.run(name, values).fetchall() for name in PROVENANCE}
     return Provenance(
         tuple(row["source"] for row in found["rests_on"]),
         tuple(row["parent"] for row in found["parents_of"]),
@@ -514,19 +502,18 @@ def _settle(
         "trust": "operator" if released else one.trust,
         "subject": f"{one.kind}/{one.signature}",
     }
-    rows = db.run("settle_example", values).fetchall()
-    if not rows:
-        last = db.run("rulings_on", values).fetchone()
+    row = db.first("settle_example", values)
+    if row is None:
+        last = db.first("rulings_on", values)
         ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
         raise NotQuarantined(one.id, one.state, ruled)
-    (row,) = rows
     digest = mark(row["digest"], one.lesson)
     record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
     rule(db, scope, action, values["subject"], by, why, now, record)
     values["reflection"] = row["reflection"]
     if released:
         follow(db, {**values, "kind": one.kind, "signature": one.signature})
-    lesson = db.run("read_voice", values).fetchone()
+    (lesson,) = db.run("read_voice", values).fetchall()
     if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
         _speak(db, values, one.id if released else _best(db, values), lesson)
 
@@ -584,9 +571,8 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 def _best(db: Db, values: Plain) -> int | None:
     """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
-    row = db.run("best_example", {**values, "order": json.dumps(ORDER)})
-    found = row.fetchone()
-    return int(found["id"]) if found is not None else None
+    row = db.first("best_example", {**values, "order": json.dumps(ORDER)})
+    return int(row["id"]) if row is not None else None
 
 
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
@@ -599,8 +585,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    order = {**values, "order": json.dumps(ORDER)}
-    row = db.run("best_sighting", order).fetchone()
+    row = db.first("best_sighting", {**values, "order": json.dumps(ORDER)})
     if row is None:
         return False
     one = Reflection(
@@ -616,16 +601,6 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     written |= {"state": one.state, "digest": words_digest(row["text"])}
     add_example(db, {**values, **written}, one, Example(row["text"], ""))
     return True
-
-
-def _quarantined(row: Row) -> QuarantinedLesson:
-    example = Example(**json.loads(row["record"]))
-    return from_row(
-        QuarantinedLesson,
-        row,
-        example=example if example.accepted else None,
-        provenance=Provenance(),
-    )
 
 
 def _scope_key(scope: Scope) -> Plain:

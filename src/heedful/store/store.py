@@ -144,11 +144,6 @@ def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Ca
     return decorate
 
 
-def locks_of(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Sequence[str]:
-    """Return the locks that a function holds when it is called with these arguments."""
-    return _locks.get(work, lambda *_, **__: MEMORY)(*args, **kwargs)
-
-
 class Access(Protocol):
     """Access of a store to its database. All methods raise StoreError and what `work` raises."""
 
@@ -579,7 +574,7 @@ class Store:
         time. Within an idempotent call, the records of the call are written in the same
         transaction.
         """
-        locks = locks_of(work, *args, **kwargs)
+        locks = _locks[work](*args, **kwargs) if work in _locks else MEMORY
         commit = partial(self._access.write, scope, holds=locks)
         effects = _effects.get()
         if effects is None or not effects.in_call:

@@ -304,9 +304,6 @@ order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'veri
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
 
--- name: delete_reflections
-delete from reflection where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
-
 -- name: set_pinned
 update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id
 returning kind, signature;
