@@ -126,7 +126,7 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
     Raises Conflict if the stored loop has another task, context, goals or policy.
     """
-    row = db.first("read_loop", _key(scope, id))
+    row = db.one("read_loop", scope, id=id)
     if row is None:
         _insert(db, _key(scope, id), head, "", time.time())
         return read(db, scope, id), True
@@ -139,7 +139,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
     If a rule of the policy counts echoes, they are counted in the `window` newest other loops.
     """
-    row = db.first("read_loop", _key(scope, id))
+    row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
     stored = _stored(db, row)
@@ -174,8 +174,8 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 @holds(by=_of_loop)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease. Raises LeaseLost."""
-    values = {**_key(scope, id), "epoch": epoch, "lease": time.time() + LEASE_SECONDS}
-    if db.first("beat", values) is None:
+    lease = time.time() + LEASE_SECONDS
+    if db.one("beat", scope, id=id, epoch=epoch, lease=lease) is None:
         raise _lost(id)
 
 
@@ -218,7 +218,7 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the loop as it is stored. Raises NotFound."""
-    row = db.first("read_loop", _key(scope, id))
+    row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
     return _stored(db, row)
@@ -226,7 +226,7 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
     """Return those of the loops that exist, ordered by id."""
-    rows = (db.first("read_loop", _key(scope, id)) for id in ids)
+    rows = (db.one("read_loop", scope, id=id) for id in ids)
     return [_stored(db, row) for row in rows if row is not None]
 
 
@@ -237,13 +237,14 @@ def newest(
 
     With `before`, return only loops older than the loop with that id; none if it does not exist.
     """
-    values = {**key_of(scope), "limit": limit, "prefix": prefix, "created": inf, "n": 0}
+    at = {"created": inf, "n": 0}
     if before:
-        row = db.first("read_loop", _key(scope, before))
+        row = db.one("read_loop", scope, id=before)
         if row is None:
             return []
-        values |= {"created": row["created"], "n": row["n"]}
-    return [_stored(db, row) for row in db.run("newest_loops", values).fetchall()]
+        at = {"created": row["created"], "n": row["n"]}
+    rows = db.all("newest_loops", scope, limit=limit, prefix=prefix, **at)
+    return [_stored(db, row) for row in rows]
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:

@@ -48,19 +48,9 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import invalid_value
-from heedful.store.store import (
-    FOLDER,
-    MEMORY,
-    Db,
-    Dialect,
-    Store,
-    Threads,
-    Work,
-    read_sql,
-)
+from heedful.store.store import FOLDER, MEMORY, Db, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 
 class Turns:
@@ -159,7 +149,7 @@ class Session(Db):
     statement is prepared only once. Text gets the type that its place in the statement needs.
     """
 
-    dialect: Dialect = "postgres"
+    dialect = "postgres"
 
     def __init__(self, conninfo: str, url: str = "") -> None:
         self.url = url
@@ -442,8 +432,6 @@ PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 # Retries after a lost connection: a restarted server has lost all connections of the pool.
 RECONNECTIONS: Final = 2
 READS: Final = "begin isolation level repeatable read read only"
-_open: dict[str, Store] = {}
-_guard = threading.Lock()
 
 
 def in_database(url: str) -> Store:
@@ -454,10 +442,7 @@ def in_database(url: str) -> Store:
 
 def shared_store(url: str) -> Store:
     """Return the store that this process shares for this URL. Raises InvalidInput."""
-    with _guard:
-        store = _open.get(url) or in_database(url)
-        _open[url] = store
-        return store
+    return share(url, partial(in_database, url))
 
 
 class Database:

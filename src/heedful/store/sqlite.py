@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +27,9 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Db, Dialect, Store, Threads, Work, read_sql
+from heedful.store.store import MEMORY, Db, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
-K = TypeVar("K")
 # The most waiting writes in one commit.
 GROUP = 256
 
@@ -39,7 +37,7 @@ GROUP = 256
 class Connection(sqlite3.Connection, Db):
     """A connection with named statements."""
 
-    dialect: Dialect = "sqlite"
+    dialect = "sqlite"
 
     def undo(self) -> None:
         """End an open transaction; close the connection if that fails."""
@@ -210,8 +208,6 @@ APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken f
 BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
-_open: dict[str, Store] = {}
-_guard = threading.Lock()
 
 
 def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
@@ -223,11 +219,7 @@ def shared_store(path: str) -> Store:
     """Return the store that this process shares for this file; one in memory is never shared."""
     if path == ":memory:":
         return in_file(path)
-    key = os.path.realpath(path)
-    with _guard:
-        store = _open.get(key) or in_file(path)
-        _open[key] = store
-        return store
+    return share(os.path.realpath(path), partial(in_file, path))
 
 
 class File:

@@ -234,6 +234,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+_shared: dict[str, Store] = {}
+_guard = threading.Lock()
+
+
+def share(key: str, make: Callable[[], Store]) -> Store:
+    """Return the store that this process shares under this key; make it first if necessary."""
+    with _guard:
+        store = _shared.get(key) or make()
+        _shared[key] = store
+        return store
+
+
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 ROOMS = (
     "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
