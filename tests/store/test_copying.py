@@ -29,7 +29,6 @@ from heedful.testing import FixedEmbedder
 from tests import postgres as servers
 from tests.memory.transfers import everything
 from tests.postgres import rows
-from tests.store.support import python
 from tests.store.support import rows as file_rows
 
 SCOPES = (Scope("one", "p"), Scope("one", "q"), Scope("two", "p"))
@@ -225,17 +224,6 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
                 copy(str(left), str(right))
     finally:
         servers.drop(blank)
-
-
-def test_a_file_needs_no_server(source, tmp_path):
-    program = """
-import sys
-sys.modules["psycopg"] = None
-from heedful.store.transfer import copy
-print(any(copy(*sys.argv[1:]).values()), end="")
-"""
-    out, err = python(program, source, tmp_path / "other.db").communicate(timeout=60)
-    assert (out, err) == ("True", "")
 
 
 def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -125,9 +126,8 @@ async def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
     assert await store.write(SCOPE, lesson_store.clear) == 1
     for table in ("exposure", "outcome", "reflection"):
         assert rows(path, f"select tenant from {table}") == [("other",)]
-    assert rows(path, "select tenant, action, subject, by from ruling") == [
-        ("default", "retire", "check/a", "proof")
-    ]
+    ruling = rows(path, "select tenant, action, subject, by from ruling")
+    assert ruling == [("default", "retire", "check/a", "proof")]
 
 
 # -- the same cases as `proof` finds
@@ -186,10 +186,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
 
         found, pending = asyncio.run(store.write(Scope(), fill))
     cases, waiting = _joined(exposures, outcomes)
-    capped = {
-        name: {(*case[:4], min(case[4], MOST_CALLS)): 0 for case in counts}
-        for name, counts in cases.items()
-    }
+    capped: dict[Any, Counter[Any]] = {name: Counter() for name in cases}
     for name, counts in cases.items():
         for case, n in counts.items():
             capped[name][(*case[:4], min(case[4], MOST_CALLS))] += n
@@ -233,16 +230,11 @@ async def test_what_is_brought_back_begins_anew(store, path):
     await conclude(store, {"check/a": 0.6}, hurting("a"))
     id = rows(path, "select id from reflection where signature = 'a'")[0][0]
     await restore(store, id, "ada", "it was the model")
-    assert rows(path, "select state, useful from reflection where signature = 'a'") == [
-        ("verified", 1.0)
-    ]
-    newest = (await store.read(SCOPE, exposure_store.rulings, 1))[0]
-    assert [newest[key] for key in ("action", "subject", "by", "why")] == [
-        "restore",
-        "check/a",
-        "ada",
-        "it was the model",
-    ]
+    [now] = rows(path, "select state, useful from reflection where signature = 'a'")
+    assert now == ("verified", 1.0)
+    [newest] = await store.read(SCOPE, exposure_store.rulings, 1)
+    told = [newest[key] for key in ("action", "subject", "by", "why")]
+    assert told == ["restore", "check/a", "ada", "it was the model"]
     await write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
     assert cases["check/a"] == {(0.1, True, True, False, 1): 1}

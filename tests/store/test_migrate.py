@@ -139,37 +139,24 @@ create or replace function reflection_gone() returns trigger language plpgsql as
 end $$;
 alter table tally drop column lessons;
 """
-# What a service does with the schema, by the clock of any version.
+# A loop and a lesson more; the number of lessons, or the error.
 USE = """
 import asyncio, sys
 from heedful.errors import StoreError
 from heedful.drive.drive import run
 from heedful.memory.memory import Memory
-from heedful.loop.record import Finding
 from heedful.lessons.lesson import Scope
 from heedful.store import loops, open_store
 
-async def answer(task, hint):
-    return "second" if hint else "first"
-
-def not_at_once(candidate, context):
-    return [Finding("once", "not at once", "again")] if candidate == "first" else []
-
-async def use(store):
-    before = await (memory := Memory(store)).count()
-    result = await run("task", generate=answer, checks=[not_at_once], store=store, id=sys.argv[2])
-    stored = await store.read(Scope(), loops.read, sys.argv[2])
-    assert stored.values == ("first", "second"), result
-    told = await memory.remember("E", f"a lesson of {sys.argv[2]} rises too late", lesson="bake it")
-    assert told.created
-    assert await memory.seen("E", f"a lesson of {sys.argv[2]} rises too late")
-    assert await memory.count() == before + 1
-    return before + 1
-
 async def main():
-    store = open_store(sys.argv[1])
+    store, name = open_store(sys.argv[1]), sys.argv[2]
     try:
-        print(await use(store), end="")
+        await run("task", generate=lambda task, hint: "text", store=store, id=name)
+        assert (await store.read(Scope(), loops.read, name)).values == ("text",)
+        memory = Memory(store)
+        assert (await memory.remember("E", f"{name} rises too late", lesson="bake it")).created
+        assert (await memory.seen("E", f"{name} rises too late")).count == 1
+        print(await memory.count(), end="")
     except StoreError as error:
         print(type(error).__name__, end="")
     finally:
@@ -192,17 +179,16 @@ def newer(tmp_path):
     """The folder of a newer heedful."""
     package = tmp_path / "heedful"
     shutil.copytree(HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__"))
-    sql = package / "store" / "sql"
-    (sql / f"postgres_{NEXT:04}_pre.sql").write_text(PRE, encoding="utf-8")
-    (sql / f"postgres_{NEXT:04}_post.sql").write_text(POST, encoding="utf-8")
-    changed = 0
-    for file in sql.glob("*.sql"):
-        text = file.read_text(encoding="utf-8")
-        if "_000" not in file.name and "sum(lessons)" in text:
-            file.write_text(text.replace("sum(lessons)", "sum(many)"), encoding="utf-8")
-            changed += 1
-    assert changed == 1
+    _add(tmp_path, PRE, POST)
+    file = package / "store" / "sql" / "lessons.sql"
+    file.write_text(file.read_text("utf-8").replace("sum(lessons)", "sum(many)"), "utf-8")
     return tmp_path
+
+
+def _add(code: Path, pre: str, post: str) -> None:
+    for part, sql in (("pre", pre), ("post", post)):
+        file = code / "heedful" / "store" / "sql" / f"postgres_{NEXT:04}_{part}.sql"
+        file.write_text(sql, encoding="utf-8")
 
 
 def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -224,10 +210,8 @@ def test_old_and_new_code_run_side_by_side_between_the_parts(postgres, newer):
     old, url = HERE, postgres.service
     assert said(old, USE, url, "ash") == "1"
     assert said(newer, USE, url, "birch") == "StoreOlder"
-    assert (
-        said(newer, MIGRATE, postgres.owner, "post", "pre")
-        == "[] ['pre', 'post'] ['pre'] ['post'] "
-    )
+    done = said(newer, MIGRATE, postgres.owner, "post", "pre")
+    assert done == "[] ['pre', 'post'] ['pre'] ['post'] "
     assert said(old, USE, url, "cedar") == "2"
     assert said(newer, USE, url, "elm") == "3"
     assert said(old, USE, url, "fir") == "4"
@@ -247,9 +231,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("pre", "post", "kind"), BROKEN)
 def test_of_a_migration_that_fails_nothing_is_left(postgres, newer, pre, post, kind):
-    sql = newer / "heedful" / "store" / "sql"
-    (sql / f"postgres_{NEXT:04}_pre.sql").write_text(pre, encoding="utf-8")
-    (sql / f"postgres_{NEXT:04}_post.sql").write_text(post, encoding="utf-8")
+    _add(newer, pre, post)
     there = tables(postgres)
     done = program(newer, MIGRATE, postgres.owner, "all")
     assert f"heedful.errors.{kind.__name__}" in done.stderr
