@@ -70,13 +70,16 @@ def stored(counting: Counting) -> list[int]:
     return [x for (x,) in rows(counting.path, "select x from t order by x")]
 
 
-async def together(writer: Thread, *jobs: Any) -> list[Any]:
+async def together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
     """The outcomes of jobs that all wait while the first commit is held up."""
     begun, gate = threading.Event(), threading.Event()
     first = asyncio.create_task(writer.run(partial(held, begun, gate)))
     await asyncio.to_thread(begun.wait, 30)
     waiting = [asyncio.create_task(writer.run(job)) for job in jobs]
     await asyncio.sleep(0)
+    if cancelled >= 0:
+        waiting[cancelled].cancel()
+        await asyncio.sleep(0)
     gate.set()
     await first
     return await asyncio.gather(*waiting, return_exceptions=True)
@@ -134,19 +137,9 @@ async def test_a_locked_database_fails_the_group_and_then_works_again(writer, co
 
 
 async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
-    begun, gate = threading.Event(), threading.Event()
-    first = asyncio.create_task(writer.run(partial(held, begun, gate)))
-    await asyncio.to_thread(begun.wait, 30)
-    waiting = [asyncio.create_task(writer.run(partial(insert, n))) for n in range(3)]
-    await asyncio.sleep(0)
-    waiting[1].cancel()
-    await asyncio.sleep(0)
-    gate.set()
-    await first
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    assert answers[0::2] == [0, 2]
+    answers = await together(writer, *(partial(insert, n) for n in range(3)), cancelled=1)
+    assert answers[0::2] == stored(counting) == [0, 2]
     assert isinstance(answers[1], asyncio.CancelledError)
-    assert stored(counting) == [0, 2]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)

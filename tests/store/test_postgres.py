@@ -84,7 +84,7 @@ async def test_a_row_is_read_by_position_and_by_name(postgres):
         "none": None,
         "text": "žluť '\\ :x %s",
         "real": 0.1,
-        "bytes": b"\0\xff",
+        "raw": b"\0\xff",
     }
     asked = "select :whole as whole, :none as none, :text as text, :real as real, :raw as raw"
     ask = f"{asked}, true as flag, count(*) as n from tally"

@@ -67,7 +67,7 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
 
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:
-    """Return the digests of the waiting episodes that nobody has claimed, oldest first."""
+    """Return the digests of the waiting episodes without a claim, oldest first."""
     rows = db.all("episodes_left", scope, limit=limit, now=time.time(), lease=LEASE)
     return [row["digest"] for row in rows]
 

@@ -195,7 +195,7 @@ COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 class Verified:
     """The result of checking every audit row of a tenant.
 
-    `broken` is the number of the first row that was changed or is missing, 0 if there is none.
+    `broken` is the number of the first row that was changed or is missing, or 0.
     `head` is the hash of the last row. Keep it elsewhere to see later whether somebody rewrote the
     whole chain.
     """

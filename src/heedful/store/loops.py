@@ -1,4 +1,4 @@
-"""Loops: claimed by one driver, written entry by entry, read as a whole.
+"""Loops: claimed by one driver, written in entries, read with all their attempts.
 
 A driver claims a loop with a lease. Its token shows whether its process still lives, so the loops
 of a killed process are free at once on the same machine. The `epoch` of a loop keeps an older
@@ -122,7 +122,7 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 
 @holds(by=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop, created if it is new, and whether it is new; nobody drives it.
+    """Return the loop, and whether it is new; create it if necessary. It has no driver.
 
     Raises Conflict if the stored loop has another task, context, goals or policy.
     """
@@ -308,8 +308,8 @@ def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
     columns = _columns(head)
     for part in parts:
         if row[part] != columns[part]:
-            told = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
-            raise Conflict(f"{told}; give another id")
+            message = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
+            raise Conflict(f"{message}; give another id")
 
 
 def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
@@ -339,8 +339,8 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
         db.insert("attempt", {**key, **content, "created": now})
         db.delete("step", {"loop": n})
     elif dict(row) != content:
-        told = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
-        raise AttemptTaken(told)
+        message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
+        raise AttemptTaken(message)
     return row is None
 
 

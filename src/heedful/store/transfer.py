@@ -35,7 +35,7 @@ from heedful.store.store import SKIP, Db, Row, from_row, key_of, placed, short, 
 
 # The ruling that vouches for an import: it concerns one database and is never exported.
 IMPORT = "import"
-# Characters of the metadata of a lesson that nobody vouches for.
+# Characters of the metadata of an unvouched lesson.
 LONGEST_META = 20_000
 # Separates an imported loop's id from its time if another loop with that id ran here.
 MOVED = "\x1e"
@@ -376,11 +376,11 @@ def _clean(value: Any) -> Any:
 
 
 def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return what an import keeps of a record that nobody vouches for, or None for nothing.
+    """Return what an unvouched import keeps of a record, or None for nothing.
 
-    Texts become external, get the import as a source, are cut to what quarantine keeps, and wait
-    there. Left out is what others decided, measured or proved; search words and vectors, which the
-    person who releases a text does not see; times in the future; and which lesson replaced which.
+    Texts become external, get the import as a source, are cut, and wait in quarantine. Decisions,
+    measurements and proofs of others are left out, and so are search words and vectors, which the
+    person who releases a text does not see. Times are at most `now`.
     """
     if isinstance(record, LinkRecord) and record.relation == "strategy":
         return replace(record, at=min(record.at, now))

@@ -1,6 +1,5 @@
 -- name: take_episode
--- One that nobody is at work on, the oldest first; of those tried since :before none, nor one without a record.
--- A clock may be set back.
+-- Claim the oldest episode without a claim that was not tried since :before. A clock may be set back.
 update episode set state = 'waiting', tries = tries + 1, taken = :now
 where id = (
   select id from episode
@@ -12,7 +11,7 @@ where id = (
 returning digest, name, session, outcome, state, tries, error, record, at;
 
 -- name: episodes_left
--- Those that wait and that nobody is at work on, the oldest first.
+-- The waiting episodes without a claim, oldest first.
 select digest from episode
 where tenant = :tenant and project = :project and state = 'waiting' and record <> '{}'
   and not (taken between :now - :lease and :now + :lease)
@@ -23,7 +22,7 @@ update episode set taken = :now
 where tenant = :tenant and project = :project and digest = :digest and state = 'waiting';
 
 -- name: forget_record
--- An episode that is revoked as a source; that it was reflected on stays known, so that it is not again.
+-- Empty an episode that is revoked as a source. Its state stays, so that it is not reflected on again.
 update episode set record = '{}', name = '', session = '', error = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
@@ -64,7 +63,7 @@ set trust = case when trace.trust = excluded.trust then trace.trust else 'extern
     rooted = trace.rooted or excluded.rooted, last = excluded.last;
 
 -- name: ended_traces
--- Without a root a span whose parent is in another process stands for it, after a longer time.
+-- A trace without a root ends with a span whose parent is in another process, after a longer time.
 select t.id, t.spans, t.trust, t.last from trace t
 where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.last <= :settled and case
   when t.rooted then t.last <= :missing or not exists (
