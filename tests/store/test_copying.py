@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.loop.record import Finding
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons, loops, open_store
 from heedful.store.transfer import LEFT_OUT, copy, tables
@@ -49,33 +49,21 @@ insert into span (tenant, project, trace, id, parent, root, record)
 """
 
 
-async def answer(task: str, hint: str) -> str:
-    return "second" if hint else "first"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    path: Path = tmp_path_factory.mktemp("copy") / "a.db"
 
-
-def not_at_once(candidate: str, context: Any) -> list[Finding]:
-    return [Finding("once", "not at once", "Again.")] if candidate == "first" else []
-
-
-def fill(path: Path) -> None:
     async def scenario() -> None:
         store = open_store(str(path))
         for number, scope in enumerate(SCOPES):
             await everything(Memory(store, scope, FixedEmbedder()))
-            run: dict[str, Any] = {"generate": answer, "checks": [not_at_once], "store": store}
-            await heedful.run(f"žluť {number}", **run, scope=scope, id=f"loop {number}")
+            run: dict[str, Any] = {"scope": scope, "store": store, "id": f"loop {number}"}
+            await heedful.run(f"žluť {number}", generate=lambda task, hint: "text", **run)
         await store.close()
 
     asyncio.run(scenario())
-    db = sqlite3.connect(path)
-    db.executescript(OTHERS)
-    db.close()
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory) -> Path:
-    path: Path = tmp_path_factory.mktemp("copy") / "a.db"
-    fill(path)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(OTHERS)
     return path
 
 
@@ -165,7 +153,7 @@ def test_numbers_go_on_where_the_source_was(source, postgres, tmp_path):
         store = open_store(url)
         memory = Memory(store, SCOPES[0])
         await memory.remember("N", "new", lesson="a lesson that nobody had")
-        await heedful.run("new", generate=answer, store=store, scope=SCOPES[0])
+        await heedful.run("new", generate=lambda task, hint: "x", store=store, scope=SCOPES[0])
         await store.close()
 
     for url in (postgres.service, str(back)):

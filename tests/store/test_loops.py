@@ -171,13 +171,11 @@ async def test_a_stale_driver_is_fenced_off_and_nothing_of_it_is_written(store):
 
     await claim(store, "a", HEAD, first)
     await claim(store, "a", HEAD, second)
+    more = {"extra": Usage(calls=5), "reflections": [lesson()], "step": ("1/answer", [])}
+    ghost: dict[str, Any] = {**more, "cancelled": "x", "override": Override("attempts", "ghost")}
     stale = [
+        *(JournalEntry("a", 1, **{name: value}) for name, value in ghost.items()),
         report("a", 1, head=None),
-        JournalEntry("a", 1, cancelled="by a ghost"),
-        JournalEntry("a", 1, step=("1/answer", [])),
-        JournalEntry("a", 1, override=Override("attempts", "ghost")),
-        JournalEntry("a", 1, extra=Usage(calls=5)),
-        JournalEntry("a", 1, reflections=[lesson()]),
         report("a", 1),  # as if the loop were new
     ]
     for entry in stale:
