@@ -33,17 +33,6 @@ async def amend(store: Any, id: int, edition: str, change: Change, by: str, why:
     return await store.write(SCOPE, patterns.amend, id, edition, change, by, why)
 
 
-@pytest.mark.parametrize("size", [1, 3, 100])
-async def test_pages_hold_every_lesson_once_whatever_comes_meanwhile(store, size):
-    ids = [await learnt(store, n) for n in range(1, 8)]
-    await learnt(store, 1, OTHER)
-    found = [one["id"] for one in await listed(store, LessonFilter(), size)]
-    await learnt(store, 20)
-    while page := await listed(store, LessonFilter(before=found[-1]), size):
-        found += [one["id"] for one in page]
-    assert found == sorted(ids, reverse=True)
-
-
 @pytest.mark.parametrize("tag", ["a", 'b"', "[", "é", "\\"])
 async def test_a_tag_is_found_where_a_lesson_has_it_and_nowhere_else(store, tag):
     for n, tags in enumerate([[], [tag], [f"{tag}a"], ["a", f", {tag}", tag], ["ab"]]):

@@ -119,8 +119,8 @@ class Searched(RuleBasedStateMachine):
 
     @rule(side=sides, pick=picks, text=said, state=states)
     def reword(self, side, pick, text, state):
-        sql, id = "update example set words = ?, state = ? where id = ?", self.pick("example", pick)
-        self.change(side, sql, text, state, id)
+        sql = "update example set words = ?, state = ?, indexed = false where id = ?"
+        self.change(side, sql, text, state, self.pick("example", pick))
 
     @rule(side=sides, pick=picks, vector=vectors, space=st.sampled_from(["a", "b"]))
     def move(self, side, pick, vector, space):

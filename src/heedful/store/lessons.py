@@ -370,16 +370,10 @@ def rule(
     The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
     """
     check_actor(by, why)
-    values = {
-        **key_of(scope),
-        "action": action,
-        "subject": storable(subject),
-        "by": storable(by),
-        "why": storable(why),
-        "record": json.dumps(redact_data(dict(record))),
-        "at": now,
-    }
-    db.insert("ruling", values)
+    texts = {"action": action, "subject": subject, "by": by, "why": why}
+    stored = {name: storable(text) for name, text in texts.items()}
+    plain = json.dumps(redact_data(dict(record)))
+    db.insert("ruling", {**key_of(scope), **stored, "record": plain, "at": now})
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:

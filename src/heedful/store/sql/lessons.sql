@@ -318,7 +318,7 @@ insert into example (reflection, scope, task, record, digest, state, trust, less
 values (:reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
 on conflict (reflection, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
-    task = excluded.task, record = excluded.record, words = excluded.words
+    task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
 where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
 returning id;
 

@@ -41,14 +41,8 @@ create trigger example_added after insert on example begin
   update example set indexed = 1 where id = new.id and state in ('candidate', 'verified')
     and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection);
 end;
+-- A statement that changes words also sets `indexed` to false, so that the old words leave the index first.
 create trigger example_changed after update of state, words on example begin
-  insert into example_fts (example_fts, rowid, words)
-  select 'delete', old.id, replace(' ' || old.words, ' ', ' s' || id || 'x')
-  from corpus where scope = old.scope and old.indexed and new.words <> old.words;
-  insert into example_fts (rowid, words)
-  select id, words from recallable where id = old.id and new.words <> old.words;
-  update corpus set length = length + length(new.words) - length(old.words)
-  where scope = old.scope and old.indexed and new.words <> old.words;
   update example set indexed = not indexed where id = old.id and indexed <> (
     state in ('candidate', 'verified')
     and (select state in ('candidate', 'verified') or trust in ('tool', 'external') from reflection where id = new.reflection)
