@@ -104,8 +104,7 @@ class Db:
 
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
         """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
-        names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
-        return self.execute(f"insert into {table} ({names}) values ({marks}) {end}", values)
+        return self.execute(_insert(table, tuple(values), end), values)
 
     def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
         """Change columns of the rows that have the columns in `key`."""
@@ -122,6 +121,12 @@ class Db:
         if kind not in objects:
             objects[kind] = kind()
         return objects[kind]
+
+
+@cache
+def _insert(table: str, names: tuple[str, ...], end: str) -> str:
+    marks = ", ".join(f":{name}" for name in names)
+    return f"insert into {table} ({', '.join(names)}) values ({marks}) {end}"
 
 
 def _is(key: Mapping[str, Any]) -> str:
