@@ -195,6 +195,15 @@ def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
     assert rows(postgres.owner, triggers) == [(0,)]
 
 
+def test_the_character_0_becomes_a_question_mark(source, postgres, tmp_path):
+    old = tmp_path / "old.db"
+    copy(str(source), str(old))
+    with closing(sqlite3.connect(old)) as db, db:
+        db.execute("update taught set loop = 'a' || char(0) || 'b'")
+    copy(str(old), postgres.owner)
+    assert rows(postgres.owner, "select distinct loop from taught") == [("a?b",)]
+
+
 def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"x" * 5000)
