@@ -28,7 +28,7 @@ class Counting:
 
     def __call__(self) -> Connection:
         options = {"isolation_level": None, "timeout": 0.1, "check_same_thread": False}
-        db = sqlite3.connect(self.path, factory=Connection, **options)  # type: ignore[call-overload]
+        db: Connection = sqlite3.connect(self.path, factory=Connection, **options)  # type: ignore[call-overload]
         db.set_trace_callback(self.statements.append)
         self.opened += 1
         return db
