@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from heedful.store import sqlite
+from heedful.store.store import _shared as shared
 from tests import engines
 
 if TYPE_CHECKING:
@@ -68,11 +68,9 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 def no_store_stays_open() -> Iterator[None]:
     """A store that is opened by its path is shared for as long as the process lives."""
     yield
-    postgres = sys.modules.get("heedful.store.postgres")  # most tests do without it
-    for shared in (sqlite._open, postgres._open if postgres else {}):
-        for store in list(shared.values()):
-            asyncio.run(store.close())
-        shared.clear()
+    for store in list(shared.values()):
+        asyncio.run(store.close())
+    shared.clear()
 
 
 @pytest.fixture

@@ -83,43 +83,18 @@ _BODY = "\n".join(some(WORD + "+/", 64) for _ in range(4))
 _PASSWORD, _HARD = some(WORD, 12), f"{some(LOWER, 6)}!{some(LOWER, 6)}"
 _LETTERS, _LONG = f"Zorn{some(LOWER, 8)}", some(WORD + "+/", 40)
 
+_BLOCK = "-----BEGIN {0}-----\n{1}{2}\n-----END {0}-----"
+_PRIVATE_KEYS = (
+    _BLOCK.format("RSA PRIVATE KEY", "", _BODY),
+    _BLOCK.format("EC PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n", _BODY),
+    f"-----BEGIN PRIVATE KEY-----\n{_BODY}",
+    f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{_BODY}\\n-----END",
+    _BLOCK.format("PGP PRIVATE KEY BLOCK", "Version: 2 - x\n\n", _BODY),
+    f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{_BODY}\n---- END SSH2 ENCRYPTED KEY ----",
+    f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{_BODY}\nPrivate-MAC: {some(HEX, 40)}",
+)
 PLACED: tuple[tuple[str, str, str], ...] = (
-    (
-        "private_key",
-        f"-----BEGIN RSA PRIVATE KEY-----\n{_BODY}\n-----END RSA PRIVATE KEY-----",
-        _BODY,
-    ),
-    (
-        "private_key",
-        (
-            "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n"
-            f"{_BODY}\n-----END EC PRIVATE KEY-----"
-        ),
-        _BODY,
-    ),
-    ("private_key", f"-----BEGIN PRIVATE KEY-----\n{_BODY}", _BODY),
-    ("private_key", f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{_BODY}\\n-----END", _BODY),
-    (
-        "private_key",
-        (
-            f"-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 2 - x\n\n{_BODY}\n"
-            "-----END PGP PRIVATE KEY BLOCK-----"
-        ),
-        _BODY,
-    ),
-    (
-        "private_key",
-        (
-            f"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\n{_BODY}\n"
-            "---- END SSH2 ENCRYPTED PRIVATE KEY ----"
-        ),
-        _BODY,
-    ),
-    (
-        "private_key",
-        f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 4\n{_BODY}\nPrivate-MAC: {some(HEX, 40)}",
-        _BODY,
-    ),
+    *(("private_key", text, _BODY) for text in _PRIVATE_KEYS),
     ("password_in_url", f"postgres://bob:{_PASSWORD}@db/x", _PASSWORD),
     ("password_in_url", f"mongodb+srv://bob:{_HARD}@db.example.com", _HARD),
     ("password_in_url", f"redis://:{_PASSWORD}@cache:6379/0", _PASSWORD),

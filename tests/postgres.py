@@ -185,7 +185,7 @@ def _end_unused(base: Path) -> None:
         stop = ("-w", "-D", str(data), "-m", "immediate", "stop")
         with suppress(CalledProcessError):  # it has crashed
             pgexec("pg_ctl", stop, known.bin_path, user=known.system_user)
-    shutil.rmtree(base)
+    shutil.rmtree(base, ignore_errors=True)  # another run may remove it, too
 
 
 def _runs(process: int) -> bool:

@@ -284,9 +284,7 @@ async def test_other_scopes_are_neither_read_nor_changed(memory, path):
     assert (await dump(others))["reflection"] == before["reflection"]
 
 
-@pytest.mark.parametrize(
-    "at", ["insert_supersession", "insert_became", "copy_vector", "supersede", "set_report"]
-)
+@pytest.mark.parametrize("at", ["unchanged", "copy_example", "copy_vector"])
 def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
     from heedful.store import store as named
 

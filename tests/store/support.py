@@ -14,6 +14,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Verdict
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Usage
 from heedful.store.records import Head, JournalEntry
+from heedful.store.store import THREADS
 from tests.engines import in_memory as in_memory  # noqa: PLC0414 - for the tests beside
 from tests.engines import opened as opened  # noqa: PLC0414
 from tests.engines import rows as rows  # noqa: PLC0414
@@ -38,7 +39,7 @@ def report(
 
 def threads() -> list[threading.Thread]:
     """The threads of stores that are alive in this process."""
-    return [thread for thread in threading.enumerate() if thread.name == "heedful-store"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith(THREADS)]
 
 
 def unmeasured() -> dict[str, str]:

@@ -15,8 +15,7 @@ import pytest
 
 from heedful.errors import Conflict, InvalidInput, StoreError, StoreUnavailable, UnknownName
 from heedful.store import loops, open_store
-from heedful.store.sqlite import Thread, in_file
-from heedful.store.store import Db
+from heedful.store.sqlite import Connection, Thread, in_file
 from tests.engines import named
 from tests.store.support import SCOPE, ended, opened, python, report, rows, threads
 
@@ -27,8 +26,9 @@ class Counting:
     def __init__(self, path: Path) -> None:
         self.path, self.statements, self.opened = path, [], 0  # type: ignore[var-annotated]
 
-    def __call__(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self.path, isolation_level=None, timeout=0.1)
+    def __call__(self) -> Connection:
+        options = {"isolation_level": None, "timeout": 0.1, "check_same_thread": False}
+        db: Connection = sqlite3.connect(self.path, factory=Connection, **options)  # type: ignore[call-overload]
         db.set_trace_callback(self.statements.append)
         self.opened += 1
         return db
@@ -70,13 +70,16 @@ def stored(counting: Counting) -> list[int]:
     return [x for (x,) in rows(counting.path, "select x from t order by x")]
 
 
-async def together(writer: Thread, *jobs: Any) -> list[Any]:
+async def together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
     """The outcomes of jobs that all wait while the first commit is held up."""
     begun, gate = threading.Event(), threading.Event()
     first = asyncio.create_task(writer.run(partial(held, begun, gate)))
     await asyncio.to_thread(begun.wait, 30)
     waiting = [asyncio.create_task(writer.run(job)) for job in jobs]
     await asyncio.sleep(0)
+    if cancelled >= 0:
+        waiting[cancelled].cancel()
+        await asyncio.sleep(0)
     gate.set()
     await first
     return await asyncio.gather(*waiting, return_exceptions=True)
@@ -134,31 +137,18 @@ async def test_a_locked_database_fails_the_group_and_then_works_again(writer, co
 
 
 async def test_a_job_cancelled_while_it_waits_is_not_done(writer, counting):
-    begun, gate = threading.Event(), threading.Event()
-    first = asyncio.create_task(writer.run(partial(held, begun, gate)))
-    await asyncio.to_thread(begun.wait, 30)
-    waiting = [asyncio.create_task(writer.run(partial(insert, n))) for n in range(3)]
-    await asyncio.sleep(0)
-    waiting[1].cancel()
-    await asyncio.sleep(0)
-    gate.set()
-    await first
-    answers = await asyncio.gather(*waiting, return_exceptions=True)
-    assert answers[0::2] == [0, 2]
+    answers = await together(writer, *(partial(insert, n) for n in range(3)), cancelled=1)
+    assert answers[0::2] == stored(counting) == [0, 2]
     assert isinstance(answers[1], asyncio.CancelledError)
-    assert stored(counting) == [0, 2]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
 async def test_a_failing_read_is_answered(counting, error):
     reader = Thread(counting, writes=False)
-
-    def broken(db: Db) -> None:
-        raise error
-
     with pytest.raises((type(error), StoreError)):
-        await reader.run(broken)
+        await reader.run(partial(failing, error))
     assert await reader.run(lambda db: 5) == 5
+    assert stored(counting) == []  # and what it wrote is rolled back
     reader.close()
 
 

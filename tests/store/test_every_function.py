@@ -123,9 +123,9 @@ async def of_lessons(story: Story) -> None:
     shown = [Exposure(name(one), f"l {n}", n < 200, "x") for n in range(240)]
     ends = [Outcome(f"l {n}", n >= 200, 1) for n in range(240)]
     await write(exposures.expose, shown[:1], ends[0], time.time())
-    assert await read(exposures.shown_to, "l 0") == [
-        replace(shown[0], signature=one.signature.digest)
-    ]
+    assert not await write(exposures.insert_exposure, shown[0], 1, 1.0)
+    kept = replace(shown[0], signature=one.signature.digest)
+    assert await read(exposures.shown_to, "l 0") == [kept]
     assert (await read(exposures.past, "l 0")).ended == 1
     assert sum((await read(exposures.evidence, 9))[0][name(one)].values()) == 1
     assert await write(exposures.untaught, [replace(one, loop="l")]) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.errors import InvalidInput, NotFound, StoreError
+from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Exposure, Outcome, Past, Reflection, Scope, Signature
 from heedful.lessons.proof import MOST_CALLS, Comparison, _joined, proof, prove_cases
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
-from heedful.store.exposures import GIVEN_UP, evidence, expose, remember
+from heedful.store.exposures import GIVEN_UP, evidence, expose
 from heedful.store.store import Db, Store
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
@@ -31,17 +32,6 @@ pytestmark = IN_SOAK
 
 OTHER = Scope("other")
 NOW = 10 * GIVEN_UP
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path):
-    with opened(path) as one:
-        yield one
 
 
 def lesson(name: str, **fields: Any) -> Reflection:
@@ -104,25 +94,16 @@ async def test_the_first_exposures_and_the_first_outcome_of_a_loop_stay(store, p
     await write(store, [shown("a", "l", False), shown("c", "l")])
     await write(store, (), Outcome("l", True, 1, frozenset({"b", "a"})))
     await write(store, (), Outcome("l", False, 9))
+    await write(store, (), Outcome("shown nothing", True, 1))
+    await write(store, [shown("a", "l")], Outcome("l", True, 1), scope=OTHER)
+    await write(store, [shown("a", "m")], Outcome("m", True, 1), scope=OTHER)
     found = await store.read(SCOPE, exposure_store.past, "l")
     assert sorted(found.exposures, key=lambda one: one.signature) == first
     assert (found.ended, found.number) == (1, 1)
-    ends = rows(path, "select loop, n, right_at_once, calls, signatures from outcome")
-    assert ends == [("l", 1, 1, 1, '["a", "b"]')]
-
-
-async def test_outcomes_are_numbered_in_their_scope(store):
-    for n in range(3):
-        for scope in (SCOPE, OTHER):
-            await write(store, [shown("a", f"l{n}")], Outcome(f"l{n}", True, 1), scope=scope)
-    assert await store.read(SCOPE, exposure_store.past, "l1") == Past((shown("a", "l1"),), 3, 2)
-    assert await store.read(OTHER, exposure_store.past, "new") == Past((), 3, 0)
-    assert await store.read(Scope("nobody"), exposure_store.past, "l1") == Past()
-
-
-async def test_a_loop_that_was_shown_nothing_has_no_outcome(store, path):
-    await write(store, (), Outcome("l", True, 1))
-    assert rows(path, "select * from outcome") == []
+    ends = rows(path, "select loop, n, right_at_once, signatures from outcome order by tenant, n")
+    assert ends == [("l", 1, 1, '["a", "b"]'), ("l", 1, 1, "[]"), ("m", 2, 1, "[]")]
+    assert await store.read(OTHER, exposure_store.past, "m") == Past((shown("a", "m"),), 2, 2)
+    assert await store.read(Scope("nobody"), exposure_store.past, "l") == Past()
 
 
 async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path):
@@ -138,13 +119,6 @@ async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path)
     assert found == [*default, ("other", "a", 0, 0)]
 
 
-async def test_a_share_that_withholds_nothing_withholds_nothing(store):
-    with pytest.raises(StoreError):
-        await write(store, [shown("a", "l", False, share=0.0)])
-    with pytest.raises(StoreError):
-        await write(store, [shown("a", "l", share=1.0)])
-
-
 async def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
     for scope in (SCOPE, OTHER):
         await write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
@@ -152,9 +126,8 @@ async def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
     assert await store.write(SCOPE, lesson_store.clear) == 1
     for table in ("exposure", "outcome", "reflection"):
         assert rows(path, f"select tenant from {table}") == [("other",)]
-    assert rows(path, "select tenant, action, subject, by from ruling") == [
-        ("default", "retire", "check/a", "proof")
-    ]
+    ruling = rows(path, "select tenant, action, subject, by from ruling")
+    assert ruling == [("default", "retire", "check/a", "proof")]
 
 
 # -- the same cases as `proof` finds
@@ -213,22 +186,12 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
 
         found, pending = asyncio.run(store.write(Scope(), fill))
     cases, waiting = _joined(exposures, outcomes)
-    capped = {
-        name: {(*case[:4], min(case[4], MOST_CALLS)): 0 for case in counts}
-        for name, counts in cases.items()
-    }
+    capped: dict[Any, Counter[Any]] = {name: Counter() for name in cases}
     for name, counts in cases.items():
         for case, n in counts.items():
             capped[name][(*case[:4], min(case[4], MOST_CALLS))] += n
     assert (found, pending) == (capped, waiting)
     assert prove_cases(found, pending) == proof(exposures, outcomes)
-
-
-async def test_what_was_shown_while_the_holdout_was_off_and_never_ended_says_nothing(store):
-    await write(store, [shown("a", "l", share=0.0)])
-    with clock(time.time() + NOW):
-        assert await store.read(SCOPE, exposure_store.evidence, 10) == ({}, 0)
-    assert await store.read(SCOPE, exposure_store.evidence, 10) == ({}, 1)
 
 
 # -- retired, and brought back
@@ -267,16 +230,11 @@ async def test_what_is_brought_back_begins_anew(store, path):
     await conclude(store, {"check/a": 0.6}, hurting("a"))
     id = rows(path, "select id from reflection where signature = 'a'")[0][0]
     await restore(store, id, "ada", "it was the model")
-    assert rows(path, "select state, useful from reflection where signature = 'a'") == [
-        ("verified", 1.0)
-    ]
-    newest = (await store.read(SCOPE, exposure_store.rulings, 1))[0]
-    assert [newest[key] for key in ("action", "subject", "by", "why")] == [
-        "restore",
-        "check/a",
-        "ada",
-        "it was the model",
-    ]
+    [now] = rows(path, "select state, useful from reflection where signature = 'a'")
+    assert now == ("verified", 1.0)
+    [newest] = await store.read(SCOPE, exposure_store.rulings, 1)
+    told = [newest[key] for key in ("action", "subject", "by", "why")]
+    assert told == ["restore", "check/a", "ada", "it was the model"]
     await write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
     cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
     assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
@@ -287,22 +245,15 @@ async def test_what_is_brought_back_begins_anew(store, path):
 
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
 async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
-    await write(store, lessons=[lesson("a", state=state)])
-    id = rows(path, "select id from reflection")[0][0]
-    for wrong in (id, id + 1):
+    await write(store, lessons=[lesson("a", state=state), lesson("b")])
+    await conclude(store, {}, hurting("b"))
+    ((one,), (two,)) = rows(path, "select id from reflection order by id")
+    for scope, id in ((SCOPE, one), (SCOPE, two + 1), (OTHER, two)):
         with pytest.raises(NotFound, match="lesson that a proof retired"):
-            await restore(store, wrong, "ada", "")
-    assert rows(path, "select state from reflection") == [(state,)]
-
-
-async def test_who_brings_back_says_so(store, path):
-    await write(store, lessons=[lesson("a")])
-    await conclude(store, {}, hurting("a"))
+            await store.write(scope, exposure_store.restore, id, "ada", "")
     with pytest.raises(InvalidInput):
-        await restore(store, 1, " ", "")
-    with pytest.raises(NotFound):
-        await store.write(OTHER, exposure_store.restore, 1, "ada", "")
-    assert rows(path, "select state from reflection") == [("retired",)]
+        await restore(store, two, " ", "")
+    assert rows(path, "select state from reflection order by id") == [(state,), ("retired",)]
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
@@ -347,8 +298,11 @@ def now(path: Any) -> tuple[Any, ...]:
 RETIRED = ("retire", "proof")
 
 
-async def test_the_words_of_an_operator_are_not_judged_by_what_others_said(store, path):
+@pytest.mark.parametrize("gone", [True, False])
+async def test_the_words_of_an_operator_are_not_judged_by_those_of_others(store, path, gone):
     await shown_and_retired(store, said("model"))
+    if gone:
+        await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
     await write(store, lessons=[said("operator", WORDS)])
     restored = ("restore", "operator", NEWS)
     assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
@@ -402,42 +356,19 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     assert now(path)[0] == "candidate"
 
 
-async def test_an_operator_says_other_words_than_those_that_were_retired_and_are_gone(store, path):
-    await shown_and_retired(store, said("model"))
-    await store.write(SCOPE, lesson_store.prune, 0.0, 0, "ada")
-    await write(store, lessons=[said("operator", WORDS)])
-    restored = ("restore", "operator", NEWS)
-    assert now(path) == ("candidate", WORDS, 1.0, [RETIRED, restored])
-    assert "check/a" not in (await store.read(SCOPE, exposure_store.evidence, 10))[0]
-
-
 @pytest.mark.parametrize("words", [None, WORDS], ids=["a person", "other words"])
 @pytest.mark.parametrize("jump", [0.0, -3600.0, 3600.0])
 async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, path, words, jump):
     """Each step happens at a time that is `jump` seconds from the one before it."""
     await write(store, lessons=[said("model")])
     ((id,),) = rows(path, "select id from reflection")
-
+    begin = partial(write, store, [shown("a", "before")], Outcome("before", False, 1))
+    again = partial(write, store, [shown("a", "after")], Outcome("after", True, 1))
+    reword = partial(write, store, lessons=[said("operator", WORDS)])
+    back = partial(restore, store, id, "ada", "") if words is None else reword
     with clock(NOW) as stopped:
-        for step in (
-            partial(
-                remember,
-                reflections=[],
-                exposures=[shown("a", "before")],
-                outcome=Outcome("before", False, 1),
-            ),
-            partial(exposure_store.conclude, useful={}, hurting=[hurting("a")]),
-            partial(exposure_store.restore, id=id, by="ada", why="")
-            if words is None
-            else partial(remember, reflections=[said("operator", words)]),
-            partial(
-                remember,
-                reflections=[],
-                exposures=[shown("a", "after")],
-                outcome=Outcome("after", True, 1),
-            ),
-        ):
-            await store.write(SCOPE, step)
+        for step in (begin, partial(conclude, store, {}, hurting("a")), back, again):
+            await step()
             stopped.now += jump
         found, _ = await store.read(SCOPE, evidence, 10)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}

@@ -37,41 +37,43 @@ def path(tmp_path):
     return file
 
 
-async def test_in_memory_lives_as_long_as_its_store():
-    with opened(":memory:") as store:
-        await store.write(SCOPE, loops.commit, report("a", 1), "me")
-        assert len((await store.read(SCOPE, loops.read, "a")).values) == 1
-        with opened(":memory:") as other:
-            assert await other.read(SCOPE, loops.newest, 9) == []
-
-
-async def test_an_empty_file_is_a_new_database(tmp_path):
+async def test_an_empty_file_is_a_new_database_and_memory_is_its_stores_own(tmp_path):
     (tmp_path / "new.db").touch()
     await commit(tmp_path / "new.db")
     assert await read(tmp_path / "new.db") == 1
+    with opened(":memory:") as store, opened(":memory:") as other:
+        await store.write(SCOPE, loops.commit, report("a", 1), "me")
+        assert await other.read(SCOPE, loops.newest, 9) == []
+
+
+def database(path: Path, *statements: str) -> bytes:
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in statements:
+            db.execute(statement)
+    return path.read_bytes()
 
 
 async def test_a_newer_schema_is_left_alone(path):
-    db = sqlite3.connect(path)
-    db.execute("pragma user_version = 99")
-    db.close()
-    before = path.read_bytes()
+    before = database(path, "pragma user_version = 99")
     for attempt in (commit, read):
         with pytest.raises(StoreNewer, match=r"schema 99, this heedful knows .*upgrade heedful"):
             await attempt(path)
     assert path.read_bytes() == before
 
 
-async def test_another_programs_database_is_left_alone(tmp_path):
-    path = tmp_path / "theirs.db"
-    db = sqlite3.connect(path)
-    db.execute("create table theirs (x)")
-    db.commit()
-    db.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreCorrupt, match="another program's database; name another file"):
-        await commit(path)
-    assert path.read_bytes() == before
+BEFORE = ("create table loop (n int)", f"pragma application_id = {sqlite.BEFORE}")
+STRANGE = [
+    (("create table theirs (x)",), StoreCorrupt, "another program's database; name another file"),
+    ((*BEFORE, "pragma user_version = 7"), StoreOlder, "before the first release .* export its"),
+]
+
+
+@pytest.mark.parametrize(("statements", "error", "words"), STRANGE)
+async def test_another_database_is_left_alone(tmp_path, statements, error, words):
+    before = database(tmp_path / "theirs.db", *statements)
+    with pytest.raises(error, match=words):
+        await commit(tmp_path / "theirs.db")
+    assert (tmp_path / "theirs.db").read_bytes() == before
     assert os.listdir(tmp_path) == ["theirs.db"]
 
 
@@ -200,11 +202,9 @@ async def count(path: Path) -> int:
 
 
 async def test_a_new_file_opened_many_times_at_once_is_one_healthy_database(tmp_path: Path):
-    async def opened_at_once(path: Path) -> list[int]:
-        return await asyncio.gather(*(count(path) for _ in range(12)))
-
     for number in range(20 * SOAK):
-        assert await opened_at_once(tmp_path / f"{number}.db") == [0] * 12
+        path = tmp_path / f"{number}.db"
+        assert await asyncio.gather(*(count(path) for _ in range(12))) == [0] * 12
 
 
 async def test_a_file_of_an_earlier_schema_gets_the_next_step_and_keeps_all_it_held(path, later):
@@ -245,15 +245,3 @@ async def test_a_step_that_cannot_be_done_changes_nothing(path, later):
         await count(path)
     assert rows(path, "select sql from sqlite_schema order by name") == before
     assert rows(path, "pragma user_version") == [(sqlite.SCHEMA - 1,)]
-
-
-async def test_a_file_from_before_the_first_release_is_refused_with_what_to_do(tmp_path):
-    path = tmp_path / "errata.db"
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("create table loop (n integer primary key)")
-        db.execute(f"pragma application_id = {sqlite.BEFORE}")
-        db.execute("pragma user_version = 7")
-    content = path.read_bytes()
-    with pytest.raises(StoreOlder, match=r"before the first release .* export its lessons"):
-        await count(path)
-    assert path.read_bytes() == content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +136,9 @@ def test_no_key_is_left_anywhere(
 
 @pytest.mark.parametrize("name", [TOKENS["aws_key"][0], f"a {TOKENS['model_key'][0]}"])
 def test_what_names_a_loop_or_a_scope_holds_no_key(name: str) -> None:
-    for field in ("tenant", "project"):
+    makers: list[Callable[[], Any]] = [lambda: Scope(tenant=name), lambda: Scope(project=name)]
+    loop: dict[str, Any] = {"generate": lambda task, hint: "x", "store": None, "id": name}
+    for make in (*makers, lambda: heedful.Run[str]("t", **loop)):
         with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
-            Scope(**{field: name})
+            make()
         assert not left(name, str(told.value))
-    with pytest.raises(InvalidInput, match=r"redacted: \w+_key") as told:
-        heedful.Run[str]("t", generate=lambda task, hint: "x", store=None, id=name)
-    assert not left(name, str(told.value))

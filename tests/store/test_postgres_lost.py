@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from heedful.errors import StoreInDoubt, StoreUnavailable
 from heedful.store import loops, open_store
 from heedful.store.loops import new_owner
-from heedful.store.postgres import parse_url
 from heedful.store.records import Head
 from heedful.store.store import Db
 from tests.postgres import alone, rows
@@ -29,26 +27,23 @@ from tests.store.test_postgres import ONE, add, count, opened
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_a_server_that_goes_away_is_told_and_found_again_without_a_restart(mode):
     with alone() as server:
-        url = server.url("heedful_template", "heedful")
 
-        async def scenario() -> None:
-            async with opened(url) as database:
-                await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(5)))
-                server.stop(mode)
-                for _ in range(2):
-                    with pytest.raises(StoreUnavailable, match="see that the server runs"):
-                        await database.read(ONE, lambda db: None)
-                    with pytest.raises(StoreUnavailable, match="see that the server runs"):
-                        await database.apart(ONE, lambda db: None)
-                server.start()
-                await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(5)))
-                # Restarted while nobody looked: the connections that waited are all dead.
-                server.stop(mode)
-                server.start()
-                await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(20)))
-            assert count(server.url("heedful_template", "heedful_owner")) == 30
+        async def writes(many: int) -> None:
+            await asyncio.gather(*(database.write(ONE, add, ()) for _ in range(many)))
 
-        await scenario()
+        async with opened(server.url("heedful_template", "heedful")) as database:
+            await writes(5)
+            server.stop(mode)
+            for how in (database.read, database.apart, database.read):
+                with pytest.raises(StoreUnavailable, match="see that the server runs"):
+                    await how(ONE, lambda db: None)
+            server.start()
+            await writes(5)
+            # Restarted while nobody looked: the connections that waited are all dead.
+            server.stop(mode)
+            server.start()
+            await writes(20)
+        assert count(server.url("heedful_template", "heedful_owner")) == 30
 
 
 PASSWORDS = "local all erin scram-sha-256\nlocal all all trust\n"
@@ -60,19 +55,15 @@ async def test_a_wrong_password_is_told_and_never_shown():
         server.run("create role erin login password 'right-horse' in role heedful")
         server.run("select pg_reload_conf()")
         url = server.url("heedful_template", "erin:{}").format
-
-        async def scenario() -> None:
-            async with opened(url("right-horse")) as database:
+        async with opened(url("right-horse")) as database:
+            await database.write(ONE, add)
+        async with opened(url("wrong-horse")) as database:
+            with pytest.raises(StoreUnavailable, match="user and password in the URL") as told:
                 await database.write(ONE, add)
-            async with opened(url("wrong-horse")) as database:
-                with pytest.raises(StoreUnavailable, match="user and password in the URL") as told:
-                    await database.write(ONE, add)
-            error: BaseException | None = told.value
-            while error is not None:
-                assert "horse" not in f"{error!r} {error}"
-                error = error.__cause__ or error.__context__
-
-        await scenario()
+        error: BaseException | None = told.value
+        while error is not None:
+            assert "horse" not in f"{error!r} {error}"
+            error = error.__cause__ or error.__context__
 
 
 async def test_work_whose_connection_is_lost_before_its_end_runs_again(postgres):
@@ -186,13 +177,3 @@ async def test_the_same_report_again_settles_what_was_in_doubt(postgres, cut):
         stored = await store.read(SCOPE, loops.read, "a")
         await store.close()
     assert (len(stored.loop.attempts), len(stored.decisions)) == (1, 1)
-
-
-def test_psycopg_takes_the_options_of_a_url_as_they_are_meant(postgres):
-    conninfo = parse_url(f"{postgres.service}&options=-c%20lock_timeout=7s").conninfo
-    with psycopg.connect(conninfo) as db:
-        shown = [
-            db.execute(f"show {name}").fetchall()[0][0]
-            for name in ("lock_timeout", "statement_timeout", "search_path", "application_name")
-        ]
-    assert shown == ["7s", "30s", "heedful,public", "heedful"]

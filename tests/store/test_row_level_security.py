@@ -100,13 +100,8 @@ def test_every_table_has_a_tenant_and_a_policy_that_binds_its_rows(filled):
                 with db.transaction(force_rollback=True):
                     assert db.execute(sql.SQL(change).format(name)).rowcount == EACH, table
             for change in INTRUSIONS:
-                with pytest.raises(psycopg.errors.Error) as told, db.transaction():
+                with pytest.raises(psycopg.errors.InsufficientPrivilege), db.transaction():
                     db.execute(sql.SQL(change).format(name))
-                assert isinstance(told.value, psycopg.errors.InsufficientPrivilege), (
-                    table,
-                    change,
-                    told.value,
-                )
 
 
 def test_without_a_tenant_nothing_is_seen(filled):
@@ -128,7 +123,7 @@ FORBIDDEN = [
     "drop policy of_tenant on loop",
     "truncate loop",
     "create table heedful.mine (id int)",
-    "create trigger mine after insert on loop execute function count_lesson()",
+    "create trigger mine after insert on loop execute function reflection_added()",
     "insert into schema_version values (99, 'post', 0)",
     "delete from queue_version",
     "update audit set subject = 'another'",

@@ -37,6 +37,7 @@ scopes = st.sampled_from(SCOPES)
 sides = st.integers(0, 1)
 picks = st.integers(0, 1_000)
 states = st.sampled_from(STATES)
+tables = st.sampled_from(["example", "reflection"])
 said = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 numbers = st.sampled_from([-1.0, -0.3, 0.1, 0.2, 1.0])
 vectors = st.lists(numbers, min_size=WIDTH, max_size=WIDTH).map(lambda one: unit(np.array(one)))
@@ -73,14 +74,12 @@ class Searched(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def change(self, side: int, sql: str, *values: Any) -> None:
-        asyncio.run(
-            self.stores[side].write(Scope(), lambda db, _: db.execute(sql, values).fetchall())
-        )
+        work = lambda db, _: db.execute(sql, values).fetchall()  # noqa: E731
+        asyncio.run(self.stores[side].write(Scope(), work))
 
     def read(self, sql: str, *values: Any) -> list[Any]:
-        return asyncio.run(
-            self.stores[0].read(Scope(), lambda db, _: db.execute(sql, values).fetchall())
-        )
+        work = lambda db, _: db.execute(sql, values).fetchall()  # noqa: E731
+        return asyncio.run(self.stores[0].read(Scope(), work))
 
     def pick(self, table: str, pick: int) -> int:
         column = "example" if table == "vector" else "id"
@@ -100,36 +99,17 @@ class Searched(RuleBasedStateMachine):
     )
     def remember(self, side, scope, text, vector, state, space, importance):
         self.made += 1
-        one = Reflection(
-            "error",
-            signature(f"e{self.made}", text),
-            "e",
-            text,
-            text,
-            trust="operator",
-            state=state,
-            space=space,
-            vector=vector,
-            importance=importance,
-        )
+        mark = signature(f"e{self.made}", text)
+        more = {"state": state, "space": space, "vector": vector, "importance": importance}
+        one = Reflection("error", mark, "e", text, text, trust="operator", **more)
         asyncio.run(self.stores[side].write(scope, exposures.remember, [one]))
 
-    @rule(side=sides, pick=picks, state=states)
-    def restate_example(self, side, pick, state):
-        self.change(
-            side, "update example set state = ? where id = ?", state, self.pick("example", pick)
-        )
+    @rule(side=sides, pick=picks, table=tables, state=states)
+    def restate(self, side, pick, table, state):
+        id = self.pick(table, pick)
+        self.change(side, f"update {table} set state = ? where id = ?", state, id)
 
-    @rule(side=sides, pick=picks, state=states)
-    def restate_lesson(self, side, pick, state):
-        self.change(
-            side,
-            "update reflection set state = ? where id = ?",
-            state,
-            self.pick("reflection", pick),
-        )
-
-    @rule(side=sides, pick=picks, table=st.sampled_from(["example", "reflection"]))
+    @rule(side=sides, pick=picks, table=tables)
     def hide_and_show(self, side, pick, table):
         id = self.pick(table, pick)
         for state in ("retired", "verified"):
@@ -139,26 +119,16 @@ class Searched(RuleBasedStateMachine):
 
     @rule(side=sides, pick=picks, text=said, state=states)
     def reword(self, side, pick, text, state):
-        self.change(
-            side,
-            "update example set words = ?, state = ? where id = ?",
-            text,
-            state,
-            self.pick("example", pick),
-        )
+        sql = "update example set words = ?, state = ?, indexed = false where id = ?"
+        self.change(side, sql, text, state, self.pick("example", pick))
 
     @rule(side=sides, pick=picks, vector=vectors, space=st.sampled_from(["a", "b"]))
     def move(self, side, pick, vector, space):
-        data = np.asarray(vector, "<f4").tobytes()
-        self.change(
-            side,
-            "update vector set data = ?, space = ? where example = ?",
-            data,
-            space,
-            self.pick("vector", pick),
-        )
+        data, id = np.asarray(vector, "<f4").tobytes(), self.pick("vector", pick)
+        sql = "update vector set data = ?, space = ? where example = ?"
+        self.change(side, sql, data, space, id)
 
-    @rule(side=sides, pick=picks, table=st.sampled_from(["example", "reflection"]))
+    @rule(side=sides, pick=picks, table=tables)
     def delete(self, side, pick, table):
         self.change(side, f"delete from {table} where id = ?", self.pick(table, pick))
 

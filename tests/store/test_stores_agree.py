@@ -13,16 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, RollbackRefused
-from heedful.lessons.lesson import (
-    ORDER,
-    Example,
-    Exposure,
-    Filter,
-    Outcome,
-    Quota,
-    Reflection,
-    Scope,
-)
+from heedful.lessons import lesson as records
+from heedful.lessons.lesson import Example, Exposure, Filter, Outcome, Quota, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.decide import Again, Done
 from heedful.memory import dream as dreaming
@@ -49,13 +41,11 @@ TEXTS = [
     for more in ("", ", then")
 ]
 few = st.integers(0, len(TEXTS) - 1)
-trusts, flags = st.sampled_from(ORDER), st.booleans()
+trusts, flags = st.sampled_from(records.ORDER), st.booleans()
 sources = st.sampled_from(["", "page", "tool x"])
 
 
-CLOCKED = ( dreaming, episodes, exposures, lessons, loop_store, patterns, remembering,
-    transfer,
-)  # fmt: skip
+CLOCKED = (dreaming, episodes, exposures, lessons, loop_store, patterns, remembering, transfer)
 
 
 class Clock:

@@ -39,20 +39,10 @@ async def keep(
     store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
     """A lesson a vector; their ids."""
+    more = {"trust": "operator", "state": "candidate", "space": "s", **fields}
     lessons = [
-        Reflection(
-            "error",
-            signature(f"{text} {n}", text),
-            "e",
-            text,
-            text,
-            trust="operator",
-            state="candidate",
-            space="s",
-            vector=vector,
-            **fields,
-        )
-        for n, vector in enumerate(vectors)
+        Reflection("error", signature(f"{text} {n}", text), "e", text, text, vector=one, **more)
+        for n, one in enumerate(vectors)
     ]
     return [one.id for one in await store.write(scope, exposures.remember, lessons)]
 
@@ -139,15 +129,3 @@ async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
     await let_keep(store, Vectors(most=1))
     assert (await found(store, HERE, query))[0].cosine == pytest.approx(1)
     assert (await kept(store)).bytes == alone
-
-
-async def test_another_file_in_its_place_is_another_file(tmp_path):
-    path, query = tmp_path / "a.db", units(1)[0]
-    with opened(path) as store:
-        await keep(store, HERE, [query])
-        assert len(await found(store, HERE, query)) == 1
-        await store.close()
-        path.unlink()
-        with opened(path) as other:
-            await keep(other, HERE, [-query])
-        assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([-1])

@@ -181,7 +181,7 @@ def _server(values: config.Settings) -> Iterator[Sign]:
             todo = "run heedful migrate as the tables' owner"
             yield Sign("row-level security", not bare, words, todo)
     except postgres.MISHAPS as error:
-        raise postgres.mishap(error).error from error
+        raise postgres.translate_error(error) from error
     yield from drive(_contents(values))
     yield drive(_queue(values))
 

@@ -21,7 +21,7 @@ from heedful.errors import HeedfulError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.service import jobs
 from heedful.service.jobs import QUEUES, TASKS, TRIES, Depth, Job, JobListener, Tools, no_listener
-from heedful.store.postgres import mishap, parse_url
+from heedful.store.postgres import parse_url, translate_error
 
 # The queue of the periodic tasks, which every worker runs.
 UPKEEP = "upkeep"
@@ -226,5 +226,5 @@ def _translate_errors() -> Iterator[None]:
     except failures.ConnectorException as error:
         cause = error.__cause__
         if isinstance(cause, psycopg.Error):
-            raise mishap(cause).error from error
+            raise translate_error(cause) from error
         raise StoreUnavailable(f"the queue failed: {error}; try again") from error

@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any
 
@@ -20,7 +20,7 @@ from heedful.lessons.lesson import Quota, Reflection, Remembered, Scope, Trust
 from heedful.redact import redact_data
 from heedful.store import lessons
 from heedful.store.records import EpisodeState, StoredEpisode
-from heedful.store.store import Db, Store, from_row, holds, key_of, storable, token
+from heedful.store.store import SKIP, Db, Store, from_row, holds, key_of, storable, token
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
@@ -45,7 +45,7 @@ def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
     """Insert an episode if it is new; return its state, or None if it is claimed now."""
-    db.run("insert_episode", {**_key(scope, digest), **texts, "now": time.time()})
+    db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
@@ -55,9 +55,9 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
     With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
     """
-    values = {**_key(scope, digest), "now": time.time(), "before": before, "lease": LEASE}
-    rows = db.run("take_episode", values).fetchall()
-    return from_row(StoredEpisode, rows[0]) if rows else None
+    values = {"now": time.time(), "before": before, "lease": LEASE}
+    row = db.one("take_episode", scope, digest=digest, **values)
+    return from_row(StoredEpisode, row) if row is not None else None
 
 
 @holds()
@@ -67,15 +67,15 @@ def beat(db: Db, scope: Scope, digest: str) -> None:
 
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:
-    """Return the digests of the waiting episodes that nobody has claimed, oldest first."""
-    values = {**key_of(scope), "limit": limit, "now": time.time(), "lease": LEASE}
-    return [row[0] for row in db.run("episodes_left", values)]
+    """Return the digests of the waiting episodes without a claim, oldest first."""
+    rows = db.all("episodes_left", scope, limit=limit, now=time.time(), lease=LEASE)
+    return [row["digest"] for row in rows]
 
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    row = db.run("episode_state", _key(scope, digest)).fetchone()
-    return row[0] if row else None
+    row = db.one("episode_state", scope, digest=digest)
+    return row["state"] if row is not None else None
 
 
 def record_lessons(
@@ -97,8 +97,8 @@ def record_lessons(
     answers = lessons.upsert(db, scope, reflections, now, quota)
     names = [lessons.name_of(one) for one in reflections]
     for child in names[1:]:
-        link = {"child": child, "relation": "strategy", "parent": names[0], "now": now}
-        db.run("insert_link", {**key_of(scope), **link})
+        link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
+        db.insert("link", {**key_of(scope), **link}, SKIP)
     return lessons.evict(db, scope, answers, most)
 
 
@@ -123,8 +123,8 @@ def page(
     whole: bool = False,
 ) -> list[StoredEpisode]:
     """Return a page of episodes: those after the one with `at`, `digest`; `whole` with records."""
-    values = {**_key(scope, digest), "state": state, "limit": limit, "before": at, "whole": whole}
-    return [from_row(StoredEpisode, row) for row in db.run("list_episodes", values)]
+    values = {"digest": digest, "state": state, "limit": limit, "before": at, "whole": whole}
+    return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
 
 def last_error(db: Db, scope: Scope) -> str:
@@ -135,7 +135,7 @@ def last_error(db: Db, scope: Scope) -> str:
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
     """Return those of the digests that belong to examples of the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
-    return {row[0] for row in db.run("known_examples", values)}
+    return {row["digest"] for row in db.run("known_examples", values)}
 
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
@@ -155,7 +155,7 @@ def _texts(one: StoredEpisode) -> dict[str, str]:
 
 def _settle(db: Db, scope: Scope, digest: str, state: EpisodeState, error: str) -> bool:
     outcome = {"state": state, "error": storable(error)[:LONGEST_ERROR]}
-    return bool(db.run("settle_episode", {**_key(scope, digest), **outcome}).fetchall())
+    return db.one("settle_episode", scope, digest=digest, **outcome) is not None
 
 
 def _key(scope: Scope, digest: str) -> dict[str, Any]:
@@ -197,14 +197,12 @@ def ended_traces(
     its root in another process since `elsewhere`. All three are times in seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
-    rows = db.run("ended_traces", {**key_of(scope), **times})
-    return [Unfinished(*row) for row in rows]
+    return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace, in order of arrival."""
-    rows = db.run("read_spans", {**key_of(scope), "trace": trace})
-    return [from_row(Piece, row) for row in rows]
+    return [from_row(Piece, row) for row in db.all("read_spans", scope, trace=trace)]
 
 
 async def finish_trace(
@@ -225,12 +223,12 @@ def replace_trace(
     db: Db, scope: Scope, trace: Unfinished, episode: Mapping[str, str] | None
 ) -> bool:
     """Replace the spans of a trace by its episode; return False if more spans arrived."""
-    values = {**key_of(scope), "trace": trace.id, "spans": trace.spans, "now": time.time()}
-    if not db.run("finish_trace", values).fetchall():
+    key = key_of(scope)
+    if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
-    db.run("delete_spans", values)
+    db.delete("span", {**key, "trace": trace.id})
     if episode is not None:
-        db.run("insert_episode", {**values, **episode})
+        db.insert("episode", {**key, **episode, "at": time.time()}, SKIP)
     return True
 
 
@@ -240,17 +238,16 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
     Also forgets which traces were finished before `known`.
     """
-    values = {**key_of(scope), "before": before, "known": known}
-    rows = db.run("give_up_traces", values).fetchall()
+    rows = db.all("give_up_traces", scope, before=before)
     for row in rows:
-        db.run("delete_spans", {**key_of(scope), "trace": row["id"]})
-    db.run("forget_traces", values)
+        db.delete("span", {**key_of(scope), "trace": row["id"]})
+    db.run("forget_traces", {**key_of(scope), "known": known})
     return len(rows)
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
     """Return the number of waiting traces, their bytes, and the oldest time of a last span."""
-    row = db.run("count_traces", key_of(scope)).fetchone()
+    (row,) = db.all("count_traces", scope)
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 
 
@@ -266,10 +263,10 @@ def put_spans(
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
     for piece in pieces:
         grouped[piece.trace].append(piece)
-    whole = db.run("count_traces", key_of(scope)).fetchone()
+    (whole,) = db.all("count_traces", scope)
     room = [bounds.traces - whole["traces"], bounds.whole - whole["bytes"]]
     for trace, group in grouped.items():
-        row = db.run("read_trace", {**key_of(scope), "trace": trace}).fetchone()
+        row = db.one("read_trace", scope, trace=trace)
         had = (row["spans"], row["bytes"]) if row is not None else (0, 0)
         size = sum(len(one.record) for one in group)
         new = row is None
@@ -294,8 +291,7 @@ def _put(
     spans = size = 0
     root = False
     for piece in pieces:
-        span = {"id": piece.id, "parent": piece.parent, "root": piece.root, "record": piece.record}
-        if db.run("insert_span", {**key, **span}).rowcount:
+        if db.insert("span", {**key, **asdict(piece)}, SKIP).rowcount:
             spans, size, root = spans + 1, size + len(piece.record), root or not piece.parent
     if spans:
         counts = {"spans": spans, "bytes": size, "root": root, "now": now}

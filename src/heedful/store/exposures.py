@@ -22,7 +22,7 @@ from heedful.lessons.lesson import (
 )
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
-from heedful.store.store import Db, from_row, key_of
+from heedful.store.store import SKIP, Db, from_row, key_of
 
 # A loop that has not ended after so many seconds counts as given up.
 GIVEN_UP = 86_400.0
@@ -60,19 +60,24 @@ def expose(
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
-            values = {**asdict(one), **_key(scope, str(one.lesson)), "now": at}
-            values |= {"examples": json.dumps(one.examples), "among": len(exposures)}
-            db.run("insert_exposure", values)
+            insert_exposure(db, scope, one, len(exposures), at)
     if outcome is not None:
-        values = {**key_of(scope), **asdict(outcome), "now": now}
-        values["signatures"] = json.dumps(sorted(outcome.signatures))
-        if db.run("insert_outcome", values).fetchall():
-            db.run("count_outcome", values)
+        values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
+        if db.one("insert_outcome", scope, **values, now=now) is not None:
+            db.run("count_outcome", {**key_of(scope), **values})
+
+
+def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
+    """Insert an exposure of a loop to one lesson of `among`; return False if it was known."""
+    names = ("loop", "shown", "share", "together")
+    values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
+    values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
+    return bool(db.insert("exposure", values, SKIP).rowcount)
 
 
 def past(db: Db, scope: Scope, loop: str) -> Past:
     """Return what the loop was shown, whether it has taught, and how many loops have an outcome."""
-    row = db.run("count_outcomes", {**key_of(scope), "loop": loop}).fetchone()
+    (row,) = db.all("count_outcomes", scope, loop=loop)
     return Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
 
 
@@ -80,15 +85,14 @@ def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Re
     """Return the reflections whose loop has taught nothing yet, and mark these loops as taught."""
     new = {""}
     for loop in {one.loop for one in reflections if one.loop}:
-        if db.run("teach", {**key_of(scope), "loop": loop}).rowcount:
+        if db.insert("taught", {**key_of(scope), "loop": loop}, SKIP).rowcount:
             new.add(loop)
     return [one for one in reflections if one.loop in new]
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    rows = db.run("read_exposures", {**key_of(scope), "loop": loop}).fetchall()
-    return [from_row(Exposure, row) for row in rows]
+    return [from_row(Exposure, row) for row in db.all("read_exposures", scope, loop=loop)]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
@@ -97,12 +101,12 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     A loop without an outcome after a day counts as given up: wrong at first, with every error
     repeated and `most_calls` calls. For a restored lesson only later loops count.
     """
-    values = {**key_of(scope), "most": most_calls, "day": GIVEN_UP, "now": time.time()}
+    times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
-    for row in db.run("read_evidence", values):
+    for row in db.all("read_evidence", scope, **times, most=most_calls):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n
-    return dict(cases), int(db.run("count_pending", values).fetchone()["n"])
+    return dict(cases), int(db.all("count_pending", scope, **times)[0]["n"])
 
 
 def conclude(
@@ -129,25 +133,24 @@ def conclude(
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
     """Bring back a lesson that a proof retired, on record. Raises NotFound."""
-    rows = db.run("restore", {**key_of(scope), "id": id}).fetchall()
-    if not rows:
+    row = db.one("restore", scope, id=id)
+    if row is None:
         where = f"the lessons of {scope.tenant}/{scope.project}"
         raise NotFound("lesson that a proof retired", str(id), where)
-    lesson = f"{rows[0]['kind']}/{rows[0]['signature']}"
-    at = max(_after(db, scope, lesson, time.time()), rows[0]["last_shown"])
+    lesson = f"{row['kind']}/{row['signature']}"
+    at = max(_after(db, scope, lesson, time.time()), row["last_shown"])
     rule(db, scope, "restore", lesson, by, why, at)
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the rulings of a scope, newest first."""
-    rows = db.run("read_rulings", {**key_of(scope), "limit": limit}).fetchall()
+    rows = db.all("read_rulings", scope, limit=limit)
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
     """Return the current time, or a moment after the last ruling if the clock was set back."""
-    values = {**key_of(scope), "subject": lesson, "now": now}
-    return float(db.run("after_ruling", values).fetchone()["at"])
+    return float(db.all("after_ruling", scope, subject=lesson, now=now)[0]["at"])
 
 
 def _key(scope: Scope, lesson: str) -> dict[str, str]:

@@ -87,7 +87,7 @@ async def create(
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
     """Write a key with the hash of its secret."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
-    db.run("insert_key", {**asdict(key), **lists, "hash": hash, "now": key.at})
+    db.insert("key", {**asdict(key), **lists, "hash": hash})
     return key
 
 
@@ -195,7 +195,7 @@ COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 class Verified:
     """The result of checking every audit row of a tenant.
 
-    `broken` is the number of the first row that was changed or is missing, 0 if there is none.
+    `broken` is the number of the first row that was changed or is missing, or 0.
     `head` is the hash of the last row. Keep it elsewhere to see later whether somebody rewrote the
     whole chain.
     """
@@ -223,7 +223,7 @@ def append(
         "previous": row["hash"],
     }
     values["hash"] = _hash_audit(values)
-    db.run("insert_audit", values)
+    db.insert("audit", values)
     db.run("set_audit_head", values)
 
 

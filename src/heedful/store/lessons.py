@@ -1,8 +1,8 @@
-"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke what waits.
+"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke texts.
 
 A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
-record their sources, so that revoking a source also removes all that derives from it. The trust and
-the state of every text are decided here for every writer.
+record their sources, so that revoking a source also removes all that derives from it. This module
+decides the trust and the state of every text, for every writer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from heedful.lessons.trust import (
 )
 from heedful.lessons.words import words
 from heedful.redact import redact_data
-from heedful.store.store import ALL, Db, Row, blob, from_row, key_of, placed, storable, token
+from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
@@ -51,12 +51,23 @@ NOBODY = "[]"
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
-SIGNED = "sig:"  # how a tag begins that is an exact signature
+SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 # The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
-LESSON = "lesson"  # the digest of the row that a lesson without an example is found by
+# The beginning of the digest of a row that holds the words of a lesson, not an example.
+LESSON = "lesson"
+
+
+def words_digest(text: str) -> str:
+    """Return the digest of the row that holds these words of a lesson."""
+    return f"{LESSON} {Example(text, '').digest}"
+
+
+def mark(digest: str, lesson: str) -> str:
+    """Return the digest that names a text in rulings; `digest` is that of its row."""
+    return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
@@ -64,29 +75,33 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 
     Each copy derives from its original, so that a revocation removes both.
     """
-    values: dict[str, Any] = {"dream": dream, "subject": subject, "successor": successor}
+    values: Plain = {"subject": subject, "successor": successor}
     for row in db.run("carried", values).fetchall():
-        ids = {**values, "example": row["id"]}
-        ids["copy"] = db.run("copy_example", ids).fetchall()[0]["id"]
-        for name in ("copy_origin", "copy_lineage", "copy_vector"):
-            db.run(name, ids)
-        before = json.dumps({"state": row["state"]})
-        change = {"what": "example", "subject": row["id"], "before": before}
-        change |= {"successor": ids["copy"], "why": ""}
-        db.run("insert_supersession", {**values, **change})
+        copied = {"example": row["id"], "successor": successor}
+        copy = db.run("copy_example", copied).fetchall()[0]["id"]
+        db.insert("lineage", {"child": copy, "parent": row["id"]})
+        for name in ("copy_origin", "copy_vector"):
+            db.run(name, {**copied, "copy": copy})
+        record_supersession(db, dream, "example", row["id"], copy, {"state": row["state"]})
 
 
-def follow(db: Db, values: dict[str, Any]) -> None:
-    """Copy what was just learnt about a superseded lesson to its successor.
+def record_supersession(
+    db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
+) -> None:
+    """Record that a dream superseded a lesson or an example."""
+    values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
+    db.insert("supersession", {**values, "before": json.dumps(before)})
 
-    Does nothing if the lesson is not superseded. `values` holds the scope, and the lesson's `kind`,
-    `signature` and id as `reflection`.
+
+def follow(db: Db, values: Plain) -> None:
+    """Copy the new examples of a lesson to its successor if the lesson is superseded.
+
+    `values` holds the scope, and the lesson's `kind`, `signature` and id as `reflection`.
     """
     name = f"{values['kind']}/{values['signature']}"
-    superseded = {**values, "name": name, "subject": values["reflection"]}
-    for row in db.run("became", superseded).fetchall():
-        if row["dream"] is not None:
-            carry(db, row["dream"], values["reflection"], row["id"])
+    row = db.first("became", {**values, "name": name, "subject": values["reflection"]})
+    if row is not None and row["dream"] is not None:
+        carry(db, row["dream"], values["reflection"], row["id"])
 
 
 def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
@@ -98,8 +113,7 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     """
     parents = set(one.parents)
     if one.loop:
-        rows = db.run("shown_to_loop", {**key, "loop": one.loop}).fetchall()
-        parents |= {int(row["id"]) for row in rows}
+        parents |= {int(row["id"]) for row in db.run("shown_to_loop", {**key, "loop": one.loop})}
     ids = {**key, "parents": json.dumps(sorted(parents))}
     if one.loop and one.trust == "measured":
         traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
@@ -128,11 +142,11 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = values["parents"] != NOBODY and bool(db.run("is_own_ancestor", values).fetchall())
+    known = values["parents"] != NOBODY and db.first("is_own_ancestor", values) is not None
     if not known:
-        known = db.run("drop_origin", values).rowcount > 0
-        db.run("drop_lineage", values)
-    db.run("insert_origin", values)
+        known = db.delete("origin", {"example": example}) > 0
+        db.delete("lineage", {"child": example})
+    db.insert("origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
     db.run("insert_lineage", values)
     return known
 
@@ -157,7 +171,7 @@ def count_held(db: Db, scope: Scope, source: str) -> int:
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
-    row = db.run("ruled_last", {**key, "subject": lesson, "digest": digest}).fetchone()
+    row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
     return row is not None and row["action"] == "reject"
 
 
@@ -169,7 +183,7 @@ def upsert(
     Leaves out a lesson from a loop that was shown something removed since. Raises InvalidInput for
     an unknown parent, and QuotaExceeded.
     """
-    key = {**key_of(scope), "scope": token(scope)}
+    key = _scope_key(scope)
     answers = []
     for one in reflections:
         if (stamped := stamp(db, key, one)) is not None:
@@ -192,17 +206,28 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         "now": now,
     }
     if reflection.trust in RAISING:
-        words = mark(LESSON, values["text"])
-        db.run("begin_anew", {**values, "mark": words})
+        begin_anew(db, values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
     _sign(db, values, reflection, json.loads(row["tags"]))
-    sighting = {**values, "text": storable(reflection.sighting)}
-    db.run("insert_occurrence", sighting)
+    insert_sighting(db, values, storable(reflection.sighting))
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
         follow(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
+
+
+def begin_anew(db: Db, values: Plain) -> None:
+    """Prepare a lesson for other words of an operator or a measured outcome."""
+    db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
+    db.run("replace_words", values)
+
+
+def insert_sighting(db: Db, values: Plain, text: str) -> None:
+    """Insert a sighting with the columns in `values`; its time is `now`."""
+    names = ("reflection", "loop", "source", "trust", "parents")
+    sighting = {name: values[name] for name in names}
+    db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
 def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
@@ -210,28 +235,25 @@ def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> Non
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
     if new and len(tags) + len(new) <= TAGS:
-        db.run("set_tags", {**values, "tags": json.dumps([*tags, *new])})
+        key = {"id": values["reflection"]}
+        db.update("reflection", key, {"tags": json.dumps([*tags, *new])})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
-    """Write the texts of a sighting: its example, the row of the lesson itself, or both.
+    """Write the texts of a sighting: its example, the words of the lesson, or both.
 
     `row` is the lesson. It has no author if its words are new or were just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
-    if raised:
-        step_aside(db, values)
     wrote: Wrote = "nothing"
     if reflection.example is not None:
         values["digest"] = reflection.example.digest
         wrote = add_example(db, values, reflection, reflection.example)
-    elif digest := _speaks(reflection, row, values["text"]):
-        values["digest"] = digest
+    elif row["text"] == values["text"] or _waits(reflection, row):
         wrote = _add_words(db, values, reflection)
     if row["author"] is None:
         words: Wrote = wrote
         if wrote == "nothing":  # another source wrote the example, this one the words
-            values["digest"] = LESSON
             words = _add_words(db, values, replace(reflection, vector=None))
         db.run("set_author", values)
         if words == "nothing":  # another source wrote these words too
@@ -239,42 +261,28 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator said the same, which raises the trust of a known text.
         source, digest = values["source"], mark(values["digest"], values["text"])
-        record = json.dumps({"digest": digest, "source": source})
         ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
-        ruling |= {"subject": name_of(reflection), "record": record}
-        db.run("insert_ruling", {**values, **ruling})
-
-
-def step_aside(db: Db, values: Plain) -> None:
-    """Turn the old words of a lesson into an ordinary entry, because the lesson has new words."""
-    for row in db.run("old_voice", values).fetchall():
-        digest = mark(LESSON, row["lesson"])
-        db.run("step_aside", {"example": row["id"], "digest": digest})
+        ruling |= {"subject": name_of(reflection), "at": values["now"]}
+        ruling |= {name: values[name] for name in ("tenant", "project")}
+        record = json.dumps({"digest": digest, "source": source})
+        db.insert("ruling", {**ruling, "record": record})
 
 
 def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
     """Write the row by which a lesson without an example is found."""
-    if values["digest"] == LESSON:
-        values["mark"] = mark(LESSON, values["text"])
-        db.run("take_voice", values)
+    values["digest"] = words_digest(values["text"])
     words = Example(reflection.text, "", context=reflection.context)
     return add_example(db, values, reflection, words)
 
 
-def _speaks(reflection: Reflection, row: Row, text: str) -> str:
-    """Return the digest of the row for a lesson without an example, or "" if it needs none.
+def _waits(reflection: Reflection, row: Row) -> bool:
+    """Return True if other words than those of the lesson are stored beside them.
 
-    If the lesson has these words, that is its own row. Other words get a row beside it if they have
-    to be released first, or if less trusted words must not replace them.
+    They wait for their release, or are less trusted than the words that they must not replace.
     """
-    if row["text"] == text:
-        return LESSON
-    worded = reflection.text != reflection.sighting
-    held = (
-        reflection.trust in HELD
-        or lowest_trust([reflection.trust, row["trust"]]) != reflection.trust
-    )
-    return mark(LESSON, text) if worded and held else ""
+    lowest = lowest_trust([reflection.trust, row["trust"]])
+    held = reflection.trust in HELD or lowest != reflection.trust
+    return held and reflection.text != reflection.sighting
 
 
 def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
@@ -295,13 +303,13 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         known = mark(values["digest"], values["text"])
         if was_rejected(db, values, name_of(reflection), known):
             values["state"] = "retired"
-    rows = db.run("insert_example", values).fetchall()
+    row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
-    if rows:
-        wrote = "raised" if rests(db, values, rows[0]["id"]) else "new"
+    if row is not None:
+        wrote = "raised" if rests(db, values, row["id"]) else "new"
     else:
         db.run("verify_example", values)
-    if reflection.vector is not None and (rows or reflection.trust not in HELD):
+    if reflection.vector is not None and (row is not None or reflection.trust not in HELD):
         place = placed(db, reflection.space, blob(reflection.vector))
         db.run("insert_vector", {**values, **place})
     return wrote
@@ -312,20 +320,14 @@ def name_of(reflection: Reflection) -> str:
     return f"{reflection.kind}/{reflection.signature.digest}"
 
 
-def mark(digest: str, lesson: str) -> str:
-    """Return a digest that identifies a text, even if the row of the lesson gets other words."""
-    return Example(lesson, "").digest if digest == LESSON else digest
-
-
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the lessons most often seen."""
-    rows = db.run("top_reflections", {**key_of(scope), "limit": limit}).fetchall()
-    return [plain(row) for row in rows]
+    return [plain(row) for row in db.all("top_reflections", scope, limit=limit)]
 
 
 def count(db: Db, scope: Scope) -> int:
     """Return the number of lessons."""
-    return int(db.run("count_reflections", key_of(scope)).fetchone()["n"])
+    return int(db.all("count_reflections", scope)[0]["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
@@ -333,14 +335,10 @@ def clear(db: Db, scope: Scope) -> int:
 
     Rulings stay on record.
     """
-    deleted = 0
-    for table in ("reflection", *CLEARED):
-        where = "tenant = :tenant and project = :project"
-        gone = db.execute(f"delete from {table} where {where}", key_of(scope)).rowcount
-        deleted += gone if table == "reflection" else 0
-    for name in ("clear_lineage", "clear_origins"):
-        db.run(name, {"scope": token(scope)})
-    return deleted
+    gone = [db.delete(table, key_of(scope)) for table in ("reflection", *CLEARED)]
+    db.run("clear_lineage", {"scope": token(scope)})
+    db.delete("origin", {"scope": token(scope)})
+    return gone[0]
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
@@ -372,16 +370,10 @@ def rule(
     The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
     """
     check_actor(by, why)
-    values = {
-        **key_of(scope),
-        "action": action,
-        "subject": storable(subject),
-        "by": storable(by),
-        "why": storable(why),
-        "record": json.dumps(redact_data(dict(record))),
-        "now": now,
-    }
-    db.run("insert_ruling", values)
+    texts = {"action": action, "subject": subject, "by": by, "why": why}
+    stored = {name: storable(text) for name, text in texts.items()}
+    plain = json.dumps(redact_data(dict(record)))
+    db.insert("ruling", {**key_of(scope), **stored, "record": plain, "at": now})
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
@@ -394,8 +386,8 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     gone: set[int] = set()
     for kept in (new, ()) if most and new else ():
         if (excess := count(db, scope) - most) > 0:
-            values = {**key_of(scope), "kept": json.dumps(list(kept)), "excess": excess}
-            gone |= {row["id"] for row in db.run("evict", values).fetchall()}
+            rows = db.all("evict", scope, kept=json.dumps(list(kept)), excess=excess)
+            gone |= {row["id"] for row in rows}
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone() if most else None
     if corpus is not None and (excess := corpus["texts"] - most) > 0:
         db.run("evict_examples", {"scope": token(scope), "excess": excess})
@@ -412,21 +404,21 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
     now = time.time()
     before = now - unused_for if unused_for else -inf
     found: list[Mapping[str, Any]] = []
-    for one in _least(db, scope, -inf, before, ALL):
-        days = (now - max(one["last_seen"], one["last_shown"])) / DAY
-        found.append({**one, "why": f"not used for {days:.0f} days"})
+    for row in db.all("prunable", scope, since=-inf, before=before, limit=ALL):
+        days = (now - max(row["last_seen"], row["last_shown"])) / DAY
+        found.append({**dict(row), "why": f"not used for {days:.0f} days"})
     excess = count(db, scope) - len(found) - keep if keep >= 0 else 0
     if excess > 0:
-        why = f"the least useful beyond {keep}"
-        found += [{**one, "why": why} for one in _least(db, scope, before, inf, excess)]
+        rows = db.all("prunable", scope, since=before, before=inf, limit=excess)
+        found += [{**dict(row), "why": f"the least useful beyond {keep}"} for row in rows]
     return found
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
     """Remove the lessons that `prunable` returns; put their names on record."""
     found = prunable(db, scope, unused_for, keep)
-    ids = json.dumps([one["id"] for one in found])
-    db.run("delete_reflections", {**key_of(scope), "ids": ids})
+    for one in found:
+        db.delete("reflection", {**key_of(scope), "id": one["id"]})
     if found:
         removed = [
             {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
@@ -437,23 +429,16 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
-    values = {**key_of(scope), "id": id, "pinned": pinned}
-    rows = db.run("set_pinned", values).fetchall()
-    if not rows:
+    row = db.one("set_pinned", scope, id=id, pinned=pinned)
+    if row is None:
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
-    subject = f"{rows[0]['kind']}/{rows[0]['signature']}"
+    subject = f"{row['kind']}/{row['signature']}"
     rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
-
-
-def _least(
-    db: Db, scope: Scope, since: float, before: float, limit: int
-) -> list[Mapping[str, Any]]:
-    values = {**key_of(scope), "since": since, "before": before, "limit": limit}
-    return [dict(row) for row in db.run("prunable", values).fetchall()]
 
 
 # How many sightings of a lesson are shown, the newest first.
 NEWEST = 20
+PROVENANCE = ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
@@ -461,24 +446,21 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     """Return examples by their ids, in any state; with None all that wait in quarantine."""
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("waiting", key).fetchall()]
-    rows = db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall()
-    return [_quarantined(row) for row in rows]
+        ids = [row["id"] for row in db.run("waiting", key)]
+    found = []
+    for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
+        example = Example(**json.loads(row["record"]))
+        known = {"example": example if example.accepted else None, "provenance": Provenance()}
+        found.append(from_row(QuarantinedLesson, row, **known))
+    return found
 
 
 def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
     """Return the sources, parents, children and sightings of an example, and the rulings on it."""
-    lesson = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
-    values = {
-        **_scope_key(scope),
-        "example": one.id,
-        "subject": f"{one.kind}/{one.signature}",
-        **lesson,
-    }
-    found = {
-        name: db.run(name, values).fetchall()
-        for name in ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
-    }
+    named = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
+    subject = f"{one.kind}/{one.signature}"
+    values = {**_scope_key(scope), **named, "example": one.id, "subject": subject}
+    found = {name: db.run(name, values).fetchall() for name in PROVENANCE}
     return Provenance(
         tuple(row["source"] for row in found["rests_on"]),
         tuple(row["parent"] for row in found["parents_of"]),
@@ -514,19 +496,18 @@ def _settle(
         "trust": "operator" if released else one.trust,
         "subject": f"{one.kind}/{one.signature}",
     }
-    rows = db.run("settle_example", values).fetchall()
-    if not rows:
-        last = db.run("rulings_on", values).fetchone()
+    row = db.first("settle_example", values)
+    if row is None:
+        last = db.first("rulings_on", values)
         ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
         raise NotQuarantined(one.id, one.state, ruled)
-    (row,) = rows
     digest = mark(row["digest"], one.lesson)
     record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
     rule(db, scope, action, values["subject"], by, why, now, record)
     values["reflection"] = row["reflection"]
     if released:
         follow(db, {**values, "kind": one.kind, "signature": one.signature})
-    lesson = db.run("read_voice", values).fetchone()
+    (lesson,) = db.run("read_voice", values).fetchall()
     if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
         _speak(db, values, one.id if released else _best(db, values), lesson)
 
@@ -552,7 +533,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 
 
 def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
-    values: Plain = {**key, "source": source, "now": now, "digest": LESSON}
+    values: Plain = {**key, "source": source, "now": now}
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
@@ -584,9 +565,8 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 def _best(db: Db, values: Plain) -> int | None:
     """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
-    row = db.run("best_example", {**values, "order": json.dumps(ORDER)})
-    found = row.fetchone()
-    return int(found["id"]) if found is not None else None
+    row = db.first("best_example", {**values, "order": json.dumps(ORDER)})
+    return int(row["id"]) if row is not None else None
 
 
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
@@ -595,19 +575,11 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
     db.run("set_voice", values)
-    rows = db.run("read_voices", values).fetchall()
-    # The row of the lesson itself has its words; a row with other words has its own digest.
-    for row in sorted(rows, key=lambda row: bool(row["id"] == example)):
-        alone = row["digest"] in (LESSON, mark(LESSON, row["lesson"]))
-        digest = mark(LESSON, row["lesson"]) if row["id"] != example else LESSON
-        if alone and row["digest"] != digest:
-            db.run("set_digest", {"example": row["id"], "digest": digest})
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    order = {**values, "order": json.dumps(ORDER)}
-    row = db.run("best_sighting", order).fetchone()
+    row = db.first("best_sighting", {**values, "order": json.dumps(ORDER)})
     if row is None:
         return False
     one = Reflection(
@@ -620,18 +592,9 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
         state=initial_state(row["trust"]),
     )
     written = {name: row[name] for name in ("text", "source", "parents", "trust")}
-    add_example(db, {**values, **written, "state": one.state}, one, Example(row["text"], ""))
+    written |= {"state": one.state, "digest": words_digest(row["text"])}
+    add_example(db, {**values, **written}, one, Example(row["text"], ""))
     return True
-
-
-def _quarantined(row: Row) -> QuarantinedLesson:
-    example = Example(**json.loads(row["record"]))
-    return from_row(
-        QuarantinedLesson,
-        row,
-        example=example if example.accepted else None,
-        provenance=Provenance(),
-    )
 
 
 def _scope_key(scope: Scope) -> Plain:

@@ -1,4 +1,4 @@
-"""Loops: claimed by one driver, written entry by entry, read as a whole.
+"""Loops: claimed by one driver, written in entries, read with all their attempts.
 
 A driver claims a loop with a lease. Its token shows whether its process still lives, so the loops
 of a killed process are free at once on the same machine. The `epoch` of a loop keeps an older
@@ -37,11 +37,9 @@ from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import MaxAttempts, counts_scope
 from heedful.redact import redact_data
-from heedful.store import exposures
-from heedful.store import lessons as reflections
-from heedful.store import lessons as size
+from heedful.store import exposures, lessons
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StageHead, StoredLoop
-from heedful.store.store import MEMORY, Db, Row, holds, key_of, storable
+from heedful.store.store import MEMORY, SKIP, Db, Row, holds, key_of, storable
 
 LEASE_SECONDS = 30.0
 _active: set[str] = set()
@@ -124,11 +122,11 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 
 @holds(by=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop, created if it is new, and whether it is new; nobody drives it.
+    """Return the loop, and whether it is new; create it if necessary. It has no driver.
 
     Raises Conflict if the stored loop has another task, context, goals or policy.
     """
-    row = one(db, "read_loop", _key(scope, id))
+    row = db.one("read_loop", scope, id=id)
     if row is None:
         _insert(db, _key(scope, id), head, "", time.time())
         return read(db, scope, id), True
@@ -141,7 +139,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
     If a rule of the policy counts echoes, they are counted in the `window` newest other loops.
     """
-    row = one(db, "read_loop", _key(scope, id))
+    row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
     stored = _stored(db, row)
@@ -158,7 +156,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop, creating it if it is new. Raises LeaseLost, Conflict."""
     key, now = _key(scope, id), time.time()
-    row = one(db, "read_loop", key)
+    row = db.first("read_loop", key)
     if row is None:
         _insert(db, key, head, owner, now)
     else:
@@ -176,8 +174,8 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 @holds(by=_of_loop)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease. Raises LeaseLost."""
-    values = {**_key(scope, id), "epoch": epoch, "lease": time.time() + LEASE_SECONDS}
-    if one(db, "beat", values) is None:
+    lease = time.time() + LEASE_SECONDS
+    if db.one("beat", scope, id=id, epoch=epoch, lease=lease) is None:
         raise _lost(id)
 
 
@@ -192,33 +190,35 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
-    at = {"n": n, "now": now}
     attempt = redact_data(codec.to_document(entry.attempt)) if entry.attempt else None
-    if entry.attempt is not None and not _attempt(db, at, entry, entry.attempt.number, attempt):
+    if entry.attempt is not None and not _attempt(db, n, now, entry, attempt):
         return Committed(now, attempt)
     if entry.step is not None:
-        step = {**at, "key": entry.step[0], "record": dump(entry.step[1])}
-        db.run("insert_step", step)
+        key, record = entry.step
+        step = {"loop": n, "key": key, "record": dump(record), "created": now}
+        db.insert("step", step, SKIP)
+    changes = {}
     if entry.extra is not None:
-        extra = dump(codec.to_document(entry.extra))
-        db.run("set_extra", {"n": n, "extra": extra})
+        changes["extra"] = dump(codec.to_document(entry.extra))
     if entry.cancelled:
-        cancelled = storable(entry.cancelled)
-        db.run("set_cancelled", {"n": n, "cancelled": cancelled})
+        changes["cancelled"] = storable(entry.cancelled)
+    if changes:
+        db.update("loop", {"n": n}, changes)
     if entry.override is not None:
-        _override(db, at, entry.override)
-    decision = _decision(db, at, entry, entry.verdict) if entry.verdict is not None else None
+        texts = {name: storable(getattr(entry.override, name)) for name in ("by", "why")}
+        db.run("insert_override", {**asdict(entry.override), **texts, "n": n, "now": now})
+    decision = _decision(db, n, now, entry, entry.verdict) if entry.verdict is not None else None
     if entry.exposures or entry.outcome is not None:
         exposures.expose(db, scope, entry.exposures, entry.outcome, now)
     if entry.reflections:
-        answers = reflections.upsert(db, scope, entry.reflections, now)
-        size.evict(db, scope, answers, entry.most)
+        answers = lessons.upsert(db, scope, entry.reflections, now)
+        lessons.evict(db, scope, answers, entry.most)
     return Committed(now, attempt, decision)
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the loop as it is stored. Raises NotFound."""
-    row = one(db, "read_loop", _key(scope, id))
+    row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
     return _stored(db, row)
@@ -226,7 +226,7 @@ def read(db: Db, scope: Scope, id: str) -> StoredLoop:
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
     """Return those of the loops that exist, ordered by id."""
-    rows = (one(db, "read_loop", _key(scope, id)) for id in ids)
+    rows = (db.one("read_loop", scope, id=id) for id in ids)
     return [_stored(db, row) for row in rows if row is not None]
 
 
@@ -237,13 +237,14 @@ def newest(
 
     With `before`, return only loops older than the loop with that id; none if it does not exist.
     """
-    values = {**key_of(scope), "limit": limit, "prefix": prefix, "created": inf, "n": 0}
+    at = {"created": inf, "n": 0}
     if before:
-        row = one(db, "read_loop", _key(scope, before))
+        row = db.one("read_loop", scope, id=before)
         if row is None:
             return []
-        values |= {"created": row["created"], "n": row["n"]}
-    return [_stored(db, row) for row in db.run("newest_loops", values).fetchall()]
+        at = {"created": row["created"], "n": row["n"]}
+    rows = db.all("newest_loops", scope, limit=limit, prefix=prefix, **at)
+    return [_stored(db, row) for row in rows]
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
@@ -260,12 +261,6 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
     return dict(counts)
 
 
-def one(db: Db, name: str, values: Plain) -> Row | None:
-    """Return the first row of a named statement, or None."""
-    rows = db.run(name, values).fetchall()
-    return rows[0] if rows else None
-
-
 def dump(value: Any) -> str:
     """Return JSON without secrets, in ASCII, because UTF-8 cannot hold lone surrogates."""
     return json.dumps(redact_data(value), separators=(",", ":"))
@@ -280,28 +275,24 @@ def _lost(id: str) -> LeaseLost:
 
 
 def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
-    values = {
-        **key,
-        "task": dump(head.task),
-        "goals": dump(list(head.goals)),
-        "policy": dump(dict(head.policy)),
-        "context": dump(head.context),
-        **_kind(head),
-        "owner": owner,
-        "lease": now + LEASE_SECONDS if owner else 0.0,
-        "now": now,
-    }
-    row = one(db, "insert_loop", values)
-    return int(row["n"]) if row else 0
+    lease = now + LEASE_SECONDS if owner else 0.0
+    driven = {"owner": owner, "lease": lease, "created": now, "updated": now}
+    values = {**key, **_columns(head), **driven}
+    return int(db.insert("loop", values, "returning n").fetchall()[0]["n"])
 
 
-def _kind(head: Head) -> dict[str, str]:
-    """Return the columns that say what kind of loop it is."""
+def _columns(head: Head) -> dict[str, str]:
+    """Return the columns of a loop that hold its head."""
     stage = head.stage
+    parts = {"goals": list(head.goals), "policy": dict(head.policy)}
     run, name = (stage.run, stage.name) if stage else ("", "")
     settings = {one: getattr(stage, one) for one in SETTINGS} if stage else None
     kind = {"kind": head.kind, "run": storable(run), "stage": storable(name)}
-    return {**kind, "settings": dump(settings)}
+    return {
+        **{part: dump(parts.get(part, getattr(head, part))) for part in HEAD},
+        **kind,
+        "settings": dump(settings),
+    }
 
 
 def _stage_of(row: Row) -> StageHead | None:
@@ -314,71 +305,58 @@ def _stage_of(row: Row) -> StageHead | None:
 
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
     """Check that the stored head has the same content. Raises Conflict."""
-    given = {"goals": list(head.goals), "policy": dict(head.policy)}
+    columns = _columns(head)
     for part in parts:
-        if row[part] != dump(given.get(part, getattr(head, part))):
-            told = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
-            raise Conflict(f"{told}; give another id")
+        if row[part] != columns[part]:
+            message = f"loop {row['id']!r} is about another {part}: {row[part][:80]}"
+            raise Conflict(f"{message}; give another id")
 
 
 def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) -> int:
     key = _key(scope, entry.id)
     values = {**key, "epoch": entry.epoch, "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
     if owner:
-        row = one(db, "fence", values)
+        row = db.first("fence", values)
     else:
-        row = one(db, "advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
+        row = db.first("advance", {**key, "epoch": entry.epoch, "seen": entry.seen, "now": now})
     if row is not None:
         if entry.head is not None:  # it was resumed with other goals or under another policy
-            head = {"goals": dump(list(entry.head.goals)), "policy": dump(dict(entry.head.policy))}
-            db.run("set_head", {"n": row["n"], **head, **_kind(entry.head)})
+            columns = _columns(entry.head)
+            kept = {name: columns[name] for name in columns.keys() - {"task", "context"}}
+            db.update("loop", {"n": row["n"]}, kept)
         return int(row["n"])
-    if entry.head is None or one(db, "read_loop", key) is not None:
+    if entry.head is None or db.first("read_loop", key) is not None:
         raise _lost(entry.id)
     return _insert(db, key, entry.head, owner, now)
 
 
-def _attempt(db: Db, at: Plain, entry: JournalEntry, number: int, attempt: Any) -> bool:
+def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
     """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
-    record, value = dump(attempt), dump(entry.value)
-    row = one(db, "find_attempt", {"n": at["n"], "number": number})
-    if row is not None:
-        if (row["record"], row["value"]) != (record, value):
-            told = f"attempt {number} of {entry.id!r} is stored with other content"
-            raise AttemptTaken(told)
-        return False
-    values = {**at, "number": number, "record": record, "value": value}
-    db.run("insert_attempt", values)
-    db.run("clear_steps", at)
-    return True
+    key = {"loop": n, "number": attempt["number"]}
+    content = {"record": dump(attempt), "value": dump(entry.value)}
+    row = db.first("find_attempt", key)
+    if row is None:
+        db.insert("attempt", {**key, **content, "created": now})
+        db.delete("step", {"loop": n})
+    elif dict(row) != content:
+        message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
+        raise AttemptTaken(message)
+    return row is None
 
 
-def _decision(db: Db, at: Plain, entry: JournalEntry, verdict: Verdict) -> Any:
-    made = entry.attempt
-    number = made.number if made else db.run("last_attempt", at).fetchone()["number"]
+def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict) -> Any:
+    number = entry.attempt.number if entry.attempt else None
     plain = redact_data(codec.decision_to(verdict, entry.standing, entry.decided))
-    db.run("insert_decision", {**at, "attempt": number, "record": dump(plain)})
+    db.run("insert_decision", {"n": n, "attempt": number, "record": dump(plain), "now": now})
     if isinstance(verdict, Done):
         state = "passed" if verdict.passed else "stopped"
-        db.run("end_loop", {"n": at["n"], "state": state})
+        db.update("loop", {"n": n}, {"state": state, "lease": 0.0})
     else:
-        db.run("reopen_loop", at)
+        db.run("reopen_loop", {"n": n})
         for index in sorted({one.override for one in verdict.lifted}):
-            if one(db, "use_override", {"n": at["n"], "index": index}) is None:
+            if db.first("use_override", {"n": n, "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")
     return plain
-
-
-def _override(db: Db, at: Plain, override: Override) -> None:
-    values = {
-        **at,
-        "rule": override.rule,
-        "by": storable(override.by),
-        "why": storable(override.why),
-        "decisions": override.decisions,
-        "until": override.until,
-    }
-    db.run("insert_override", values)
 
 
 def _stored(db: Db, row: Row) -> StoredLoop:

@@ -13,17 +13,17 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any
 
 from heedful.errors import Changed, NotFound, RollbackRefused
 from heedful.lessons.consolidate import Lesson, Proposal
 from heedful.lessons.lesson import KINDS, Change, LessonFilter, Scope, Signature
-from heedful.lessons.patterns import MOST_PATTERNS, Merge, Seen, Templates, is_learnable
+from heedful.lessons.patterns import MOST_PATTERNS, Seen, Templates, is_learnable
 from heedful.loop.record import LARGEST_INTEGER
 from heedful.store import exposures as shown
 from heedful.store import lessons as size
-from heedful.store.lessons import carry, plain, rule
+from heedful.store.lessons import carry, plain, record_supersession, rule
 from heedful.store.store import Db, Row, from_row, key_of, storable
 
 # The error types whose templates a process keeps; the lessons of a group that are shown.
@@ -44,12 +44,11 @@ class Learned:
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
         """Return the templates learnt from the first patterns of the error type, of any author."""
-        values = {**key_of(scope), "error_type": error_type, "most": MOST_PATTERNS}
-        state = db.run("learnt_state", values).fetchall()[0]["state"]
+        values = {"error_type": error_type, "most": MOST_PATTERNS}
+        state = db.all("learnt_state", scope, **values)[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
         if kept is None or kept[0] != state:
-            rows = db.run("learnt_patterns", values).fetchall()
-            kept = state, _templates(error_type, rows)
+            kept = state, _templates(error_type, db.all("learnt_patterns", scope, **values))
         self._kept[scope, error_type] = kept
         if len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]  # the least recently used
@@ -61,22 +60,27 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
 
     If a dream superseded a lesson, its successor is returned.
     """
-    alone = _lessons(db, scope, pattern.digest, (pattern.digest,))
-    if any(one["apart"] for one in alone):
-        return Seen(sum(one["seen"] for one in alone), alone)
-    merge = _merge(db, scope, pattern)
-    members = _with_superseded(db, scope, (pattern.digest,) if merge is None else merge.members)
-    if members == (pattern.digest,):
-        return Seen(sum(one["seen"] for one in alone), alone)
-    values = {**key_of(scope), "signature": pattern.digest, "members": json.dumps(members)}
-    count = db.run("count_seen", values).fetchall()[0]["n"]
-    return Seen(count or 0, _lessons(db, scope, pattern.digest, members), merge)
+    digest, merge = pattern.digest, None
+    alone = _lessons(db, scope, digest, [digest])
+    if not any(one["apart"] for one in alone):
+        if is_learnable(pattern):
+            kind = storable(pattern.error_type)
+            known = db.local(Learned).templates(db, scope, kind)
+            merge = known.merge(Signature("", storable(pattern.pattern), digest, kind))
+        members = [digest] if merge is None else list(merge.members)
+        # The patterns that a dream merged with any of these count, too.
+        names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
+        members += [row["signature"] for row in db.all("became_one", scope, **names)]
+        if members != [digest]:
+            names = {"signature": digest, "members": json.dumps(members)}
+            count = db.all("count_seen", scope, **names)[0]["n"]
+            return Seen(count or 0, _lessons(db, scope, digest, members), merge)
+    return Seen(sum(one["seen"] for one in alone), alone)
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
     """Return the groups and the patterns kept apart, as plain data, the most seen first."""
-    values = {**key_of(scope), "error_type": storable(error_type)}
-    rows = db.run("every_pattern", values).fetchall()
+    rows = db.all("every_pattern", scope, error_type=storable(error_type))
     groups = [
         one
         for kind, those in groupby(rows, key=lambda row: str(row["error_type"]))
@@ -88,8 +92,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
 def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
     """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
     for digest in digests:
-        values = {**key_of(scope), "signature": digest, "apart": apart}
-        if not db.run("set_apart", values).fetchall():
+        if db.one("set_apart", scope, signature=digest, apart=apart) is None:
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
         rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, time.time())
 
@@ -98,15 +101,7 @@ def _lessons(
     db: Db, scope: Scope, signature: str, members: Sequence[str]
 ) -> tuple[Mapping[str, Any], ...]:
     names = {"signature": signature, "members": json.dumps(members)}
-    values = {**key_of(scope), **names, "limit": LESSONS}
-    return tuple(map(plain, db.run("seen", values).fetchall()))
-
-
-def _with_superseded(db: Db, scope: Scope, members: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns and those that a dream merged with any of them."""
-    names = {"kinds": json.dumps(KINDS), "members": json.dumps(members)}
-    rows = db.run("became_one", {**key_of(scope), **names}).fetchall()
-    return (*members, *(row["signature"] for row in rows))
+    return tuple(map(plain, db.all("seen", scope, **names, limit=LESSONS)))
 
 
 def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
@@ -117,14 +112,6 @@ def _templates(error_type: str, rows: Sequence[Row]) -> Templates:
     return Templates().learn(*(one for one, _ in learnt)).unmerge(*apart)
 
 
-def _merge(db: Db, scope: Scope, pattern: Signature) -> Merge | None:
-    if not is_learnable(pattern):
-        return None
-    error_type = storable(pattern.error_type)
-    known = db.local(Learned).templates(db, scope, error_type)
-    return known.merge(Signature("", storable(pattern.pattern), pattern.digest, error_type))
-
-
 def _grouped(
     db: Db, scope: Scope, error_type: str, rows: Sequence[Row]
 ) -> Iterator[Mapping[str, Any]]:
@@ -132,23 +119,21 @@ def _grouped(
         row["signature"]: {name: row[name] for name in ("signature", "pattern", "seen")}
         for row in rows
     }
-    for merge in _templates(error_type, list(islice(rows, MOST_PATTERNS))).merges():
-        members = [patterns[digest] for digest in merge.members]
-        yield _entry(error_type, merge.template, members, merge.why, False)
+
+    def entry(template: str, members: Sequence[str], why: Sequence[str]) -> dict[str, Any]:
+        found = [patterns[digest] for digest in members]
+        seen = sum(one["seen"] for one in found)
+        group = {"error_type": error_type, "template": template, "seen": seen, "apart": False}
+        return {**group, "why": list(why), "patterns": found}
+
+    for merge in _templates(error_type, rows[:MOST_PATTERNS]).merges():
+        yield entry(merge.template, merge.members, merge.why)
     for row in rows:
         if row["apart"]:
-            values = {**key_of(scope), "action": "unmerge", "subject": row["signature"]}
-            ruled = db.run("last_ruling", values).fetchall()
+            digest = row["signature"]
+            ruled = db.all("last_ruling", scope, action="unmerge", subject=digest)
             why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
-            yield _entry(error_type, row["pattern"], [patterns[row["signature"]]], why, True)
-
-
-def _entry(
-    error_type: str, template: str, members: list[Any], why: Sequence[str], apart: bool
-) -> Mapping[str, Any]:
-    seen = sum(one["seen"] for one in members)
-    group = {"error_type": error_type, "template": template, "seen": seen}
-    return {**group, "apart": apart, "why": list(why), "patterns": members}
+            yield {**entry(row["pattern"], [digest], why), "apart": True}
 
 
 FLAGS = ("pinned", "apart")
@@ -161,8 +146,7 @@ def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list
 
     Each has an `edition`, which changes with everything that an editor sees, except counters.
     """
-    values = {**key_of(scope), **asdict(wanted), "limit": limit}
-    return list(map(_plain, db.run("list_reflections", values).fetchall()))
+    return [_plain(row) for row in db.all("list_reflections", scope, **asdict(wanted), limit=limit)]
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
@@ -209,7 +193,7 @@ def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[fl
     """Return the lessons that may be recalled, ordered by name, each with its vector."""
     import numpy as np
 
-    rows = db.run("material", {**key_of(scope), "space": space})
+    rows = db.all("material", scope, space=space)
     return [
         (from_row(Lesson, row), None if row["data"] is None else np.frombuffer(row["data"], "<f4"))  # type: ignore[misc]
         for row in rows
@@ -238,35 +222,35 @@ def supersede(
     `expected` holds the lessons as the dream read them: a proposal is skipped if one of its lessons
     has changed since. One transaction.
     """
-    now = time.time()
-    key = {**key_of(scope), "now": now}
-    row = db.run("insert_dream", {**key, "by": storable(by)}).fetchall()[0]
-    key["dream"] = int(row["id"])
+    key, now = key_of(scope), time.time()
+    dream = {**key, "report": "{}", "by": storable(by), "at": now}
+    id = int(db.insert("dream", dream, "returning id").fetchone()["id"])
     done = [
-        _carry_out(db, key, one, expected) if one.outcome == "proposed" else one
+        _carry_out(db, key, id, now, one, expected) if one.outcome == "proposed" else one
         for one in proposals
     ]
     record = {**report, "proposals": [asdict(one) for one in done]}
-    db.run("set_report", {"report": json.dumps(record), "dream": key["dream"]})
-    return key["dream"], done
+    db.update("dream", {"id": id}, {"report": json.dumps(record)})
+    return id, done
 
 
-def _carry_out(db: Db, key: Plain, proposal: Proposal, expected: Mapping[int, Lesson]) -> Proposal:
+def _carry_out(
+    db: Db, key: Plain, dream: int, now: float, proposal: Proposal, expected: Mapping[int, Lesson]
+) -> Proposal:
     members, survivor = [expected[id] for id in proposal.members], expected[proposal.survivor]
     for lesson in (*members, survivor):
         same = {name: getattr(lesson, name) for name in SAME}
-        if not db.run("unchanged", {**key, **same, "member": lesson in members}).fetchall():
+        if db.first("unchanged", {**key, **same, "member": lesson in members}) is None:
             return replace(proposal, outcome=CHANGED)
+    known = "on conflict (tenant, project, child, relation, parent) do update set at = :at"
     for lesson in members:
-        before = json.dumps({"lesson": lesson.name, "state": lesson.state})
-        ids = {"id": lesson.id, "subject": lesson.id, "successor": survivor.id}
-        link = {"child": lesson.name, "parent": survivor.name, "what": "reflection"}
-        link["why"] = proposal.why
-        values = {**key, **ids, **link, "before": before}
-        for statement in ("insert_supersession", "insert_became"):
-            db.run(statement, values)
-        carry(db, key["dream"], lesson.id, survivor.id)
-        db.run("supersede", values)
+        before = {"lesson": lesson.name, "state": lesson.state}
+        args = (lesson.id, survivor.id, before, proposal.why)
+        record_supersession(db, dream, "reflection", *args)
+        link = {"child": lesson.name, "relation": "became", "parent": survivor.name, "at": now}
+        db.insert("link", {**key, **link}, known)
+        carry(db, dream, lesson.id, survivor.id)
+        db.update("reflection", {"id": lesson.id}, {"state": "superseded"})
     return replace(proposal, outcome="done")
 
 
@@ -274,13 +258,12 @@ def log(
     db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Mapping[str, Any]]:
     """Return dreams, newest first, or the dream with this id, with the texts that still exist."""
-    values = {**key_of(scope), "limit": limit, "dream": id, "before": before}
     found: list[Mapping[str, Any]] = []
-    for row in db.run("read_dreams", values).fetchall():
+    for row in db.all("read_dreams", scope, limit=limit, dream=id, before=before):
         report = json.loads(row["report"])
         ids = {n for one in report["proposals"] for n in (*one["members"], one["survivor"])}
-        named = {**key_of(scope), "ids": json.dumps(sorted(ids))}
-        texts = {one["id"]: one["text"] for one in db.run("texts_of", named)}
+        named = db.all("texts_of", scope, ids=json.dumps(sorted(ids)))
+        texts = {one["id"]: one["text"] for one in named}
         known = {name: row[name] for name in ("id", "by", "at", "undone")}
         found.append({**report, **known, "texts": texts})
     return found
@@ -296,17 +279,14 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         raise NotFound("dream", str(id), f"the memory of {scope.tenant}/{scope.project}")
     if known[0]["undone"] is not None:
         raise RollbackRefused(id, "it was rolled back before; heedful dream log shows when")
-    values: Plain = {**key_of(scope), "dream": id, "now": time.time()}
-    for later in db.run("superseded_later", values).fetchall():
+    for later in db.all("superseded_later", scope, dream=id):
         what = f"dream {later['dream']} superseded its lesson {later['subject']} since"
         do = f"roll that back first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
     back = 0
-    for row in db.run("read_supersessions", values).fetchall():
-        if row["what"] == "reflection":
-            child = json.loads(row["before"])["lesson"]
-            rows = db.run("delete_became", {**values, "child": child})
-            back += sum(one["back"] for one in rows.fetchall())
-    db.run("set_undone", values)
+    for row in db.all("superseded_by", scope, dream=id):
+        child = json.loads(row["before"])["lesson"]
+        back += sum(one["back"] for one in db.all("delete_became", scope, child=child))
+    db.update("dream", {"id": id}, {"undone": time.time()})
     rule(db, scope, "rollback", f"dream/{id}", by, why, time.time())
     return back

@@ -19,13 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeVar
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 import psycopg
 from psycopg import errors, sql
@@ -47,11 +47,10 @@ from heedful.errors import (
 )
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
-from heedful.store.sqlite import TOO_LARGE
-from heedful.store.store import FOLDER, MEMORY, Dialect, Store, Work, read_sql, statements
+from heedful.store.sqlite import invalid_value
+from heedful.store.store import FOLDER, MEMORY, Db, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
-K = TypeVar("K")
 
 
 class Turns:
@@ -143,14 +142,14 @@ class Rows(list[Any]):
         return self
 
 
-class Session:
+class Session(Db):
     """A connection, used by one thread at a time; it raises the errors of psycopg unchanged.
 
     Parameters are written `:name`, as in SQLite. Every integer is sent as bigint, so that a
     statement is prepared only once. Text gets the type that its place in the statement needs.
     """
 
-    dialect: Final[Dialect] = "postgres"
+    dialect = "postgres"
 
     def __init__(self, conninfo: str, url: str = "") -> None:
         self.url = url
@@ -164,13 +163,8 @@ class Session:
         self._connection.prepared_max = PREPARED_MAX
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
         self._cursor = self._connection.cursor(binary=True)
-        self._local: dict[Any, Any] = {}
 
-    def run(self, name: str, values: Mapping[str, Any] = {}) -> Rows:
-        """Run a named statement."""
-        return self.execute(statements("postgres")[name], values)
-
-    def execute(self, sql: str, values: Mapping[str, Any] = {}) -> Rows:
+    def execute(self, sql: str, values: Any = (), /) -> Rows:
         """Run SQL that has no name."""
         text, names = number_parameters(sql)
         cursor = self._cursor
@@ -194,13 +188,6 @@ class Session:
         with self._connection.cursor().copy(copy.encode()) as copied:
             for row in rows:
                 copied.write_row(row)
-
-    def local(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class that belongs to the connection."""
-        if kind not in self._local:
-            self._local[kind] = kind()
-        found: K = self._local[kind]
-        return found
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
         """Run `work` between `begin` and `end` (commit or rollback) and return its result.
@@ -240,7 +227,7 @@ class Session:
             self.close()
 
     @property
-    def lost(self) -> bool:
+    def lost(self) -> bool:  # type: ignore[override]
         """Return True if the connection can no longer be used."""
         return self._connection.closed
 
@@ -328,7 +315,7 @@ def parse_url(url: str) -> Address:
     return Address(conninfo, shown(url), int(size))
 
 
-# The errors that `mishap` translates; errors of the work itself pass unchanged.
+# The errors that `translate_error` translates; errors of the work itself pass unchanged.
 MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
 # What a user can do about an error, by its class
 # (postgresql.org/docs/current/errcodes-appendix.html).
@@ -348,46 +335,33 @@ _AWAY = (
 )
 
 
-class Mishap(NamedTuple):
-    """A database error as one of heedful, and whether the same work may run again at once."""
-
-    error: HeedfulError
-    again: bool
-
-
-def mishap(error: psycopg.Error | UnicodeEncodeError | OverflowError, lost: bool = False) -> Mishap:
-    """Translate a database error; `lost` is True if the connection is gone."""
+def may_repeat(error: Exception, lost: bool) -> bool:
+    """Return True if the same work may run again at once; `lost` if the connection is gone."""
     clash = isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
-    ours = _translate(error, lost)
-    ours.__cause__ = error
-    return Mishap(ours, clash or (lost and not isinstance(error, InDoubt)))
+    return clash or (lost and not isinstance(error, InDoubt))
 
 
-def _translate(error: Exception, lost: bool) -> HeedfulError:
+def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
+    """Return a database error as one of heedful; `lost` is True if the connection is gone."""
     line = (str(error) or type(error).__name__).splitlines()[0]  # the others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
             return StoreUnavailable(f"{line}: {remedy}")
-    if isinstance(error, UnicodeEncodeError):
-        allowed = "text that UTF-8 can hold, without a lone surrogate"
-        return InvalidInput("text", error.object, allowed)
-    if isinstance(error, OverflowError):
-        return InvalidInput("number", *TOO_LARGE)
-    if isinstance(error, psycopg.DataError) and "NUL" in line:
-        return InvalidInput("text", "\0", "text without NUL, which PostgreSQL cannot hold")
-    if isinstance(error, InDoubt):
-        return StoreInDoubt(line)
-    return _refused(error, line, lost)
-
-
-def _refused(error: Exception, line: str, lost: bool) -> StoreError:
-    if isinstance(error, errors.InsufficientPrivilege):
-        return RoleRefused(f"{line}: run heedful migrate --role with the name of this role")
-    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn | errors.UndefinedFunction):
-        return StoreOlder(f"{line}: run heedful migrate as the role that owns the tables")
-    if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-        return StoreUnavailable(f"{line}: {_GONE if lost else _AWAY}")
-    return StoreError(line)
+    match error:
+        case UnicodeEncodeError() | OverflowError():
+            return invalid_value(error)
+        case psycopg.DataError() if "NUL" in line:
+            return InvalidInput("text", "\0", "text without NUL, which PostgreSQL cannot hold")
+        case InDoubt():
+            return StoreInDoubt(line)
+        case errors.InsufficientPrivilege():
+            return RoleRefused(f"{line}: run heedful migrate --role with the name of this role")
+        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction():
+            return StoreOlder(f"{line}: run heedful migrate as the role that owns the tables")
+        case _ if lost or isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailable(f"{line}: {_GONE if lost else _AWAY}")
+        case _:
+            return StoreError(line)
 
 
 SERVER = 160_000
@@ -457,10 +431,7 @@ def of_schema(session: Session, found: Row) -> int:
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 # Retries after a lost connection: a restarted server has lost all connections of the pool.
 RECONNECTIONS: Final = 2
-NAME: Final = "heedful-postgres"  # of the threads
 READS: Final = "begin isolation level repeatable read read only"
-_open: dict[str, Store] = {}
-_guard = threading.Lock()
 
 
 def in_database(url: str) -> Store:
@@ -471,10 +442,7 @@ def in_database(url: str) -> Store:
 
 def shared_store(url: str) -> Store:
     """Return the store that this process shares for this URL. Raises InvalidInput."""
-    with _guard:
-        store = _open.get(url) or in_database(url)
-        _open[url] = store
-        return store
+    return share(url, partial(in_database, url))
 
 
 class Database:
@@ -510,7 +478,7 @@ class Database:
         self._pool.close()
 
 
-class _Pool:
+class _Pool(Threads[Session]):
     """At most `size` threads, each with a connection of its own.
 
     psycopg_pool connects on threads of its own and retries until a time-out. There a refused role
@@ -518,16 +486,11 @@ class _Pool:
     """
 
     def __init__(self, address: Address) -> None:
-        self._address = address
-        self.forked()
-        _pools.add(self)
+        super().__init__(partial(_admitted, address), address.size)
 
     def forked(self) -> None:
-        """Reset a child process: it has no threads, and the connections belong to its parent."""
-        self._lock = threading.Lock()
-        self._own = threading.local()
-        self._sessions: list[Session] = []
-        self._threads: ThreadPoolExecutor | None = None
+        """Forget threads, connections and waiting tasks, which belong to the parent process."""
+        super().forked()
         self._turns = Turns()
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
@@ -535,10 +498,7 @@ class _Pool:
         turns = self._turns
         await turns.take(locks)
         try:
-            with self._lock:
-                if self._threads is None:
-                    self._threads = ThreadPoolExecutor(self._address.size, NAME)
-                answer = self._threads.submit(job)
+            answer = self.submit(job)
         except RuntimeError:  # the interpreter ends
             turns.give(locks)
             raise
@@ -551,14 +511,14 @@ class _Pool:
         for pause in (*PAUSES, None):
             session: Session | None = None
             try:
-                session = self._session()
+                session = self.connection()
                 return session.within(begin, work, end)
             except MISHAPS as error:
                 lost = session is not None and session.lost
                 losses += lost
-                what = mishap(error, lost)
-                if pause is None or losses > RECONNECTIONS or not what.again:
-                    raise what.error from error
+                again = may_repeat(error, lost)
+                if pause is None or losses > RECONNECTIONS or not again:
+                    raise translate_error(error, lost) from error
             time.sleep(random.uniform(0, pause))
         raise AssertionError  # the last round returns or raises
 
@@ -568,35 +528,16 @@ class _Pool:
             with closing(self._connect()) as session:
                 return session.within(begin, work, "rollback")
         except MISHAPS as error:
-            raise mishap(error).error from error
+            raise translate_error(error) from error
 
-    def close(self) -> None:
-        """Finish the queued jobs and close the connections; closing twice does no harm."""
-        with self._lock:
-            threads, self._threads = self._threads, None
-        if threads is not None:  # a store may be forgotten on a thread of its own
-            threads.shutdown(wait=not threading.current_thread().name.startswith(NAME))
-        with self._lock:
-            sessions, self._sessions = self._sessions, []
-        for session in sessions:
-            session.close()
 
-    def _session(self) -> Session:
-        """Return the connection of this thread, opening it if there is none."""
-        session: Session | None = getattr(self._own, "session", None)
-        if session is None or session.lost:
-            session = self._own.session = self._connect()
-            with self._lock:
-                self._sessions = [*(one for one in self._sessions if not one.lost), session]
-        return session
-
-    def _connect(self) -> Session:
-        session = Session(self._address.conninfo, self._address.shown)
-        with ExitStack() as refused:
-            refused.callback(session.close)
-            admit(session)
-            refused.pop_all()
-        return session
+def _admitted(address: Address) -> Session:
+    session = Session(address.conninfo, address.shown)
+    with ExitStack() as refused:
+        refused.callback(session.close)
+        admit(session)
+        refused.pop_all()
+    return session
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
@@ -610,21 +551,6 @@ def _key(scope: Scope, name: str) -> int:
     """Return the number of a lock. Two names with the same number only wait for each other."""
     text = f"{scope.tenant}\0{scope.project}\0{name}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
-
-
-_pools: WeakSet[_Pool] = WeakSet()
-# Connections of a parent process: to close one here would end it there.
-_of_parent: list[object] = []
-
-
-def _forked() -> None:
-    for pool in list(_pools):
-        _of_parent.append(pool.__dict__.copy())
-        pool.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 Part = Literal["pre", "post", "all"]
@@ -686,7 +612,7 @@ def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
     except errors.InsufficientPrivilege as error:
         raise RoleRefused(f"{error.diag.message_primary}; {_MAY}") from error
     except MISHAPS as error:
-        raise mishap(error).error from error
+        raise translate_error(error) from error
 
 
 def _migrate(db: Session, part: Part, role: str) -> Migrated:

@@ -78,7 +78,7 @@ class JournalEntry:
 
     Give `head` for a loop that may be new. A `verdict` that lifts rules consumes their overrides.
     `standing` is the loop's wear at the decision, `decided` its time (seconds since 1970; 0: now).
-    If nobody drives the loop, `seen` is the `updated` of the state that the entry was based on.
+    If the loop has no driver, `seen` is the `updated` of the state that the entry was based on.
     `reflections`, `exposures` and `outcome` go to memory, which keeps `most` lessons (0: all).
     """
 
@@ -118,7 +118,7 @@ class Committed:
 class LoopState:
     """One consistent state of a loop, from which a decision is made without driving the loop.
 
-    `driver` drives it at the moment, "" if nobody does. `echoes` counts finding keys in other loops
+    `driver` drives it now, or is "". `echoes` counts finding keys in other loops
     of the scope if a rule of the policy needs that. `exposures` are the lessons that it was shown.
     """
 

@@ -38,7 +38,7 @@ Exhausted = Literal["continue", "halt", "best"]
 SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
 HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 TAIL = "\n\nPlease address these issues and regenerate the output."
-# The check that finds no results; other checks then had nothing to judge.
+# The check for missing results. Without results, other checks have nothing to judge.
 MISSING = "missing_results"
 # Characters that lessons may take of the feedback: one line about a finding fits beside them.
 ROOM = MOST - 900
@@ -331,7 +331,7 @@ def _checked(
     """Yield a result for each finding and goal, and for each check that found nothing.
 
     Checks without findings are left out if results are missing, or if a finding has a name that no
-    check has. Then nobody knows which checks found nothing and which had nothing to judge.
+    check has. Then it is unknown which checks passed and which had nothing to judge.
     """
     found = {one.check for one in evaluation.findings}
     wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}

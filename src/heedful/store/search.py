@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.lessons.lesson import ANY, Example, Filter, Match, Scope
 from heedful.lessons.words import coverage, weights, words
-from heedful.store.store import ALL, Db, Row, blob, key_of, placed, short, storable, token
+from heedful.store.store import ALL, Db, Row, blob, from_row, key_of, placed, short, storable, token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -278,34 +278,17 @@ def search(
     cosine = {} if vector is None else by_vector(one, vector, keyword)
     weighed, found = weights(counts, corpus["texts"]), []
     for id in keyword | cosine:
-        share = coverage(weighed, frozenset(one.rows[id]["words"].split(" ")))
-        found.append(_found(one.rows[id], cosine.get(id), keyword.get(id), share))
+        row = one.rows[id]
+        measured = {
+            "cosine": cosine.get(id),
+            "keyword": keyword.get(id),
+            "coverage": coverage(weighed, frozenset(row["words"].split(" "))),
+            "overlap": 0.0,
+        }
+        example = Example(**json.loads(row["record"]))
+        known = {"example": example, "verified": row["state"] == "verified", "lesson": row["text"]}
+        found.append(from_row(Match, row, **known, **measured))
     return found
-
-
-def _found(row: Row, cosine: float | None, keyword: float | None, coverage: float) -> Match:
-    names = (
-        "id",
-        "reflection",
-        "kind",
-        "seen",
-        "importance",
-        "at",
-        "error_type",
-        "signature",
-        "useful",
-    )
-    values = {name: row[name] for name in names}
-    return Match(
-        **values,
-        example=Example(**json.loads(row["record"])),
-        verified=row["state"] == "verified",
-        cosine=cosine,
-        keyword=keyword,
-        coverage=coverage,
-        lesson=row["text"],
-        tags=tuple(json.loads(row["tags"])),
-    )
 
 
 class Sought:
@@ -317,7 +300,16 @@ class Sought:
         self.corpus: Row = corpus
         self.limit: int = limit
         self.all: bool = only == ANY
-        self.values: dict[str, Any] = {**key, **_filter(only)}
+        tags = {storable(tag) for tag in only.tags}
+        self.values: dict[str, Any] = {
+            **key,
+            "tags": json.dumps(sorted(tags)),
+            "least": len(tags) if only.match == "all" else 1,
+            "kind": only.kind,
+            "error_type": storable(only.error_type),
+            "importance": only.importance,
+            "since": only.since,
+        }
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
@@ -398,32 +390,18 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     return one.read(id for (id,) in one.db.run(name, {**one.values, **values}))
 
 
-def _filter(only: Filter) -> dict[str, Any]:
-    wanted = {storable(tag) for tag in only.tags}
-    return {
-        "tags": json.dumps(sorted(wanted)),
-        "least": len(wanted) if only.match == "all" else 1,
-        "kind": only.kind,
-        "error_type": storable(only.error_type),
-        "importance": only.importance,
-        "since": only.since,
-    }
-
-
 # A task with no other words has no vector.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
     """Count the examples in each space that may be recalled; "" counts those without a vector."""
-    rows = db.run("count_spaces", {**key_of(scope), "blank": BLANK}).fetchall()
-    return {row["space"]: row["n"] for row in rows}
+    return {row["space"]: row["n"] for row in db.all("count_spaces", scope, blank=BLANK)}
 
 
 def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
     """Return id and task of examples without a vector in the space, with ids above `after`."""
-    values = {**key_of(scope), "blank": BLANK, "space": space, "after": after, "limit": limit}
-    rows = db.run("unplaced", values).fetchall()
+    rows = db.all("unplaced", scope, blank=BLANK, space=space, after=after, limit=limit)
     return [(row["id"], row["task"]) for row in rows]
 
 

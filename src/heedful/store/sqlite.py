@@ -1,22 +1,22 @@
 """SQLite: one file, a write-ahead log, `synchronous=FULL`, one writer thread a process.
 
-Everything that waits for the writer is committed together, with one fsync for the group.
+All writes that wait for the writer are committed together, with one fsync for the group.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import queue
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
-from weakref import WeakSet, finalize
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+from weakref import finalize
 
 from heedful.errors import (
     InvalidInput,
@@ -27,11 +27,30 @@ from heedful.errors import (
     StoreUnavailable,
 )
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Dialect, Store, Work, read_sql, statements
+from heedful.store.store import MEMORY, Db, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
 # The most waiting writes in one commit.
 GROUP = 256
+
+
+class Connection(sqlite3.Connection, Db):
+    """A connection with named statements."""
+
+    dialect = "sqlite"
+
+    def undo(self) -> None:
+        """End an open transaction; close the connection if that fails."""
+        try:
+            if self.in_transaction:
+                self.execute("rollback")
+        except sqlite3.Error:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.lost = True
+        super().close()
 
 
 class _Job(NamedTuple):
@@ -39,136 +58,105 @@ class _Job(NamedTuple):
     answer: Future[Any]
 
 
-class Thread:
+class _Answers:
+    """A block whose error becomes the answer of all futures that have none yet."""
+
+    def __init__(self, *answers: Future[Any]) -> None:
+        self._answers = answers
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        for answer in self._answers:
+            if error is not None and not answer.done():
+                answer.set_exception(translate_error(error))
+        return True
+
+
+class _Savepoint(_Answers):
+    """A block in a savepoint: an error undoes the block alone and becomes the answer."""
+
+    def __init__(self, db: Connection, answer: Future[Any]) -> None:
+        super().__init__(answer)
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("savepoint work")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        if not self._db.in_transaction:  # SQLite gave up all of it, as on a full disk
+            return False
+        if error is not None:
+            self._db.execute("rollback to work")
+        self._db.execute("release work")
+        return super().__exit__(kind, error, _)
+
+
+class Thread(Threads[Connection]):
     """A thread that runs work in order, on a connection of its own.
 
-    With `writes`, everything that waits is committed together, with one fsync for the group. Each
-    piece of work runs in a savepoint, so that a failure does not affect the others. A future is
-    resolved only after the commit.
+    With `writes`, all that waits is committed together, with one fsync for the group. Each piece of
+    work runs in a savepoint, so that a failure does not affect the others. A future is resolved
+    only after the commit.
     """
 
     def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
-        self._connect = connect
         self._writes = writes
-        self.forked()
-        _threads.add(self)
+        super().__init__(connect, 1)
 
     def forked(self) -> None:
-        """Reset a child process: it has no thread, and the queued work belongs to its parent."""
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        """Forget thread, connection and waiting work, which belong to the parent process."""
+        super().forked()
+        self._waiting: deque[_Job] = deque()
 
     async def run(self, work: Work[T]) -> T:
-        """Run `work` and return its result. Raises StoreError, and whatever `work` raises."""
-        job = _Job(work, Future())
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._main, name="heedful-store", daemon=True
-                )
-                self._thread.start()
-            self._jobs.put(job)
-        answer: T = await asyncio.wrap_future(job.answer)
-        return answer
+        """Run `work` and return its result. Raises StoreError, and what `work` raises."""
+        if not self._writes:
+            return await asyncio.wrap_future(self.submit(partial(self._read, work)))
+        answer: Future[T] = Future()
+        self._waiting.append(_Job(work, answer))
+        self.submit(self._commit)
+        return await asyncio.wrap_future(answer)
 
-    def close(self) -> None:
-        """Finish the queued work and close the connection; closing twice does no harm."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-            if thread is not None:
-                self._jobs.put(None)
-                if thread is not threading.current_thread():
-                    thread.join()
+    def _read(self, work: Work[T]) -> T:
+        with self._transaction("begin") as db:
+            return work(db)
 
-    def _main(self) -> None:
-        db: Connection | None = None
-        while (group := self._group()) is not None:
-            try:
-                db = db or self._connect()
-                (_commit if self._writes else _each)(db, group)
-            except Exception as error:
-                ours = translate_error(error)
+    def _commit(self) -> None:
+        """Commit the group of jobs that wait, without cancelled ones."""
+        waiting = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP))]
+        group = [job for job in waiting if job.answer.set_running_or_notify_cancel()]
+        if not group:
+            return
+        with _Answers(*(job.answer for job in group)):
+            values: list[Any] = []
+            with self._transaction("begin immediate") as db:
                 for job in group:
-                    if not job.answer.done():
-                        job.answer.set_exception(ours)
-                db = _roll_back(db)
-                del ours
-            group.clear()  # while it waits, it keeps no object of a caller alive
-        if db is not None:
-            db.close()
+                    values.append(None)
+                    with _Savepoint(db, job.answer):
+                        values[-1] = job.work(db)
+                db.execute("commit")
+            for job, value in zip(group, values, strict=True):
+                if not job.answer.done():
+                    job.answer.set_result(value)
 
-    def _group(self) -> list[_Job] | None:
-        """Return the next jobs, without cancelled ones; None when the thread has to end."""
-        jobs: list[_Job] = []
-        while not jobs or (self._writes and len(jobs) < GROUP and not self._jobs.empty()):
-            job = self._jobs.get()
-            if job is None:
-                if not jobs:
-                    return None
-                self._jobs.put(None)
-                break
-            jobs.append(job)
-        return [job for job in jobs if job.answer.set_running_or_notify_cancel()]
-
-
-def _commit(db: Connection, group: list[_Job]) -> None:
-    if not group:
-        return
-    db.execute("begin immediate")
-    values = [_in_savepoint(db, job) for job in group]
-    db.execute("commit")
-    for job, value in zip(group, values, strict=True):
-        if not job.answer.done():
-            job.answer.set_result(value)
-
-
-def _in_savepoint(db: Connection, job: _Job) -> Any:
-    """Return the job's result; undo a failed job alone, and set its error as the answer."""
-    db.execute("savepoint work")
-    try:
-        value = job.work(db)
-    except Exception as error:
-        if not db.in_transaction:  # SQLite gave up the whole transaction, as on a full disk
-            raise
-        db.execute("rollback to work")
-        job.answer.set_exception(translate_error(error))
-        value = None
-    db.execute("release work")
-    return value
-
-
-def _each(db: Connection, group: list[_Job]) -> None:
-    """Run each job on one consistent state of the database."""
-    for job in group:
-        db.execute("begin")
-        value = job.work(db)
-        db.execute("rollback")
-        job.answer.set_result(value)
-
-
-def _roll_back(db: Connection | None) -> Connection | None:
-    """Return the connection without an open transaction, or None if it has to be opened again."""
-    try:
-        if db is not None and db.in_transaction:
-            db.execute("rollback")
-    except sqlite3.Error:
-        if db is not None:
-            db.close()
-        return None
-    return db
-
-
-_threads: WeakSet[Thread] = WeakSet()
-
-
-def _forked() -> None:
-    for thread in list(_threads):
-        thread.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Connection]:
+        """Yield the connection in a transaction, which is rolled back if it is not committed."""
+        try:
+            db = self.connection()
+            try:
+                db.execute(begin)
+                yield db
+            finally:
+                db.undo()
+        except MISHAPS as error:
+            raise translate_error(error) from error
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
@@ -182,19 +170,17 @@ _CAUSES = {
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
 }
-# The value that was given, and what is allowed.
-TOO_LARGE = ("too large", "a whole number that 64 bits can hold")
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+# The errors that `translate_error` translates.
+MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
     """Return an SQLite error as one of heedful, and any other error unchanged."""
-    if isinstance(error, UnicodeEncodeError):
-        return InvalidInput(
-            "text", error.object, "text that UTF-8 can hold, without a lone surrogate"
-        )
-    if isinstance(error, OverflowError):
-        return InvalidInput("number", *TOO_LARGE)
+    if isinstance(error, UnicodeEncodeError | OverflowError):
+        return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -210,13 +196,18 @@ def translate_error(error: BaseException) -> BaseException:
     return ours
 
 
-K = TypeVar("K")
+def invalid_value(error: UnicodeEncodeError | OverflowError) -> InvalidInput:
+    """Return the error for a value that no database can hold."""
+    if isinstance(error, OverflowError):
+        return InvalidInput("number", "too large", "a whole number that 64 bits can hold")
+    allowed = "text that UTF-8 can hold, without a lone surrogate"
+    return InvalidInput("text", error.object, allowed)
+
+
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
 BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
-_open: dict[str, Store] = {}
-_guard = threading.Lock()
 
 
 def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
@@ -228,33 +219,7 @@ def shared_store(path: str) -> Store:
     """Return the store that this process shares for this file; one in memory is never shared."""
     if path == ":memory:":
         return in_file(path)
-    key = os.path.realpath(path)
-    with _guard:
-        store = _open.get(key) or in_file(path)
-        _open[key] = store
-        return store
-
-
-class Connection(sqlite3.Connection):
-    """A connection with named statements."""
-
-    dialect: Final[Dialect] = "sqlite"
-    url: str = ""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._local: dict[Any, Any] = {}
-
-    def run(self, name: str, values: Mapping[str, Any] = {}) -> sqlite3.Cursor:
-        """Run a named statement."""
-        return self.execute(statements("sqlite")[name], values)
-
-    def local(self, kind: Callable[[], K]) -> K:
-        """Return the object of this class that belongs to the connection."""
-        if kind not in self._local:
-            self._local[kind] = kind()
-        found: K = self._local[kind]
-        return found
+    return share(os.path.realpath(path), partial(in_file, path))
 
 
 class File:
@@ -304,7 +269,9 @@ def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
     Raises StoreUnavailable if the file cannot be opened, and any other sqlite3.Error unchanged.
     """
     try:
-        db = sqlite3.connect(path, busy_seconds, isolation_level=None, factory=Connection)
+        db = sqlite3.connect(
+            path, busy_seconds, isolation_level=None, check_same_thread=False, factory=Connection
+        )
     except sqlite3.OperationalError as error:
         todo = "check that its folder exists and is writable"
         raise StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error

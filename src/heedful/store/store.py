@@ -16,8 +16,10 @@ import hashlib
 import json
 import os
 import re
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -26,6 +28,7 @@ from importlib import import_module
 from typing import (
     Any,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
     Protocol,
@@ -34,6 +37,7 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+from weakref import WeakSet
 
 from heedful.errors import LeaseLost, StoreCorrupt
 from heedful.lessons.lesson import Scope
@@ -56,48 +60,77 @@ ALL = 2**31 - 1
 Row = Any  # a row; its columns are reached by position and by name
 
 
-class Rows(Protocol):
-    """The result of a statement; empty for a statement that returns no rows."""
-
-    @property
-    def rowcount(self) -> int:
-        """Return the number of rows written."""
-        ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-    def fetchone(self) -> Any:
-        """Return the next row, or None after the last."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """Return all remaining rows."""
-        ...
+# The result of a statement: `rowcount`, `fetchone`, `fetchall`, and iteration over the rows.
+Rows = Any
+# The end of an `insert` that does nothing if the row exists.
+SKIP = "on conflict do nothing"
 
 
-class Db(Protocol):
-    """A connection within a transaction; it belongs to one thread at a time."""
+class Db:
+    """A connection within a transaction; it belongs to one thread at a time.
 
-    @property
-    def dialect(self) -> Dialect:
-        """Return the SQL dialect of the database."""
-        ...
+    `url` is the name with which a user opened the store, without the password.
+    """
 
-    @property
-    def url(self) -> str:
-        """Return the URL with which a user opened the store, without the password."""
-        ...
+    dialect: Dialect
+    url: str
+    lost: bool = False  # whether it can no longer be used
 
-    def run(self, name: str, values: Mapping[str, Any] = ..., /) -> Rows:
-        """Run a named statement."""
-        ...
-
-    def execute(self, sql: str, values: Any = ..., /) -> Any:
+    def execute(self, sql: str, values: Any = (), /) -> Rows:
         """Run SQL that has no name, such as `savepoint x`."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connection; closing it twice does no harm."""
+        raise NotImplementedError
+
+    def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
+        """Run a named statement."""
+        return self.execute(statements(self.dialect)[name], values)
+
+    def first(self, name: str, values: Mapping[str, Any] = {}) -> Row | None:
+        """Run a named statement to its end and return its first row, or None."""
+        rows = self.run(name, values).fetchall()
+        return rows[0] if rows else None
+
+    def all(self, name: str, scope: Scope, /, **values: Any) -> list[Row]:
+        """Run a named statement on the rows of a scope and return all rows."""
+        rows: list[Row] = self.run(name, {**key_of(scope), **values}).fetchall()
+        return rows
+
+    def one(self, name: str, scope: Scope, /, **values: Any) -> Row | None:
+        """Run a named statement on the rows of a scope and return the first row, or None."""
+        return self.first(name, {**key_of(scope), **values})
+
+    def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
+        """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
+        return self.execute(_insert(table, tuple(values), end), values)
+
+    def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+        """Change columns of the rows that have the columns in `key`."""
+        changed = ", ".join(f"{name} = :{name}" for name in changes)
+        self.execute(f"update {table} set {changed} where {_is(key)}", {**key, **changes})
+
+    def delete(self, table: str, key: Mapping[str, Any]) -> int:
+        """Delete the rows that have the columns in `key`; return how many there were."""
+        return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
         """Return the object of this class that belongs to the connection, as a cache."""
-        ...
+        objects: dict[Any, K] = self.__dict__.setdefault("_local", {})
+        if kind not in objects:
+            objects[kind] = kind()
+        return objects[kind]
+
+
+@cache
+def _insert(table: str, names: tuple[str, ...], end: str) -> str:
+    marks = ", ".join(f":{name}" for name in names)
+    return f"insert into {table} ({', '.join(names)}) values ({marks}) {end}"
+
+
+def _is(key: Mapping[str, Any]) -> str:
+    return " and ".join(f"{name} = :{name}" for name in key)
 
 
 Work = Callable[[Db], T]
@@ -114,11 +147,6 @@ def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Ca
         return work
 
     return decorate
-
-
-def locks_of(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Sequence[str]:
-    """Return the locks that a function holds when it is called with these arguments."""
-    return _locks.get(work, lambda *_, **__: MEMORY)(*args, **kwargs)
 
 
 class Access(Protocol):
@@ -143,6 +171,84 @@ class Access(Protocol):
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
         ...
+
+
+C = TypeVar("C", bound=Db)
+THREADS = "heedful-store"  # the beginning of the names of all threads
+_every: WeakSet[Threads[Any]] = WeakSet()
+# What a forked child got from its parent. Closing a connection here would end it there.
+_of_parent: list[object] = []
+
+
+class Threads(Generic[C]):
+    """Threads with a connection each. They start with the first job and end with `close`.
+
+    A forked child starts its own, with new connections.
+    """
+
+    def __init__(self, connect: Callable[[], C], size: int) -> None:
+        self._connect = connect
+        self._size = size
+        self.forked()
+        _every.add(self)
+
+    def forked(self) -> None:
+        """Forget threads and connections, which belong to the parent process."""
+        self._lock = threading.Lock()
+        self._own = threading.local()
+        self._opened: list[C] = []
+        self._threads: ThreadPoolExecutor | None = None
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Run a job on a thread. Raises RuntimeError at the end of the interpreter."""
+        with self._lock:
+            if self._threads is None:
+                self._opened = []
+                known = (self._own, "opened", self._opened)
+                self._threads = ThreadPoolExecutor(self._size, THREADS, setattr, known)
+            return self._threads.submit(job)
+
+    def connection(self) -> C:
+        """Return the connection of the current thread; open it if necessary."""
+        found: C | None = getattr(self._own, "connection", None)
+        if found is None or found.lost:
+            found = self._own.connection = self._connect()
+            opened = self._own.opened
+            with self._lock:
+                opened[:] = [*(one for one in opened if not one.lost), found]
+        return found
+
+    def close(self) -> None:
+        """Finish the jobs and close the connections; closing twice does no harm."""
+        with self._lock:
+            threads, self._threads = self._threads, None
+            opened, self._opened = self._opened, []
+        if threads is not None:  # an unused store may be closed by one of its own threads
+            threads.shutdown(wait=not threading.current_thread().name.startswith(THREADS))
+        for one in opened:
+            one.close()
+
+
+def _forked() -> None:
+    for threads in list(_every):
+        _of_parent.append(threads.__dict__.copy())
+        threads.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+_shared: dict[str, Store] = {}
+_guard = threading.Lock()
+
+
+def share(key: str, make: Callable[[], Store]) -> Store:
+    """Return the store that this process shares under this key; make it first if necessary."""
+    with _guard:
+        store = _shared.get(key) or make()
+        _shared[key] = store
+        return store
 
 
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
@@ -184,14 +290,31 @@ TYPES = {
 
 
 def in_postgres(tables: str) -> str:
-    """Return PostgreSQL's form of tables that are written in SQLite's types, one column a line."""
+    """Return PostgreSQL's form of tables and triggers that are written for SQLite."""
     text = tables.replace(") without rowid;", ");")
     column = re.compile(rf"^(  \w+) ({'|'.join(TYPES)})\b", re.MULTILINE)
     text = column.sub(lambda found: f"{found[1]} {TYPES[found[2]]}", text)
     text = text.replace('tenant text collate "C" not null', TENANT)
-    # SQLite needs no tenant in a row whose owner has one; row-level security needs it in every row.
+    # Row-level security needs the tenant in every row, also where SQLite has it only in the owner.
     without = re.compile(r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE)
-    return without.sub(rf"\1  {TENANT},\n", text)
+    text = without.sub(rf"\1  {TENANT},\n", text)
+    return TRIGGER.sub(_trigger, text)
+
+
+TRIGGER = re.compile(
+    r"^create trigger (\w+) (after [^;]*? on \w+)\s+(?:when ([^;]*?) )?begin\n(.*?)^end;",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def _trigger(found: re.Match[str]) -> str:
+    name, event, condition, body = found.groups()
+    when = f" when ({condition})" if condition else ""
+    return (
+        f"create function {name}() returns trigger language plpgsql as $$ begin\n{body}"
+        f"  return null;\nend $$;\n"
+        f"create trigger {name} {event} for each row{when} execute function {name}();"
+    )
 
 
 # How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
@@ -468,7 +591,7 @@ class Store:
         time. Within an idempotent call, the records of the call are written in the same
         transaction.
         """
-        locks = locks_of(work, *args, **kwargs)
+        locks = _locks[work](*args, **kwargs) if work in _locks else MEMORY
         commit = partial(self._access.write, scope, holds=locks)
         effects = _effects.get()
         if effects is None or not effects.in_call:

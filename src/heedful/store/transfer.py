@@ -15,28 +15,27 @@ import struct
 import time
 from base64 import b64decode, b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import zip_longest
 from math import isfinite
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import LONGEST, Example, Scope, State, Trust, clip, digest_of
+from heedful.lessons.lesson import LONGEST, Example, Exposure, Scope, State, Trust, clip, digest_of
 from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
-from heedful.store import POSTGRES, needs_psycopg, shown
-from heedful.store import lessons as lesson_store
-from heedful.store.lessons import LESSON, mark
+from heedful.store import POSTGRES, exposures, lessons, needs_psycopg, shown
+from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
-from heedful.store.store import Db, Row, from_row, key_of, placed, short, storable, token
+from heedful.store.store import SKIP, Db, Row, from_row, key_of, placed, short, storable, token
 
 # The ruling that vouches for an import: it concerns one database and is never exported.
 IMPORT = "import"
-# Characters of the metadata of a lesson that nobody vouches for.
+# Characters of the metadata of an unvouched lesson.
 LONGEST_META = 20_000
 # Separates an imported loop's id from its time if another loop with that id ran here.
 MOVED = "\x1e"
@@ -183,7 +182,7 @@ class RulingRecord:
     subject: str
     by: str
     why: str
-    record: Mapping[str, Any]
+    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +287,7 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
     """
     key = key_of(scope)
     sources = cache(lambda id: _sources(db, id))
-    yield Header(version=2, **key, lessons=lesson_store.count(db, scope))
+    yield Header(version=2, **key, lessons=lessons.count(db, scope))
     for row in db.run("export_lessons", key):
         lesson = from_row(LessonRecord, row, type="lesson", meta=_clean(json.loads(row["meta"])))
         yield lesson
@@ -304,7 +303,7 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
 def _example(
     lesson: str, author: int, row: Row, sources: Callable[[int], set[str]], vectors: bool
 ) -> ExampleRecord:
-    alone = row["digest"] in (LESSON, mark(LESSON, row["text"]))
+    alone = row["digest"].startswith(LESSON)
     vector = None
     if vectors and row["space"] is not None:
         vector = Vector(space=row["space"], data=b64encode(row["data"]).decode("ascii"))
@@ -377,51 +376,33 @@ def _clean(value: Any) -> Any:
 
 
 def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return what an import keeps of a record that nobody vouches for, or None for nothing.
+    """Return what an unvouched import keeps of a record, or None for nothing.
 
-    Texts become external, get the import as a source, are cut to what quarantine keeps, and wait
-    there. Left out is what others decided, measured or proved; search words and vectors, which the
-    person who releases a text does not see; times in the future; and which lesson replaced which.
+    Texts become external, get the import as a source, are cut, and wait in quarantine. Decisions,
+    measurements and proofs of others are left out, and so are search words and vectors, which the
+    person who releases a text does not see. Times are at most `now`.
     """
-    match record:
-        case LessonRecord():
-            short = len(json.dumps(record.meta)) <= LONGEST_META
-            return replace(
-                record,
-                text=clip(record.text),
-                tags=tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS]),
-                meta=record.meta if short else {},
-                state=record.state if record.state in STAYS else "quarantined",
-                trust="external",
-                source=source,
-                pinned=False,
-                apart=False,
-                useful=1.0,
-                seen=1,
-                first_seen=min(record.first_seen, now),
-                last_seen=min(record.last_seen, now),
-                last_shown=0.0,
-            )
-        case ExampleRecord():
-            parts: dict[str, Any] = asdict(record.example)
-            parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
-            return replace(
-                record,
-                text=clip(record.text),
-                example=Example(**parts),
-                state=record.state if record.state in STAYS else "quarantined",
-                trust="external",
-                at=min(record.at, now),
-                sources=(*record.sources, source),
-                words=None,
-                vector=None,
-            )
-        case SightingRecord():
-            sources = (*record.sources, source)
-            return replace(record, text=clip(record.text), trust="external", sources=sources)
-        case LinkRecord() if record.relation == "strategy":
-            return replace(record, at=min(record.at, now))
-    return None
+    if isinstance(record, LinkRecord) and record.relation == "strategy":
+        return replace(record, at=min(record.at, now))
+    if not isinstance(record, LessonRecord | ExampleRecord | SightingRecord):
+        return None
+    kept: dict[str, Any] = {"text": clip(record.text), "trust": "external"}
+    if not isinstance(record, SightingRecord):
+        kept["state"] = record.state if record.state in STAYS else "quarantined"
+    if isinstance(record, LessonRecord):
+        short = len(json.dumps(record.meta)) <= LONGEST_META
+        times = {n: min(getattr(record, n), now) for n in ("first_seen", "last_seen")}
+        tags = tuple(clip(tag)[:LONGEST_TAG] for tag in record.tags[:TAGS])
+        kept |= {"tags": tags, "meta": record.meta if short else {}, "source": source, **times}
+        kept |= {"pinned": False, "apart": False, "useful": 1.0, "seen": 1, "last_shown": 0.0}
+        return replace(record, **kept)
+    kept["sources"] = (*record.sources, source)
+    if isinstance(record, ExampleRecord):
+        parts: dict[str, Any] = asdict(record.example)
+        parts = {k: clip(v) if isinstance(v, str) else v for k, v in parts.items()}
+        kept |= {"example": Example(**parts), "at": min(record.at, now)}
+        kept |= {"words": None, "vector": None}
+    return replace(record, **kept)
 
 
 def import_records(
@@ -446,7 +427,7 @@ class _Import:
         self._source, self._by, self._why, self._now = source, by, why, time.time()
         self._origins: dict[frozenset[str], int] = {}
         if by:
-            self._ruling(IMPORT, source, by, why, {}, self._now)
+            self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
 
     def write(self, record: Record) -> bool:
         match record:
@@ -456,60 +437,56 @@ class _Import:
                 return self._example(record)
             case SightingRecord():
                 return self._sighting(record)
-            case ExposureRecord(loop=loop, at=at):
-                named = self._named(record.lesson)
-                values = {**asdict(record), **named, "loop": self._loop(loop, at), "now": at}
-                return bool(self._rows("insert_exposure", {**values, "examples": "[]"}))
-            case OutcomeRecord(loop=loop, began=began):
+            case ExposureRecord():
+                names = ("shown", "share", "together")
+                plain = {name: getattr(record, name) for name in names}
+                loop = self._loop(record.loop, record.at)
+                one = Exposure(record.lesson, loop, signature="", **plain)
+                at, among = record.at, record.among
+                return exposures.insert_exposure(self._db, self._scope, one, among, at)
+            case OutcomeRecord():
                 signatures = json.dumps([storable(one) for one in record.signatures])
-                values = {**asdict(record), "loop": self._loop(loop, began), "now": record.at}
-                values["signatures"] = signatures
-                new = bool(self._rows("insert_outcome", values))
+                values = {**asdict(record), "signatures": signatures, "now": record.at}
+                values["loop"] = self._loop(record.loop, record.began)
+                new = self._first("insert_outcome", values) is not None
                 if new:
-                    self._rows("count_outcome", values)
+                    self._db.run("count_outcome", {**self._key, **values})
                 return new
-            case RulingRecord(action=action, subject=subject, by=by, why=why):
-                return self._ruling(action, subject, by, why, record.record, record.at)
+            case RulingRecord():
+                return self._ruling(record)
             case LinkRecord():
-                # Unless somebody vouches, only between imported lessons.
+                # Without a person who vouches, only links between imported lessons are written.
                 source = "" if self._by else self._source
-                values = {**asdict(record), "source": source, "now": record.at}
-                return bool(self._rows("import_link", values))
+                values = {**self._key, **asdict(record), "source": source}
+                return bool(self._db.run("import_link", values).rowcount)
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
 
-    def _rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
-        """Run a statement; return its rows, or for one without rows as many as it wrote."""
-        rows = self._db.run(name, {**self._key, **values})
-        return rows.fetchall() or [None] * rows.rowcount
+    def _first(self, name: str, values: Mapping[str, Any]) -> Row | None:
+        return self._db.first(name, {**self._key, **values})
 
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
-        return next(iter(self._rows("find_lesson", self._named(lesson))), None)
-
-    def _named(self, lesson: str) -> dict[str, str]:
         kind, _, signature = lesson.partition("/")
-        return {"kind": kind, "signature": signature}
+        return self._first("find_lesson", {"kind": kind, "signature": signature})
 
     def _lesson(self, record: LessonRecord) -> bool:
-        row = self._find(record.name)
+        known = row = self._find(record.name)
         raised = self._raises(record.trust, row)
-        values = {**self._key, **asdict(record), "now": self._now, "mark": "", "new": row is None}
+        values = {**self._key, **asdict(record), "now": self._now, "new": known is None}
         values |= {n: storable(values[n]) for n in ("error_type", "pattern", "text", "source")}
         values["tags"] = json.dumps([storable(tag) for tag in record.tags])
         values["meta"] = json.dumps(redact_data(_clean(dict(record.meta))))
         if raised:
-            self._db.run("begin_anew", {**values, "source": self._by})
+            lessons.begin_anew(self._db, {**values, "source": self._by})
+            self._record_raise(record.name, mark(LESSON, values["text"]))
         if row is None or raised:
-            row = self._rows("upsert_reflection", {**values, "now": record.last_seen})[0]
+            row = self._first("upsert_reflection", {**values, "now": record.last_seen})
+        assert row is not None
         both = {record.trust, row["trust"]} <= RAISING
         values |= {"verify": both and record.state == "verified", "raised": int(raised)}
-        values["reflection"] = row["id"]
-        if raised:
-            lesson_store.step_aside(self._db, values)
-            self._record_raise(record.name, mark(LESSON, values["text"]))
-        self._db.run("merge_lesson", values)
-        return bool(values["new"])
+        self._db.run("merge_lesson", {**values, "reflection": row["id"]})
+        return known is None
 
     def _raises(self, trust: Trust, row: Row | None) -> bool:
         return row is not None and row["state"] not in STAYS and raises_trust(trust, row["trust"])
@@ -518,96 +495,97 @@ class _Import:
         lesson, text = self._find(record.lesson), storable(record.text)
         if lesson is None:
             return False
-        digest, voice = record.digest, mark(LESSON, text)
-        if digest == LESSON and text == lesson["text"]:
-            self._rows("take_voice", {"reflection": lesson["id"], "mark": voice})
-        elif digest == LESSON:
-            digest = voice
-        values = {"reflection": lesson["id"], "digest": digest, "now": record.at}
-        known = next(iter(self._rows("find_example", values)), None)
+        digest = words_digest(text) if record.digest == LESSON else record.digest
+        known = self._first("find_example", {"reflection": lesson["id"], "digest": digest})
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
-        values |= {
+        values = {
+            **self._key,
+            "reflection": lesson["id"],
+            "digest": digest,
+            "lesson": text,
             "task": task,
             "record": json.dumps(example),
-            "lesson": text,
             "words": " ".join(words(task) if given is None else storable(given).split()[:MOST]),
             "state": record.state,
             "trust": record.trust,
+            "now": record.at,
         }
         held = known is None and record.state == "quarantined"
-        if held and lesson_store.was_rejected(self._db, self._key, record.lesson, said):
+        if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
             values["state"] = "retired"
         raised = self._raises(record.trust, known)
         if known is None or raised:
-            id = self._rows("insert_example", values)[0]["id"]
+            id = self._db.run("insert_example", values).fetchall()[0]["id"]
         else:
             id = known["id"]
-            self._rows("verify_example", values)
+            self._db.run("verify_example", values)
         if raised:
             self._record_raise(record.lesson, said)
         if known is None or self._by:
             self._derive(id, record, known is None)
         if record.author and text == lesson["text"]:
-            self._rows("make_author", {"example": id, "reflection": lesson["id"]})
+            self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
         return known is None
 
     def _derive(self, id: int, record: ExampleRecord, new: bool) -> None:
         """Write the sources and the vector of an example."""
         sources = {storable(source) for source in record.sources} - _sources(self._db, id)
-        for source in sources or ([""] if new else []):
-            self._rows("insert_origin", {"example": id, "source": source})
+        self._origin_of(id, sources or ([""] if new else []))
         if record.vector is not None:
             vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
-            self._rows("import_vector", {"example": id, **vector})
+            self._db.run("import_vector", {**self._key, "example": id, **vector})
 
     def _sighting(self, record: SightingRecord) -> bool:
         if (lesson := self._find(record.lesson)) is None:
             return False
         loop, text, source = map(storable, (record.loop, record.text, record.source))
-        values = {"reflection": lesson["id"], "loop": loop, "text": text, "source": source}
-        values |= {"at": record.at, "now": record.at, "trust": record.trust}
-        known = self._rows("count_same_sightings", values)[0]["n"]
+        same = {"reflection": lesson["id"], "loop": loop, "text": text, "at": record.at}
+        known = int(self._db.run("count_same_sightings", same).fetchone()["n"])
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
+            values = {**same, "source": source, "trust": record.trust, "now": record.at}
             values["parents"] = json.dumps([self._origin(others)] if others else [])
             for _ in range(record.times - known):
-                self._rows("insert_occurrence", values)
-            self._rows("count_imported", values)
-        return bool(known == 0)
+                lessons.insert_sighting(self._db, values, text)
+            self._db.run("count_imported", same)
+        return known == 0
 
     def _origin(self, sources: frozenset[str]) -> int:
         """Return the number of an example that is gone and that had these sources."""
         if sources not in self._origins:
-            id = self._rows("next_gone", {})[0]["id"]
-            for source in sources:
-                self._rows("insert_origin", {"example": id, "source": source})
-            self._origins[sources] = id
+            self._origins[sources] = id = self._db.run("next_gone").fetchall()[0]["id"]
+            self._origin_of(id, sources)
         return self._origins[sources]
+
+    def _origin_of(self, id: int, sources: Iterable[str]) -> None:
+        for source in sources:
+            origin = {"example": id, "source": source, "scope": self._key["scope"]}
+            self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
         """Return the name that a loop has here: name and time identify it."""
         name = storable(name)
-        at = self._rows("loop_began", {"loop": name})[0]["at"]
-        return name if at in (None, began) else f"{name}{MOVED}{began!r}"
+        row = self._first("loop_began", {"loop": name})
+        return name if row is None or row["at"] in (None, began) else f"{name}{MOVED}{began!r}"
 
-    def _ruling(
-        self, action: str, subject: str, by: str, why: str, record: Mapping[str, Any], at: float
-    ) -> bool:
+    def _ruling(self, record: RulingRecord) -> bool:
         """Record a ruling; return False if it was known."""
-        ruling = {"action": action, "subject": subject, "by": by, "why": why}
-        plain = redact_data(_clean(dict(record)))
-        values = {name: storable(text) for name, text in ruling.items()} | {"now": at}
-        known = [_without_id(row["record"]) for row in self._rows("find_rulings", values)]
-        if plain not in known:
-            self._rows("insert_ruling", {**values, "record": json.dumps(plain)})
-        return plain not in known
+        texts = ("action", "subject", "by", "why")
+        values: dict[str, Any] = {name: storable(getattr(record, name)) for name in texts}
+        values |= {**key_of(self._scope), "at": record.at}
+        plain = redact_data(_clean(dict(record.record)))
+        known = self._db.run("find_rulings", values).fetchall()
+        new = plain not in [_without_id(row["record"]) for row in known]
+        if new:
+            self._db.insert("ruling", {**values, "record": json.dumps(plain)})
+        return new
 
     def _record_raise(self, lesson: str, digest: str) -> None:
         """Record that the import raised the trust of a known text."""
         record = {"digest": digest, "source": self._source}
         args = ("release", lesson, self._by, self._why, self._now, record)
-        lesson_store.rule(self._db, self._scope, *args)
+        lessons.rule(self._db, self._scope, *args)
 
 
 CopyProgress = Callable[[str, int], None]  # called with a table and the number of its rows
@@ -689,7 +667,7 @@ def copy(
         for table in tables():
             _write_rows(copied, table, _read_rows(origin, table))
             progress(table.name, 0)
-        _number(copied, _highest(origin))
+        _number(origin, copied)
         for table in tables():
             rows = zip_longest(_read_rows(origin, table), _read_rows(copied, table))
             for row, written in rows:
@@ -736,27 +714,23 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
     db.script(f"alter table {table.name} enable trigger user")
 
 
-def _highest(db: Any) -> int:
-    """Return the highest number that an example ever had."""
+def _number(origin: Any, copied: Any) -> None:
+    """Write what triggers would have written, and let no number be assigned twice."""
     sql = "select seq from sqlite_sequence where name = 'example'"
-    if db.dialect == "postgres":
+    if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
         sql = "select coalesce(pg_sequence_last_value(pg_get_serial_sequence('example', 'id')), 0)"
-    return int(db.execute(sql).fetchone()[0])
-
-
-def _number(db: Any, highest: int) -> None:
-    """Write what triggers would have written, and let no number be assigned twice."""
-    if db.dialect == "sqlite":
+    highest = int(origin.execute(sql).fetchone()[0])
+    if copied.dialect == "sqlite":
         sql = "update sqlite_sequence set seq = max(seq, ?) where name = 'example'"
-        db.execute(sql, (highest,))
+        copied.execute(sql, (highest,))
         return
-    db.script(_AFTER)
+    copied.script(_AFTER)
     for name, _, (key, *_), numbered in tables():
         if numbered:
             last = f"greatest(max({key}), {highest if name == 'example' else 0})"
             sequence = f"pg_get_serial_sequence('{name}', '{key}')"
-            db.script(
+            copied.script(
                 f"select setval({sequence}, n) from (select {last} as n from {name}) as last "
                 "where n > 0"
             )
@@ -798,4 +772,4 @@ def _server(url: str, kind: str) -> Iterator[Any]:
             yield session
             session.end("commit")
     except postgres.MISHAPS as error:
-        raise postgres.mishap(error).error from error
+        raise postgres.translate_error(error) from error

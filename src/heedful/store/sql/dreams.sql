@@ -1,19 +1,20 @@
 -- name: material
--- What may be recalled, with the place of its words where there is one; `held` counts what waits with it.
+-- The lessons that may be recalled, with the vector of their words. `held`: an example of it waits in quarantine.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
        l.useful, l.seen, l.helped, l.hurt, l.source, l.first_seen, l.last_seen, l.last_shown,
        coalesce((select id from example where id = l.author), 0) as author,
        exists (select 1 from example where reflection = l.id and state = 'quarantined') as held,
        (select v.data from example e join vector v on v.example = e.id
-        where e.reflection = l.id and e.digest = 'lesson' and e.task = l.text and v.space = :space) as data
+        where e.reflection = l.id and e.digest like 'lesson%' and e.task = l.text and v.space = :space) as data
 from reflection l
 where l.tenant = :tenant and l.project = :project and l.state in ('candidate', 'verified')
 order by l.kind, l.signature;
 
 -- name: asked
--- The newest texts that a lesson was found by: tasks of its examples and of loops, and its sightings.
+-- The newest texts that found a lesson: tasks of its examples and of loops, and its sightings.
 select text from (
-  select task as text, at from example where reflection = :reflection and indexed and digest not like 'lesson%'
+  select e.task as text, e.at from example e join reflection l on l.id = e.reflection
+  where e.reflection = :reflection and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text)
   union select text, at from occurrence where reflection = :reflection
   union select case when p.task like '"%' then coalesce(json_extract(p.task, '$'), p.task) else p.task end, x.at
         from reflection l
@@ -23,50 +24,26 @@ select text from (
 ) as found
 where trim(text) <> '' group by text order by max(at) desc, text limit :most;
 
--- name: insert_dream
-insert into dream (tenant, project, report, by, at) values (:tenant, :project, '{}', :by, :now) returning id;
-
--- name: set_report
-update dream set report = :report where id = :dream;
-
 -- name: unchanged
--- Still what it was when the dream began.
+-- The lesson, if it is as it was when the dream began.
 select l.id, l.state from reflection l
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature and l.id = :id
   and l.text = :text and l.trust = :trust and l.state in ('candidate', 'verified') and not l.apart
   and (not :member or not l.pinned)
   and not exists (select 1 from example where reflection = l.id and state = 'quarantined');
 
--- name: supersede
-update reflection set state = 'superseded' where id = :id;
-
--- name: insert_supersession
-insert into supersession (dream, what, subject, before, successor, why)
-values (:dream, :what, :subject, :before, :successor, :why);
-
--- name: insert_became
-insert into link (tenant, project, child, relation, parent, at)
-values (:tenant, :project, :child, 'became', :parent, :now)
-on conflict (tenant, project, child, relation, parent) do update set at = excluded.at;
-
 -- name: carried
--- What may be recalled of a lesson, and stands by what took its place, as it was.
-select e.id, e.state from example e
-where e.reflection = :subject and e.digest not like 'lesson%' and e.state in ('candidate', 'verified')
+-- The examples of a lesson that may be recalled, except those that its successor has.
+select e.id, e.state from example e join reflection l on l.id = e.reflection
+where l.id = :subject and not (e.digest like 'lesson%' and e.lesson = l.text) and e.state in ('candidate', 'verified')
   and not exists (select 1 from example where reflection = :successor and digest = e.digest)
 order by e.id;
 
 -- name: copy_origin
-insert into origin (example, source, scope)
-select :copy, source, scope from origin where example = :example
-on conflict do nothing;
-
--- name: copy_lineage
-insert into lineage (child, parent) values (:copy, :example)
-on conflict do nothing;
+insert into origin (example, source, scope) select :copy, source, scope from origin where example = :example;
 
 -- name: became
--- What stands for a superseded lesson now, and the dream that last said so.
+-- The successor of a superseded lesson, and the last dream that superseded it.
 with recursive line (name) as (
   select parent from link where tenant = :tenant and project = :project and child = :name and relation = 'became'
   union select k.parent from link k join line on k.child = line.name
@@ -94,11 +71,11 @@ select id, text from reflection
 where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
   and trust not in ('tool', 'external');
 
--- name: read_supersessions
-select what, subject, before, successor from supersession where dream = :dream order by what, subject;
+-- name: superseded_by
+select before from supersession where dream = :dream and what = 'reflection' order by subject;
 
 -- name: superseded_later
--- A lesson of this dream that a later one superseded, and which dream that was.
+-- A lesson of this dream that a later dream superseded.
 select s.dream, s.subject from supersession s join dream d on d.id = s.dream
 where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subject in (
   select successor from supersession where dream = :dream and what = 'reflection'
@@ -107,18 +84,15 @@ where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subj
 order by s.dream desc limit 1;
 
 -- name: delete_became
--- Which brings the lesson back, where it is still there.
+-- A trigger brings the lesson back if it still exists.
 delete from link where tenant = :tenant and project = :project and relation = 'became' and child = :child
 returning exists (
   select 1 from reflection where tenant = :tenant and project = :project
     and kind = substr(:child, 1, instr(:child, '/') - 1) and signature = substr(:child, instr(:child, '/') + 1)
 ) as back;
 
--- name: set_undone
-update dream set undone = :now where id = :dream;
-
 -- name: became_one
--- The signatures of what stands for these now, and of all that it stands for.
+-- The signatures of the successors of these lessons, and of all lessons that those superseded.
 with recursive above (name, there) as (
   select k.value || '/' || s.value, exists (
     select 1 from reflection where tenant = :tenant and project = :project

@@ -1,11 +1,5 @@
--- name: insert_episode
-insert into episode (tenant, project, digest, name, session, outcome, record, at)
-values (:tenant, :project, :digest, :name, :session, :outcome, :record, :now)
-on conflict (tenant, project, digest) do nothing;
-
 -- name: take_episode
--- One that nobody is at work on, the oldest first; of those tried since :before none, nor one without a record.
--- A clock may be set back.
+-- Claim the oldest episode without a claim that was not tried since :before. A clock may be set back.
 update episode set state = 'waiting', tries = tries + 1, taken = :now
 where id = (
   select id from episode
@@ -17,7 +11,7 @@ where id = (
 returning digest, name, session, outcome, state, tries, error, record, at;
 
 -- name: episodes_left
--- Those that wait and that nobody is at work on, the oldest first.
+-- The waiting episodes without a claim, oldest first.
 select digest from episode
 where tenant = :tenant and project = :project and state = 'waiting' and record <> '{}'
   and not (taken between :now - :lease and :now + :lease)
@@ -28,7 +22,7 @@ update episode set taken = :now
 where tenant = :tenant and project = :project and digest = :digest and state = 'waiting';
 
 -- name: forget_record
--- An episode that is revoked as a source; that it was reflected on stays known, so that it is not again.
+-- Empty an episode that is revoked as a source. Its state stays, so that it is not reflected on again.
 update episode set record = '{}', name = '', session = '', error = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
@@ -50,11 +44,6 @@ order by at desc, digest desc limit :limit;
 -- name: count_episodes
 select state, count(*) as n from episode where tenant = :tenant and project = :project group by state;
 
--- name: insert_link
-insert into link (tenant, project, child, relation, parent, at)
-values (:tenant, :project, :child, :relation, :parent, :now)
-on conflict do nothing;
-
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 
@@ -65,11 +54,6 @@ select state, spans, bytes from trace where tenant = :tenant and project = :proj
 select count(*) as traces, coalesce(sum(bytes), 0) as bytes, coalesce(min(last), 0) as oldest
 from trace where tenant = :tenant and project = :project and state = 'open';
 
--- name: insert_span
-insert into span (tenant, project, trace, id, parent, root, record)
-values (:tenant, :project, :trace, :id, :parent, :root, :record)
-on conflict (tenant, project, trace, id) do nothing;
-
 -- name: upsert_trace
 insert into trace (tenant, project, id, trust, spans, bytes, rooted, last)
 values (:tenant, :project, :trace, :trust, :spans, :bytes, :root, :now)
@@ -79,7 +63,7 @@ set trust = case when trace.trust = excluded.trust then trace.trust else 'extern
     rooted = trace.rooted or excluded.rooted, last = excluded.last;
 
 -- name: ended_traces
--- Without a root a span whose parent is in another process stands for it, after a longer time.
+-- A trace without a root ends with a span whose parent is in another process, after a longer time.
 select t.id, t.spans, t.trust, t.last from trace t
 where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.last <= :settled and case
   when t.rooted then t.last <= :missing or not exists (
@@ -108,9 +92,6 @@ returning id;
 update trace set state = 'done', bytes = 0
 where tenant = :tenant and project = :project and state = 'open' and not rooted and last < :before
 returning id;
-
--- name: delete_spans
-delete from span where tenant = :tenant and project = :project and trace = :trace;
 
 -- name: forget_traces
 delete from trace where tenant = :tenant and project = :project and state = 'done' and last < :known;

@@ -1,8 +1,3 @@
--- name: insert_exposure
-insert into exposure (tenant, project, loop, kind, signature, shown, share, together, among, examples, at)
-values (:tenant, :project, :loop, :kind, :signature, :shown, :share, :together, :among, :examples, :now)
-on conflict do nothing;
-
 -- name: read_exposures
 select kind || '/' || signature as lesson, loop, shown, signature, share, together, examples
 from exposure where tenant = :tenant and project = :project and loop = :loop;
@@ -30,10 +25,6 @@ select coalesce((select max(n) from outcome where tenant = :tenant and project =
        coalesce((select n from outcome where tenant = :tenant and project = :project and loop = :loop), 0) as number,
        exists (select 1 from taught where tenant = :tenant and project = :project and loop = :loop) as taught;
 
--- name: teach
-insert into taught (tenant, project, loop) values (:tenant, :project, :loop)
-on conflict do nothing;
-
 -- name: read_evidence
 with restored as materialized (
   select subject, max(at) as at from ruling
@@ -42,7 +33,7 @@ with restored as materialized (
 opportunity as not materialized (
   select x.kind || '/' || x.signature as lesson, x.loop, x.share, x.shown, x.at,
          x.among > 1 and x.together as shared, x.among > 1 and not x.together and x.share > 0 as apart,
-         -- What did not end within a day counts as given up, whatever came later.
+         -- A loop that did not end within a day counts as given up.
          case when o.at <= x.at + :day then o.right_at_once else false end as right_at_once,
          case when o.at <= x.at + :day and instr(o.signatures, '"' || x.signature || '"') = 0 then 0 else 1 end as recurred,
          case when o.at <= x.at + :day then min(o.calls, :most) else :most end as calls
@@ -56,10 +47,10 @@ where not shared and (r.at is null or p.at > r.at)
 group by 1, 2, 3, 4, 5, 6
 union all
 select null, share, shown, right_at_once, recurred, calls, count(*) from (
-  -- One row a loop: what was ranked together was shown or withheld together.
+  -- One row for each loop: lessons ranked together were shown or withheld together.
   select share, shown, right_at_once, max(recurred) as recurred, calls
   from opportunity where not apart group by loop, share, shown, right_at_once, calls
-) as told group by 2, 3, 4, 5, 6;
+) as pooled group by 2, 3, 4, 5, 6;
 
 -- name: count_pending
 select count(distinct x.loop) as n from exposure x left join outcome o using (tenant, project, loop)

@@ -4,7 +4,7 @@ where tenant = :tenant and caller = :caller and once = :once and at > :after
 order by n;
 
 -- name: insert_answer
--- One that nobody asks for any more gives way.
+-- An expired answer is replaced.
 insert into answer (tenant, caller, once, n, digest, record, at)
 values (:tenant, :caller, :once, :n, :digest, :record, :now)
 on conflict (tenant, caller, once, n) do update set digest = :digest, record = :record, at = :now

@@ -1,7 +1,3 @@
--- name: insert_key
-insert into key (id, tenant, name, hash, projects, may, by, at, expires)
-values (:id, :tenant, :name, :hash, :projects, :may, :by, :now, :expires);
-
 -- name: list_keys
 select id, tenant, name, hash, projects, may, by, at, expires, used, revoked from key
 where tenant = :tenant and (at, id) < (:at, :id)
@@ -18,10 +14,6 @@ update key set used = :now where tenant = :tenant and id = :id and coalesce(used
 insert into audit_head (tenant, n, hash) values (:tenant, 1, '')
 on conflict (tenant) do update set n = audit_head.n + 1
 returning n, hash;
-
--- name: insert_audit
-insert into audit (tenant, n, at, by, action, subject, detail, previous, hash)
-values (:tenant, :n, :at, :by, :action, :subject, :detail, :previous, :hash);
 
 -- name: set_audit_head
 update audit_head set hash = :hash where tenant = :tenant;

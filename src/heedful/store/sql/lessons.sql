@@ -1,6 +1,6 @@
 -- name: begin_anew
--- What a proof found was about the words that were there: of other ones by an operator, and of those that a measured
--- outcome gives to what is not retired, it says nothing. Of words that are gone the ruling has the digest.
+-- A proof is about the words that a lesson had. It says nothing about other words of an operator, nor about other words
+-- of a measured outcome for a lesson that is not retired. The ruling has the digest of words that are gone.
 with newest (action, digest, at) as (
   select action, json_extract(record, '$.digest'), at from ruling
   where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
@@ -14,25 +14,34 @@ known (replaced, shown) as (
 insert into ruling (tenant, project, action, subject, by, why, at)
 select :tenant, :project, 'restore', :kind || '/' || :signature,
        case when :source <> '' then :source else :trust end, 'other words took its place',
-       -- Later than all that, though a clock was set back.
+       -- Later than these, even if the clock was set back.
        max(:now, max(coalesce((select at + 0.000001 from newest), 0), coalesce((select shown from known), 0)))
 where case
   when not exists (select 1 from newest where action = 'retire') then (select replaced and shown > 0 from known)
   when :trust = 'operator' then coalesce((select replaced from known), (select digest <> :mark from newest))
 end;
 
+-- name: replace_words
+-- The words of an operator or a measured outcome replace those of others. A guess of a model is then no longer recalled.
+update example set state = 'superseded'
+where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'verified') and (reflection, lesson) in (
+  select id, text from reflection
+  where tenant = :tenant and project = :project and kind = :kind and signature = :signature
+    and trust not in ('operator', 'measured') and text <> :text
+);
+
 -- name: upsert_reflection
 insert into reflection (tenant, project, kind, signature, pattern, error_type, text, tags, state, trust,
                     importance, source, pinned, apart, meta, first_seen, last_seen)
 values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tags,
-        -- What a proof retired stays so where the lesson was evicted or pruned meanwhile, or is raised.
+        -- A lesson that a proof retired stays retired, even if it was evicted or pruned meanwhile.
         case when :state in ('candidate', 'verified') and 'retire' = (
                select action from ruling
                where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
                  and action in ('retire', 'restore')
                order by at desc, id desc limit 1) then 'retired' else :state end,
         :trust, :importance, :source, :pinned,
-        -- A pattern that was kept apart stays so where its lesson was evicted or pruned meanwhile.
+        -- A pattern that was kept apart stays apart, even if its lesson was evicted or pruned meanwhile.
         coalesce((select action = 'unmerge' from ruling
                   where tenant = :tenant and project = :project and subject = :signature
                     and action in ('unmerge', 'remerge')
@@ -40,7 +49,7 @@ values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tag
         :meta, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.last_seen),
-    -- Only an operator or a measured outcome raises it (heedful.memory.trust), and then all of it is theirs.
+    -- Only an operator or a measured outcome raises a lesson (heedful.lessons.trust), and then replaces all of it.
     state = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                  then excluded.state
                  when reflection.state = 'candidate' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
@@ -60,10 +69,6 @@ returning id, seen, text, trust, author, state, tags;
 -- name: set_tags
 update reflection set tags = :tags where id = :reflection;
 
--- name: insert_occurrence
-insert into occurrence (reflection, loop, text, source, trust, parents, at)
-values (:reflection, :loop, :text, :source, :trust, :parents, :now);
-
 -- name: verify_example
 update example set state = 'verified'
 where reflection = :reflection and digest = :digest and state = 'candidate'
@@ -74,7 +79,7 @@ select id, kind, signature, case when trust in ('tool', 'external') then '' else
        case when trust in ('tool', 'external') then '' else text end as text,
        case when trust in ('tool', 'external') then '[]' else tags end as tags,
        state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example e where e.reflection = reflection.id and e.digest <> 'lesson') as examples
+       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples
 from reflection where tenant = :tenant and project = :project
 order by seen desc, last_seen desc, id limit :limit;
 
@@ -115,16 +120,6 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
--- name: drop_origin
-delete from origin where example = :example;
-
--- name: drop_lineage
-delete from lineage where child = :example;
-
--- name: insert_origin
-insert into origin (example, source, scope) values (:example, :source, :scope)
-on conflict do nothing;
-
 -- name: insert_lineage
 insert into lineage (child, parent)
 select :example, atom from json_each(:parents) where atom <> :example
@@ -134,17 +129,6 @@ on conflict do nothing;
 update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
 where id = :reflection and author is null;
 
--- name: old_voice
-select id, lesson from example where reflection = :reflection and digest = 'lesson' and lesson <> :text;
-
--- name: step_aside
--- What waits goes on waiting; a guess of a model is no longer recalled.
-update example
-set digest = :digest,
-    state = case when state in ('candidate', 'verified') and trust = 'model' then 'superseded' else state end
-where id = :example
-  and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
-
 -- name: follow_author
 update reflection set (trust, state, source) = (
   select e.trust, case when reflection.state = 'retired' then 'retired' else e.state end,
@@ -153,28 +137,13 @@ update reflection set (trust, state, source) = (
 )
 where id = :reflection;
 
--- name: take_voice
--- Words that others said before become the row of the lesson itself, so that no words have two.
-update example set digest = 'lesson'
-where reflection = :reflection and digest = :mark
-  and not exists (select 1 from example where reflection = :reflection and digest = 'lesson');
-
--- name: read_voices
-select id, digest, lesson from example where reflection = :reflection and (digest = 'lesson' or id = :example);
-
--- name: set_digest
--- Not `or ignore`, which would leave a row that stays as it is without its place in the full-text index.
-update example set digest = :digest
-where id = :example
-  and not exists (select 1 from example e where e.reflection = example.reflection and e.digest = :digest);
-
 -- name: count_held
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
 
 -- name: count_sightings
 select case
-  -- Those of all scopes stand in an index; whose they are, only their lessons tell.
+  -- The sightings of all scopes are in an index. Their scope is known only through their lessons.
   when (select count(*) from occurrence where source = :source and trust in ('tool', 'external')) <= :most then 0
   else (
     select count(*) from occurrence o join reflection r on r.id = o.reflection
@@ -244,7 +213,7 @@ select text, source, trust, parents from occurrence where reflection = :reflecti
 order by (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
--- Where all that is left of a lesson are copies of examples, they go back to the lessons that it took the place of.
+-- A lesson that has only copies of examples gives them back to the lessons that it superseded.
 delete from link
 where tenant = :tenant and project = :project and relation = 'became'
   and parent = (select kind || '/' || signature from reflection where id = :reflection)
@@ -306,19 +275,9 @@ where id = :reflection;
 -- name: delete_reflection
 delete from reflection where id = :reflection;
 
--- name: clear_lineage
-delete from lineage where child in (select example from origin where scope = :scope);
-
--- name: clear_origins
-delete from origin where scope = :scope;
-
--- name: insert_ruling
-insert into ruling (tenant, project, action, subject, by, why, record, at)
-values (:tenant, :project, :action, :subject, :by, :why, :record, :now);
-
 -- name: evict
--- The same order as in the index reflection_useful: what cannot be recalled goes first, and of that what is
--- quarantined; then what helps least as far as it is proven, matters least, and was longest of no use.
+-- The order of the index reflection_useful: first quarantined lessons, then others that cannot be recalled, then the
+-- least useful, the least important, and those unused for longest.
 delete from reflection where id in (
   select id from reflection
   where tenant = :tenant and project = :project and pinned = false
@@ -332,7 +291,7 @@ returning id;
 -- name: evict_examples
 delete from example where id in (
   select e.id from example e join reflection l on l.id = e.reflection
-  where e.scope = :scope and e.indexed and e.digest not like 'lesson%' and not l.pinned
+  where e.scope = :scope and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text) and not l.pinned
   order by e.at, e.id limit :excess
 );
 
@@ -344,9 +303,6 @@ where tenant = :tenant and project = :project and pinned = false and useful <= 1
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
-
--- name: delete_reflections
-delete from reflection where tenant = :tenant and project = :project and id in (select atom from json_each(:ids));
 
 -- name: set_pinned
 update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id
@@ -362,13 +318,16 @@ insert into example (reflection, scope, task, record, digest, state, trust, less
 values (:reflection, :scope, :task, :record, :digest, :state, :trust, :lesson, :now, :words)
 on conflict (reflection, digest) do update
 set state = excluded.state, trust = excluded.trust, lesson = excluded.lesson,
-    task = excluded.task, record = excluded.record, words = excluded.words
+    task = excluded.task, record = excluded.record, words = excluded.words, indexed = false
 where example.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
 returning id;
 
 -- name: delete_lineage
--- Each half asks an index of its own, which both together with `or` would not.
+-- Each half uses an index; a condition with `or` would use none.
 delete from lineage where (child, parent) in (
   select child, parent from lineage where child in (select atom from json_each(:ids))
   union select child, parent from lineage where parent in (select atom from json_each(:ids))
 );
+
+-- name: clear_lineage
+delete from lineage where child in (select example from origin where scope = :scope);

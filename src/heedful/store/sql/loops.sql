@@ -1,12 +1,3 @@
--- name: insert_loop
-insert into loop (
-  tenant, project, id, kind, run, stage, settings, task, goals, policy, context, owner, lease, created, updated
-)
-values (
-  :tenant, :project, :id, :kind, :run, :stage, :settings, :task, :goals, :policy, :context, :owner, :lease, :now, :now
-)
-returning n;
-
 -- name: take_over
 update loop set epoch = epoch + 1, owner = :owner, lease = :lease, updated = :now where n = :n;
 
@@ -48,32 +39,17 @@ select rule, by, why, decisions, used, until from override where loop = :n order
 -- name: read_steps
 select key, record from step where loop = :n;
 
--- name: end_loop
-update loop set state = :state, lease = 0 where n = :n;
-
 -- name: reopen_loop
 update loop set state = 'open' where n = :n and state <> 'open';
 
--- name: set_extra
-update loop set extra = :extra where n = :n;
-
--- name: set_head
-update loop set goals = :goals, policy = :policy, kind = :kind, run = :run, stage = :stage, settings = :settings
-where n = :n;
-
--- name: set_cancelled
-update loop set cancelled = :cancelled where n = :n;
-
 -- name: find_attempt
-select record, value from attempt where loop = :n and number = :number;
-
--- name: insert_attempt
-insert into attempt (loop, number, record, value, created)
-values (:n, :number, :record, :value, :now);
+select record, value from attempt where loop = :loop and number = :number;
 
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)
-select :n, coalesce(max(seq), 0) + 1, :attempt, :record, :now from decision where loop = :n;
+select :n, coalesce(max(seq), 0) + 1,
+       coalesce(cast(:attempt as bigint), (select coalesce(max(number), 0) from attempt where loop = :n)), :record, :now
+from decision where loop = :n;
 
 -- name: insert_override
 insert into override (loop, seq, rule, by, why, decisions, until, created)
@@ -85,12 +61,3 @@ where loop = :n and used < decisions
   and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
 returning used;
 
--- name: insert_step
-insert into step (loop, key, record, created) values (:n, :key, :record, :now)
-on conflict (loop, key) do nothing;
-
--- name: clear_steps
-delete from step where loop = :n;
-
--- name: last_attempt
-select coalesce(max(number), 0) as number from attempt where loop = :n;

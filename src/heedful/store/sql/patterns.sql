@@ -1,5 +1,5 @@
 -- name: every_pattern
--- What a tool or a document said is of its trust until it is released, also where it was rejected and so is retired.
+-- Words of tools and documents count only after their release.
 select error_type, signature, max(pattern) as pattern, max(case when apart then 1 else 0 end) as apart,
        cast(sum(seen) as bigint) as seen
 from reflection
@@ -12,7 +12,7 @@ order by error_type, min(id);
 select id, kind, signature, pattern, error_type, case when trust in ('tool', 'external') then '' else text end as text,
        case when trust in ('tool', 'external') then '[]' else tags end as tags,
        state, trust, importance, seen, source, pinned, apart, useful, helped, hurt, first_seen, last_seen, last_shown,
-       (select count(*) from example e where e.reflection = reflection.id and e.digest not like 'lesson%') as examples
+       (select count(*) from example e where e.reflection = reflection.id and not (e.digest like 'lesson%' and e.lesson = reflection.text)) as examples
 from reflection where id in (
   select id from reflection
   where tenant = :tenant and project = :project and signature in (select value from json_each(:members))

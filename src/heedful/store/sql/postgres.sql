@@ -1,4 +1,4 @@
--- Statements that PostgreSQL says its own way.
+-- Statements that only PostgreSQL understands.
 
 -- name: scopes
 select tenant, project from scopes_there(false);
@@ -22,8 +22,8 @@ select term, n from count_words(:mark, :terms);
 select term, ids from match_words(:mark, :terms, :limit);
 
 -- name: nearest
--- Each of them is looked at: what an index left out before the filter would be missing after it. And `asked` is read
--- once, also by a plan that is made for any question. Of other lengths nothing is compared.
+-- Every vector of the scope is compared: an index that skips some before the filter would return too few. `asked` is
+-- materialized, so that a generic plan reads it once. Vectors of other lengths are skipped.
 with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
 among as materialized (
   select example, case when vector_dims(near) = :width then near <#> (select near from asked) end as far from vector

@@ -1,4 +1,4 @@
--- Statements that SQLite says its own way.
+-- Statements that only SQLite understands.
 
 -- name: scopes
 select distinct tenant, project from reflection;
@@ -14,7 +14,7 @@ select id, tenant, name, hash, projects, may, by, at, expires, used, revoked fro
 select exists (select 1 from key) as n;
 
 -- name: read_corpus
--- `mark` is what the words of the scope begin with in the index.
+-- In the index, the words of the scope begin with `mark`.
 select 's' || id || 'x' as mark, scope, texts, length, changed from corpus where scope = :scope;
 
 -- name: count_terms
@@ -23,7 +23,7 @@ select value as term,
 from json_each(:terms);
 
 -- name: match_terms
--- The newest first. One text for all of them costs half of what a row for each does.
+-- Newest first. One list of ids takes half the time of a row for each id.
 select value as term, (
   select json_group_array(rowid) from (
     select rowid from example_fts where example_fts match '"' || :mark || value || '"' order by rowid desc limit :limit

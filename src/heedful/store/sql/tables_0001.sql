@@ -1,9 +1,8 @@
--- Schema 1: the tables that both engines have, in SQLite's types. Times are seconds since 1970, JSON is text.
--- For PostgreSQL `database.in_postgres` turns the types into its own and gives every table its tenant.
+-- Schema 1: the tables, indexes and triggers of both engines, written for SQLite. `store.in_postgres` translates them.
+-- Times are seconds since 1970. JSON is stored as text.
 
--- A loop: its task, goals and policy as they were given (JSON), `context` what its checks find besides the task, and
--- who drives it until when: `epoch` grows with every driver. `kind`: a loop of its own, the run of a pipeline, or a
--- `stage` of the `run` of that id; `settings` are those of the stage (JSON).
+-- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives it until `lease`, and
+-- `epoch` grows with every driver. A stage has the id of its `run`, its own name in `stage`, and its `settings` (JSON).
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -28,7 +27,7 @@ create table loop (
   unique (tenant, project, id)
 );
 
--- An attempt of a loop (JSON), and the value that it produced (JSON).
+-- An attempt of a loop, and the value that it produced, both as JSON.
 create table attempt (
   loop integer not null references loop (n) on delete cascade,
   number integer not null check (number > 0),
@@ -38,7 +37,7 @@ create table attempt (
   primary key (loop, number)
 ) without rowid;
 
--- The verdicts, in order.
+-- The verdicts of a loop, in order.
 create table decision (
   loop integer not null references loop (n) on delete cascade,
   seq integer not null,
@@ -48,7 +47,7 @@ create table decision (
   primary key (loop, seq)
 ) without rowid;
 
--- Permissions to go on past a rule; `until` is when one expires.
+-- Permissions to continue past a stop rule, until they expire or are used up.
 create table override (
   loop integer not null references loop (n) on delete cascade,
   seq integer not null,
@@ -62,7 +61,7 @@ create table override (
   primary key (loop, seq)
 ) without rowid;
 
--- The journal: finished steps of the attempt that is under way, gone once it is recorded.
+-- The journal: the finished steps of the current attempt. They are deleted when the attempt is recorded.
 create table step (
   loop integer not null references loop (n) on delete cascade,
   key text not null,
@@ -71,10 +70,9 @@ create table step (
   primary key (loop, key)
 ) without rowid;
 
--- A lesson. `source` names where its text came from: a page, a tool, a file, a loop. `useful` is the factor that the proof
--- gave its rank; `helped` counts the loops that it was shown in and that were right at once, `hurt` those in which its own
--- error came again. `apart`: never grouped with other patterns. `author` is the example whose words the lesson has;
--- `last_seen` and `last_shown` together say when it was last of use. `meta` is what else is known of it (JSON).
+-- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example whose words
+-- it has. `useful` is the factor of its rank from the proof. `helped` counts the loops that were shown the lesson and were
+-- right at once, `hurt` those that repeated its error. A pattern that is `apart` is never grouped. `meta` is JSON.
 create table reflection (
   id integer primary key,
   tenant text not null,
@@ -103,7 +101,18 @@ create table reflection (
   unique (tenant, project, kind, signature)
 );
 create index reflection_signature on reflection (tenant, project, signature);
--- How many lessons a scope has, so that nobody counts them.
+create index reflection_listed on reflection (tenant, project, id);
+-- The patterns of an error type from which templates are learnt, in the order learnt.
+create index reflection_type on reflection (tenant, project, error_type, id, signature, apart, trust)
+where trust not in ('tool', 'external');
+-- The least useful lessons first. A query that orders by the same expressions needs no sort.
+create index reflection_useful on reflection (
+  tenant, project, pinned,
+  (case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end),
+  useful, importance, max(last_seen, last_shown), id
+);
+
+-- The number of lessons of a scope, so that no query has to count them.
 create table tally (
   tenant text not null,
   project text not null,
@@ -111,7 +120,7 @@ create table tally (
   primary key (tenant, project)
 ) without rowid;
 
--- A sighting of a lesson: in which loop, in which words, and who said so.
+-- A sighting of a lesson: its loop, its words and their source.
 create table occurrence (
   id integer primary key,
   reflection integer not null references reflection (id) on delete cascade,
@@ -124,10 +133,10 @@ create table occurrence (
 );
 create index occurrence_at on occurrence (reflection, at);
 
--- No id is given twice, or a loop that was shown an example that is gone would learn from another.
--- An example of a lesson, or the lesson itself where it has none. Its state is its own: what a tool says about a verified
--- lesson is not verified by it. `lesson` is what the lesson said as it came with this example; `words` are those that a
--- search compares. `indexed`: it is one of the texts of its scope, to be recalled.
+-- An example of a lesson. A row with the digest 'lesson' holds the words of the lesson itself. Each row has its own state
+-- and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the lesson that came with
+-- the example. A search compares `words`. An `indexed` row may be recalled. Ids are never used again: a loop that was
+-- shown a deleted example must not learn from another one.
 create table example (
   id integer primary key autoincrement,
   reflection integer not null references reflection (id) on delete cascade,
@@ -144,10 +153,11 @@ create table example (
   unique (reflection, digest)
 );
 create index example_held on example (scope) where state = 'quarantined';
+create index example_oldest on example (scope, at, id) where indexed;
 
--- What an example comes from: the sources of its own and, in `lineage`, the examples that it derives from. Both outlive
--- an example that is evicted, so that a chain holds; a source is revoked with all that is reached from it. Kept for
--- each example, the sources of all that lies before it would be as many as there are examples to the power of 5/3.
+-- The sources of an example, and in `lineage` the examples that it derives from. Revoking a source removes all that
+-- derives from it. Both outlive an evicted example, so that the chain stays complete. Storing all earlier sources with
+-- each example would need about n ** (5/3) rows for n examples.
 create table origin (
   example integer not null,
   source text not null,
@@ -163,7 +173,7 @@ create table lineage (
 ) without rowid;
 create index lineage_parent on lineage (parent);
 
--- What a person or a proof decided about lessons, and why.
+-- A decision of a person or a proof about lessons, and its reason.
 create table ruling (
   id integer primary key,
   tenant text not null,
@@ -177,9 +187,8 @@ create table ruling (
 );
 create index ruling_subject on ruling (tenant, project, subject);
 
--- A lesson ranked into the prompt of a loop: shown, or withheld with the probability `share`. It is
--- named by kind and signature, so that the record outlives the lesson and the loop. `among` is how many
--- lessons were ranked into that prompt.
+-- A lesson that was ranked into the prompt of a loop, and shown, or withheld with the probability `share`. Its name is
+-- stored, so that the record outlives the lesson. `among` is the number of lessons ranked into the prompt.
 create table exposure (
   tenant text not null,
   project text not null,
@@ -195,7 +204,7 @@ create table exposure (
   primary key (tenant, project, loop, kind, signature)
 ) without rowid;
 
--- How a loop that had exposures ended; `n` counts those of the scope, from 1.
+-- The end of a loop that had exposures. `n` numbers the outcomes of the scope from 1.
 create table outcome (
   tenant text not null,
   project text not null,
@@ -209,7 +218,7 @@ create table outcome (
 ) without rowid;
 create unique index outcome_n on outcome (tenant, project, n);
 
--- Loops of a journal elsewhere whose lessons are written: they are counted once, and what was removed stays away.
+-- Loops whose lessons are written: they count once, and a removed lesson does not return.
 create table taught (
   tenant text not null,
   project text not null,
@@ -217,8 +226,8 @@ create table taught (
   primary key (tenant, project, loop)
 ) without rowid;
 
--- A run of an agent, kept once however often it is read. `state`: it waits to be reflected on, was, or
--- could not be: then `error` says why, after so many `tries`.
+-- A run of an agent, stored once. `error` says why reflecting on it failed. A worker holds a waiting episode for some
+-- time after `taken`.
 create table episode (
   id integer primary key,
   tenant text not null,
@@ -230,7 +239,6 @@ create table episode (
   state text not null default 'waiting' check (state in ('waiting', 'reflected', 'failed')),
   tries integer not null default 0,
   error text not null default '',
-  -- When a worker took it last, in seconds since 1970; while it waits, for so long it is at work on it.
   taken real not null default 0,
   record text not null,
   at real not null,
@@ -239,8 +247,8 @@ create table episode (
 create index episode_newest on episode (tenant, project, at desc);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
--- Lessons that belong together, by kind and signature, so that the record outlives them: the strategy that
--- came with a reflection, what a lesson was made of, what it is about.
+-- Two lessons that belong together, by kind and signature, so that the record outlives them: a strategy and the
+-- reflection that it came with, or a lesson and the lesson that it `became`.
 create table link (
   tenant text not null,
   project text not null,
@@ -252,7 +260,7 @@ create table link (
 ) without rowid;
 create index link_parent on link (tenant, project, parent, relation);
 
--- A consolidation: what it proposed and did, or why it did nothing; `undone` is when it was rolled back.
+-- A consolidation: its report, and the time `undone` of its rollback.
 create table dream (
   id integer primary key,
   tenant text not null,
@@ -263,7 +271,7 @@ create table dream (
   undone real
 );
 create index dream_newest on dream (tenant, project, at desc);
--- What it changed of lessons and examples: how they were, and what took their place.
+-- A lesson or example that a dream superseded: its state `before` (JSON), and its successor.
 create table supersession (
   dream integer not null references dream (id) on delete cascade,
   what text not null check (what in ('reflection', 'example')),
@@ -275,8 +283,8 @@ create table supersession (
 ) without rowid;
 create index supersession_subject on supersession (what, subject);
 
--- Who may call. Of the secret only its SHA-256 is here. `projects`: a JSON list, empty for all of the tenant's;
--- `may`: a JSON list of read, write, approve, admin. Times are seconds since 1970; `used` is at most a minute late.
+-- An API key. `hash` is the SHA-256 of its secret. `projects` is a JSON list; an empty one allows all projects of the
+-- tenant. `may` is a JSON list of read, write, approve and admin. `used` is at most a minute late.
 create table key (
   id text not null primary key,
   tenant text not null,
@@ -291,8 +299,8 @@ create table key (
   revoked real
 ) without rowid;
 
--- What was done through a service, by whom, in the transaction in which it was done. `hash` is over the row and
--- over that of the row before, so that one which is changed or removed is found.
+-- An action through a service, written in its transaction. `hash` covers the row and the hash of the row before, so
+-- that a changed or removed row is found.
 create table audit (
   tenant text not null,
   n integer not null,
@@ -305,15 +313,15 @@ create table audit (
   hash text not null,
   primary key (tenant, n)
 ) without rowid;
--- How many rows there are, and the hash of the last, so that its removal is found, too.
+-- The number of audit rows and the hash of the last one, so that its removal is found, too.
 create table audit_head (
   tenant text not null primary key,
   n integer not null,
   hash text not null
 ) without rowid;
 
--- A call with an Idempotency-Key: `n` counts its effects from 0, each written with what it came to in the
--- transaction of the effect itself; the row -1 is the answer. `digest` is over what was asked.
+-- A call with an Idempotency-Key: `n` numbers its effects from 0. Each is written in the transaction of the effect,
+-- together with its result. Row -1 is the answer. `digest` covers the request.
 create table answer (
   tenant text not null,
   caller text not null,
@@ -326,8 +334,8 @@ create table answer (
 ) without rowid;
 create index answer_oldest on answer (tenant, at);
 
--- A trace, `last` being when its last span came, in seconds since 1970. `rooted`: a span without a parent is there, which ends
--- after all below it. A trace that is done is kept for some time, so that a late span does not begin it again.
+-- A trace whose last span arrived at `last`. It is `rooted` if its span without a parent is there, which ends last. A
+-- finished trace stays for some time, so that a late span does not begin it again.
 create table trace (
   tenant text not null,
   project text not null,
@@ -353,3 +361,68 @@ create table span (
   record text not null,
   unique (tenant, project, trace, id)
 );
+
+create index loop_newest on loop (tenant, project, created desc, n desc);
+create index key_newest on key (tenant, at desc, id desc);
+
+-- Triggers: counts of lessons, and the time at which a lesson was last shown.
+create trigger reflection_added after insert on reflection begin
+  insert into tally (tenant, project, lessons) values (new.tenant, new.project, 1)
+  on conflict (tenant, project) do update set lessons = tally.lessons + 1;
+end;
+create trigger reflection_gone after delete on reflection begin
+  update tally set lessons = lessons - 1 where tenant = old.tenant and project = old.project;
+end;
+create trigger exposure_shown after insert on exposure when new.shown begin
+  update reflection set last_shown = max(last_shown, new.at)
+  where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
+end;
+
+-- An example may be recalled if its own state and that of its lesson allow it. A lesson whose words are withheld does
+-- not hide the examples of others.
+create trigger reflection_changed after update of state, trust on reflection
+when (old.state in ('candidate', 'verified') or old.trust in ('tool', 'external'))
+  <> (new.state in ('candidate', 'verified') or new.trust in ('tool', 'external')) begin
+  update example set indexed = not indexed where reflection = new.id and indexed <> (
+    state in ('candidate', 'verified')
+    and (new.state in ('candidate', 'verified') or new.trust in ('tool', 'external'))
+  );
+end;
+-- A deleted example leaves no trace if it was never shown and nothing derives from it.
+create trigger held_gone after delete on example
+when old.state = 'quarantined' begin
+  delete from origin where example = old.id and not exists (select 1 from lineage where parent = old.id);
+  delete from lineage where child = old.id and not exists (select 1 from lineage l where l.parent = old.id);
+end;
+
+-- A lesson supersedes others as long as it exists and says the same. After that the links to it are removed.
+create trigger survivor_gone after delete on reflection begin
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+create trigger survivor_changed after update of text, state on reflection
+when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarantined' begin
+  delete from link where tenant = old.tenant and project = old.project
+    and parent = old.kind || '/' || old.signature and relation = 'became';
+end;
+-- Then the superseded lesson returns in its former state, and the copies of its examples are deleted. A copy that was
+-- confirmed meanwhile stays.
+create trigger member_back after delete on link when old.relation = 'became' begin
+  delete from example where id in (
+    select s.successor
+    from reflection l join example e on e.reflection = l.id
+         join supersession s on s.what = 'example' and s.subject = e.id join dream d on d.id = s.dream
+         join example c on c.id = s.successor
+    where l.tenant = old.tenant and l.project = old.project and l.kind = substr(old.child, 1, instr(old.child, '/') - 1)
+      and l.signature = substr(old.child, instr(old.child, '/') + 1)
+      and d.undone is null and c.state = json_extract(s.before, '$.state')
+  );
+  update reflection set state = coalesce((
+    select json_extract(s.before, '$.state') from supersession s join dream d on d.id = s.dream
+    where s.what = 'reflection' and s.subject = reflection.id and d.undone is null
+      and json_extract(s.before, '$.lesson') = old.child
+    order by s.dream desc limit 1
+  ), 'candidate')
+  where tenant = old.tenant and project = old.project and kind = substr(old.child, 1, instr(old.child, '/') - 1)
+    and signature = substr(old.child, instr(old.child, '/') + 1) and state = 'superseded';
+end;

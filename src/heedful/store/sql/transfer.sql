@@ -27,7 +27,7 @@ select at, action, subject, by, why, record from ruling
 where tenant = :tenant and project = :project and action <> 'import';
 
 -- name: export_links
--- What took the place of a lesson is known of lessons that are gone, too.
+-- The successor of a lesson is exported even if the lesson is gone.
 with there (name) as (
   select kind || '/' || signature from reflection where tenant = :tenant and project = :project
 )
@@ -40,7 +40,7 @@ select id, text, state, trust from reflection
 where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
 
 -- name: merge_lesson
--- A lesson has no author if its words are new; the upsert that raised it counted a sighting.
+-- A lesson with new words has no author. The upsert that raised it counted a sighting.
 update reflection
 set seen = max(seen - :raised, :seen), first_seen = min(first_seen, :first_seen), last_seen = max(last_seen, :last_seen),
     last_shown = max(last_shown, :last_shown), pinned = pinned or :pinned, apart = apart or :apart,
@@ -72,12 +72,12 @@ select min(at) as at from exposure where tenant = :tenant and project = :project
 -- name: find_rulings
 select record from ruling
 where tenant = :tenant and project = :project and subject = :subject and action = :action and by = :by and why = :why
-  and (at = :now or action = 'import');
+  and (at = :at or action = 'import');
 
 -- name: import_link
--- Nothing takes the place of what is not superseded here, nor of what another lesson took.
+-- A lesson gets a successor only if it is superseded here and has none.
 insert into link (tenant, project, child, relation, parent, at)
-select :tenant, :project, :child, :relation, :parent, :now
+select :tenant, :project, :child, :relation, :parent, :at
 where (:source = '' or 2 = (
         select count(*) from reflection
         where tenant = :tenant and project = :project and source = :source
