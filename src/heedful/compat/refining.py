@@ -40,7 +40,7 @@ async def run_iteration(
     first = loop.attempts[0].evaluation or Evaluation()
     if not isinstance(decide(loop, policy), Done):
         at = Context(task, 2, previous=candidate)
-        value = (await revised(revise, at, candidate, first.findings)).values[0]
+        value = (await revised(revise, at, first.findings)).values[0]
         values.append(value)
         loop = loop.then(await _judged(loop, value, at, checks, evaluate))
     last = loop.attempts[-1].evaluation or Evaluation()

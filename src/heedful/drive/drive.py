@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
-from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
 from heedful.loop import decide, policies, record
 from heedful.loop.codec import policy_to, to_document
@@ -73,21 +72,21 @@ def validate_arguments(
 ) -> None:
     """Raise InvalidInput, which names the wrong argument, before anything is spent."""
     if not isinstance(policy, decide.Policy):
-        raise InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
+        raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
-        raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
+        raise errors.InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
+        raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
-        raise InvalidInput("goals", goals, "a list of Goal")
+        raise errors.InvalidInput("goals", goals, "a list of Goal")
     record.check_goals(tuple(goals))
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
     ):
-        raise InvalidInput("labels", labels, "a mapping of names to texts")
+        raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
-        raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+        raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
 
 
 # After each repeat the temperature rises: greedy decoding gives the rejected answer again.
@@ -108,11 +107,10 @@ class _State:
 class Run(Generic[C]):
     """One loop, one attempt at a time; with a store it can be resumed by its `id`.
 
-    Takes the arguments of `run`. The state is read from the journal at the first step. Before it, a
-    pipeline says of which `stage` this is the loop.
-
-    `stored` is the loop of a stage as its journal holds it: without secrets, each decision with its
-    time; None before the first step. Its `values` and `journal` are those read at that step.
+    Takes the arguments of `run`. The first step reads the state from the journal. A pipeline sets
+    `stage` before it; then `stored` is the loop as the journal holds it, without secrets and with
+    the time of each decision. `stored` is None before the first step, and its `values` and
+    `journal` stay as that step read them.
     """
 
     task: Any = field(kw_only=False)
@@ -156,6 +154,8 @@ class Run(Generic[C]):
             examples=self.examples,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, Budget)]
+        seconds = [budget.seconds for budget in self._budgets if budget.seconds]
+        self._most_seconds = min(seconds, default=UNLIMITED)
         self._state: _State | None = None
         self._lock, self._began = asyncio.Lock(), 0.0
 
@@ -245,31 +245,26 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
-        stored = head = None
+        head, stored = Head(self.task, stage=self.stage), None
         if self._journal.durable or self.stage is not None:
             kind: Kind = "loop" if self.stage is None else "stage"
             goals = [to_document(goal) for goal in self._goals]
-            head = Head(self.task, goals, policy_to(self.policy), None, kind, self.stage)
+            head = replace(head, goals=goals, policy=policy_to(self.policy), kind=kind)
             stored = await self._journal.open(head)
-        self._began = self._began or (stored.created if stored else time.time())
-        state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-        if self.stage is not None and head is not None:
-            times = self._began, self._began
-            self.stored = stored or StoredLoop(self.id, head, self.loop, (), (), {}, 1, *times)
-        if stored is not None:
-            loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
-            state = _State(
-                loop,
-                stored.values,
-                decide.latest_verdict(stored.decisions),
-                Produced.of(answer) if answer is not None else None,
-            )
-            self.data = stored.head.context if self.data is None else self.data
+        now = self._began = self._began or (stored.created if stored else time.time())
+        if stored is None:
+            stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
+        if self.stage is not None:
+            self.stored = stored
+        if self.data is None:
+            self.data = stored.head.context
+        loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
         if self._journal.durable and any(map(counts_scope, self.policy.rules)):
-            echoes = await self._journal.echoes()
-            state = replace(state, loop=replace(state.loop, echoes=echoes))
-        await self._recorder.opened(state.loop, state.verdict, state.answer is not None)
+            loop = replace(loop, echoes=await self._journal.echoes())
+        answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
+        produced = None if answer is None else Produced.of(answer)
+        state = _State(loop, stored.values, decide.latest_verdict(stored.decisions), produced)
+        await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 
     @telemetry.attempt
@@ -280,26 +275,26 @@ class Run(Generic[C]):
         if any(budget(state.loop) for budget in self._budgets):
             return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
-        room = self._room(state.loop)
+        room = self._most_seconds - state.loop.usage.seconds
         left = max(0.001, room + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            if limit < UNLIMITED:
-                async with asyncio.timeout(limit):
-                    value, attempt = await self._try(state, began)
-            else:
+            async with asyncio.timeout(limit if limit < UNLIMITED else None):
                 value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
-            if left <= limit:
-                return await self._out_of_time(max(room, seconds))
+            if left <= limit:  # the budget ends the loop, and the cost of the attempt counts
+                state = self._state or state
+                spent = state.answer.usage if state.answer else record.Usage(calls=1)
+                extra = state.loop.extra + spent.lasting(max(room, seconds))
+                return await self._over(replace(state, loop=replace(state.loop, extra=extra)))
             await self._record_failure(seconds)
             again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
-            raise ModelTimeout(
+            raise errors.ModelTimeout(
                 f"attempt {len(state.loop.attempts) + 1} had no result within "
                 f"{self.timeout:g} s{again}"
             ) from None
-        except (UserCodeError, ModelError) as error:
+        except (errors.UserCodeError, errors.ModelError) as error:
             await self._record_failure(time.perf_counter() - began, getattr(error, "usage", None))
             raise
         loop = journal.append_attempt(state.loop, attempt, time.time())
@@ -330,14 +325,19 @@ class Run(Generic[C]):
         loop, number = state.loop, len(state.loop.attempts) + 1
         at, answer = self._context(state, number), state.answer
         if answer is None:
-            answer = await self._produced(loop, at)
-            cost = answer.usage.lasting(time.perf_counter() - began)
-            answer = Produced(answer.values, cost)
+            if number == 1 and self.initial is not None:
+                answer = Produced((self.initial,), record.Usage())
+            elif number > 1 and self.revise is not None:
+                last = loop.attempts[-1].evaluation
+                answer = await revised(self.revise, at, last.findings if last else ())
+            else:
+                answer = await produce(self._generate, at, self._blocks)
+            answer = replace(answer, usage=answer.usage.lasting(time.perf_counter() - began))
             if self._journal.durable:
                 step = (f"{number}/answer", answer.plain())
                 if not self._pure:
                     await self._commit(JournalEntry(self.id, 0, step=step), loop)
-            self._state = _State(loop, state.values, state.verdict, answer)
+            self._state = replace(state, answer=answer)
         value, evaluation = await self._best_of(loop, answer, at)
         candidate = record.Candidate.of(value)
         return value, record.Attempt(
@@ -351,59 +351,28 @@ class Run(Generic[C]):
             judged_by=self.stage.checks if self.stage else (),
         )
 
-    async def _produced(self, loop: record.Loop, at: Context) -> Produced:
-        if at.attempt == 1 and self.initial is not None:
-            return Produced((self.initial,), record.Usage())
-        if self.revise is not None and at.attempt > 1:
-            last = loop.attempts[-1].evaluation
-            return await revised(self.revise, at, at.previous, last.findings if last else ())
-        return await produce(self._generate, at, self._blocks)
-
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
         """Judge every candidate; return the best by errors, goals met, preference and margin."""
-        tried = [
-            (value, await evaluated(value, at, self.checks, self.evaluate))
-            for value in answer.values
-        ]
-        if len(tried) == 1:
-            return tried[0]
+        tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
 
-        def order(candidate: tuple[Any, record.Evaluation]) -> tuple[float, ...]:
-            errors, missed, margin, _ = loop.rank(0, candidate[1])
-            return errors, missed, -candidate[1].preference, margin
+        def order(number: int) -> tuple[float, ...]:
+            failed, missed, margin, _ = loop.rank(0, tried[number])
+            return failed, missed, -tried[number].preference, margin
 
-        value, best = min(tried, key=order)
-        return value, replace(best, usage=sum((each.usage for _, each in tried), record.Usage()))
+        best = min(range(len(tried)), key=order) if len(tried) > 1 else 0
+        usage = sum((each.usage for each in tried[1:]), tried[0].usage)
+        return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
         warmer = min(WARMEST, self.temperature + WARMER * state.loop.repeats)
-        return Context(
-            self.task,
-            number,
-            self.id,
-            state.verdict.feedback if isinstance(state.verdict, decide.Again) else "",
-            state.values[-1] if state.values else None,
-            self.data,
-            max(warmer, self.temperature),
-            self.seed + number - 1,
-            self._recorder.briefing.examples,
-            self._recorder.briefing.advice,
-            self._began,
-        )
-
-    def _room(self, loop: record.Loop) -> float:
-        """Return how many seconds the budgets leave to the next attempt."""
-        limits = [budget.seconds for budget in self._budgets if budget.seconds]
-        return min(limits) - loop.usage.seconds if limits else UNLIMITED
-
-    async def _out_of_time(self, seconds: float) -> _State:
-        """End the loop because an attempt used up the budget of seconds; its cost counts."""
-        state = self._state or _State(record.Loop(self.id))
-        spent = state.answer.usage if state.answer else record.Usage(calls=1)
-        loop = replace(state.loop, extra=state.loop.extra + spent.lasting(seconds))
-        return await self._over(replace(state, loop=loop))
+        hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
+        previous = state.values[-1] if state.values else None
+        sampling = max(warmer, self.temperature), self.seed + number - 1
+        recalled = self._recorder.briefing.examples, self._recorder.briefing.advice
+        context = self.task, number, self.id, hint, previous, self.data
+        return Context(*context, *sampling, *recalled, self._began)
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent, without another attempt."""
@@ -415,7 +384,7 @@ class Run(Generic[C]):
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
         """Count what a failed attempt spent, and keep its answer if it had one."""
-        state = self._state or _State(record.Loop(self.id))
+        state = self._state or _State(self.loop)
         extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
             extra = (judging or record.Usage()).lasting(max(0.0, seconds - answer.usage.seconds))
@@ -450,7 +419,7 @@ async def run(
 ) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
-    `generate(task, hint)` returns a candidate, or a list of candidates; the best becomes
+    `generate(task, hint)` returns a candidate, or a list of candidates, of which the best becomes
     the attempt; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
     scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
     next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,
@@ -458,8 +427,8 @@ async def run(
     and a loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`.
     `labels` (who took part) are kept with each attempt. `timeout` limits one attempt, in seconds.
     A sampling generator begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes
-    what the next attempt reads. Without `examples` memory keeps and shows no output of a
-    candidate, only what was wrong and how it was fixed.
+    what the next attempt reads. Without `examples`, memory keeps and shows only what was wrong and
+    how it was fixed, never an output.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

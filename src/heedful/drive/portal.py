@@ -19,6 +19,7 @@ from heedful.drive.drive import Run
 from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.store import open_store
 
+P = ParamSpec("P")
 T = TypeVar("T")
 # A plain function runs in a thread, and keeps it while it waits in `run_sync`: with too few threads
 # such functions would wait for each other. Threads are started when they are needed.
@@ -86,14 +87,11 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         loop.call_soon_threadsafe(begin)
         ended.wait()
-    except BaseException:
-        loop.call_soon_threadsafe(give_up)
-        ended.wait()
-        raise
+    finally:
+        if not ended.is_set():  # interrupted
+            loop.call_soon_threadsafe(give_up)
+            ended.wait()
     return tasks[0].result()
-
-
-P = ParamSpec("P")
 
 
 def self_correcting(
