@@ -24,13 +24,7 @@ from heedful.compat.guardrails import (
 )
 from heedful.compat.shapes import LoopGuardrails
 from heedful.drive.report import AttemptReport, open_loop, report
-from heedful.errors import (
-    AttemptTaken,
-    Conflict,
-    InvalidInput,
-    NotFound,
-    OverrideRefused,
-)
+from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, decide
 from heedful.loop.policies import orchestrator

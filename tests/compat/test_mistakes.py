@@ -91,11 +91,7 @@ def test_a_prompt_gets_entries_as_data():
 
 @pytest.mark.parametrize(
     ("given", "field"),
-    [
-        (("", "m", "c"), "prompt"),
-        (("p", " ", "c"), "mistake"),
-        (("p", "m", None), "correction"),
-    ],
+    [(("", "m", "c"), "prompt"), (("p", " ", "c"), "mistake"), (("p", "m", None), "correction")],
 )
 def test_bad_input_is_named(memory, given, field):
     with pytest.raises(InvalidInput) as caught:

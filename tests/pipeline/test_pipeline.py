@@ -407,10 +407,7 @@ def test_names_that_are_taken(name: str) -> None:
         ({"retries": True}, "retries is True"),
         ({"retries": 1.5}, "retries is 1.5"),
         ({"retries": 1, "policy": policies.stage}, "left out beside a policy"),
-        (
-            {"on_exhausted": "stop"},
-            "on_exhausted is 'stop'; it must be one of continue, ",
-        ),
+        ({"on_exhausted": "stop"}, "on_exhausted is 'stop'; it must be one of continue, "),
         ({"on_unvalidated": "best"}, "on_unvalidated is 'best'; it must be one of continue, halt"),
         ({"checks": ["x"]}, "checks is"),
         ({"goals": ["x"]}, "goals is"),

@@ -17,12 +17,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from heedful.checks.evaluate import Context
-from heedful.errors import (
-    InvalidInput,
-    ModelError,
-    NotJournalable,
-    StageFailed,
-)
+from heedful.errors import InvalidInput, ModelError, NotJournalable, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline

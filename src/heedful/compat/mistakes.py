@@ -130,14 +130,7 @@ def _lesson(one: Reflection) -> Lesson:
     # Only the difference is known.
     before, after = {"quality": 0.0}, {"quality": float(one.quality_delta)}
     return learn_correction(
-        error_type,
-        content,
-        one.iteration,
-        before,
-        after,
-        query=query,
-        context=context,
-        exact=exact,
+        error_type, content, one.iteration, before, after, query=query, context=context, exact=exact
     )
 
 

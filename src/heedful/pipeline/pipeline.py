@@ -190,11 +190,7 @@ class Pipeline:
         `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
         """
         given = {name: value for name, value in options.items() if value is not None}
-        given = {
-            "on_exhausted": self.on_exhausted,
-            "on_unvalidated": self.on_unvalidated,
-            **given,
-        }
+        given = {"on_exhausted": self.on_exhausted, "on_unvalidated": self.on_unvalidated, **given}
         _one_of("on_exhausted", given["on_exhausted"], EXHAUSTED)
         _one_of("on_unvalidated", given["on_unvalidated"], UNVALIDATED)
         retries, model = given.pop("retries", None), given.pop("model", None)

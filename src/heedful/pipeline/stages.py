@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from heedful.checks.evaluate import (
-    Check,
-    Context,
-    Evaluate,
-    blocking,
-    call,
-    check_name,
-    context,
-)
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, check_name, context
 from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
