@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from heedful.checks.evaluate import Context
 from heedful.compat.guardrails import (
     GuardedLoops,
+    LoopGuardrails,
     calculate_fatigue_score,
     detect_bias_repetition,
     enforce_rerun_limits,
@@ -22,7 +23,6 @@ from heedful.compat.guardrails import (
     override_guardrails,
     process_loop_completion,
 )
-from heedful.compat.shapes import LoopGuardrails
 from heedful.drive.report import AttemptReport, open_loop, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope

@@ -24,8 +24,7 @@ from heedful.cli import settings as config
 from heedful.cli.output import counted, following, say, show
 from heedful.cli.progress import Progress
 from heedful.cli.settings import Db, Keep, ModelName, Settings, UnusedFor, settings
-from heedful.compat.reflections import Reflections
-from heedful.compat.shapes import LoopGuardrails
+from heedful.compat import LoopGuardrails, Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy

@@ -312,7 +312,7 @@ class LoopRecorder:
         A look that fails is logged, and the next one repeats the work.
         """
         if not self._together and (lessons or outcome):
-            ending = {"outcome": outcome, "most": memory.max_entries or 0}
+            ending: dict[str, Any] = {"outcome": outcome, "most": memory.max_entries or 0}
             await memory.store.write(memory.scope, exposure_store.remember, lessons, **ending)
         try:
             if outcome is not None:

@@ -315,5 +315,5 @@ async def _commit(
             (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    options = {"together": True, "measured": measured, "briefing": briefing}
+    options: dict[str, Any] = {"together": True, "measured": measured, "briefing": briefing}
     await journal.LoopRecorder(snapshot.commit, memory, task, **options).commit(entry, loop)
