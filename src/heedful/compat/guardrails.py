@@ -378,8 +378,8 @@ class GuardedLoops:
         checks = judges_of(completion, self.judge, self.critics, goal)
         place = self.store, self.scope, found.stored.id
         if not found.known:
-            task, context = completion.task or goal or name, {"goal": goal} if goal else None
-            await open_loop(*place, task, policy=self.settings.policy, context=context)
+            task, about = completion.task or goal or name, {"goal": goal} if goal else None
+            await open_loop(*place, task, policy=self.settings.policy, context=about)
         made = AttemptReport(completion.value, evaluation=completion.evaluation, checks=checks)
         sent = replace(made, labels=personas, reported_as=name, vouched=self.vouched)
         with suppress(AttemptTaken):  # stored by another completion, or with other scores
