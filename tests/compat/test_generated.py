@@ -21,7 +21,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
-from tests.engines import opened, rows
+from tests.compat.shapes import MOMENT
+from tests.engines import rows
 from tests.memory.reflections import answer
 
 TASK = "What does the blue kettle cost?"
@@ -57,15 +58,16 @@ SPOKEN: dict[str, Any] = {
     "outcome": "failure",
     "task_description": TASK,
 }
+MAYBE = (str, type(None))
 TYPES: dict[str, Any] = {
     "reflection_id": str,
-    "strategy_id": (str, type(None)),
+    "strategy_id": MAYBE,
     "reflection_text": str,
-    "strategy_text": (str, type(None)),
+    "strategy_text": MAYBE,
     "importance": float,
     "confidence": float,
     "tags": list,
-    "error_category": (str, type(None)),
+    "error_category": MAYBE,
     "source_event_ids": list,
     "related_memory_ids": list,
     "metadata": dict,
@@ -77,19 +79,12 @@ FOUND: dict[str, Any] = {
     "reflection_text": str,
     "importance": float,
     "tags": list,
-    "error_category": (str, type(None)),
+    "error_category": MAYBE,
     "source": str,
     "layer": str,
     "generated_at": str,
 }
 METADATA = {"outcome": str, "task_description": str, "event_count": int, "session_id": str}
-MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with opened(tmp_path / "a.db") as store:
-        yield store
 
 
 def do(coroutine: Any) -> Any:
@@ -112,9 +107,8 @@ async def kept(store: Any) -> int:
 
 
 @pytest.mark.parametrize("outcome", ["success", "failure", "partial", "timeout", "error"])
-@pytest.mark.parametrize("error", [None, FAILED["error"]])
-def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome, error):
-    made = do(generate_reflection({**FAILED, "outcome": outcome, "error": error}, store=store))
+def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
+    made = do(generate_reflection({**FAILED, "outcome": outcome}, store=store))
     has_shape(made, TYPES)
     has_shape(made["metadata"], METADATA)
     assert json.loads(json.dumps(made)) == made
@@ -129,31 +123,17 @@ def test_a_failure_with_its_error(store):
     assert made["error_category"] == "timeout_error"
     assert made["source_event_ids"] == ["e2", "e3"]
     assert made["related_memory_ids"] == ["m1"]
-    assert made["metadata"] == {
-        "outcome": "error",
-        "task_description": TASK,
-        "event_count": 3,
-        "session_id": "s1",
-    }
+    assert list(made["metadata"].values()) == ["error", TASK, 3, "s1"]
 
 
 def test_a_success_without_anything_that_may_be_left_out(store):
     events = [{"event_type": "llm_response", "content": "52.75"}]
-    made = do(
-        generate_reflection(
-            {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"},
-            store=store,
-        )
-    )
+    run = {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"}
+    made = do(generate_reflection(run, store=store))
     assert made["importance"] == 0.3
     assert [made[name] for name in ("strategy_id", "strategy_text", "error_category")] == [None] * 3
     assert made["related_memory_ids"] == []
-    assert made["metadata"] == {
-        "outcome": "success",
-        "task_description": "",
-        "event_count": 1,
-        "session_id": "",
-    }
+    assert list(made["metadata"].values()) == ["success", "", 1, ""]
 
 
 def test_types_that_nobody_knows_and_values_of_python_are_read(store):
@@ -210,16 +190,17 @@ def test_the_strategy_is_a_lesson_of_its_own_with_its_tag_and_more_importance(st
         context = without("error", {**FAILED, "outcome": "failure"})
         made = await generate_reflection(context, store=store, trust="operator")
         await store_reflection(made, "t", "p", store=store)
-        found = await query_reflections("t", "p", TASK, tags=["strategy"], store=store)
-        listed = await query_reflections("t", "p", tags=["strategy"], store=store)
-        return made, found, listed
+        lists = [
+            await query_reflections("t", "p", text, tags=["strategy"], store=store)
+            for text in (TASK, None)
+        ]
+        return made, lists
 
-    made, found, listed = do(run())
-    assert [one["reflection_id"] for one in found] == [made["strategy_id"]]
-    assert found[0]["kind"] == "strategy"
-    assert "strategy" in found[0]["tags"]
-    assert found[0]["importance"] == pytest.approx(made["importance"] * 1.1)
-    assert [one["reflection_id"] for one in listed] == [made["strategy_id"]]
+    made, lists = do(run())
+    for (found,) in lists:
+        assert (found["reflection_id"], found["kind"]) == (made["strategy_id"], "strategy")
+        assert "strategy" in found["tags"]
+        assert found["importance"] == pytest.approx(made["importance"] * 1.1)
 
 
 def test_what_tools_and_users_said_is_found_when_an_operator_has_released_it(store):
@@ -266,12 +247,9 @@ def test_a_query_asks_for_importance_and_any_of_the_tags(store, text, more, coun
         without("tenant_id", FAILED),
         {**FAILED, "project_id": 7},
         {**FAILED, "outcome": "odd"},
-        {**FAILED, "events": "none"},
-        without("events", FAILED),
         {**SPOKEN, "events": []},
         {**FAILED, "related_memory_ids": "m1"},
         7,
-        {**FAILED, "events": [{"content": "no type"}]},
         {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
     ],
 )
