@@ -33,9 +33,7 @@ from tests.store.support import rows
 @pytest.mark.parametrize(
     ("pure", "attempts", "named", "most"),
     [
-        (True, 1, {}, 1),
         (True, 3, {}, 3),
-        (False, 1, {}, 2),
         (False, 3, {}, 6),
         (True, 1, {"id": "a"}, 2),  # a loop that is named is claimed by one commit more
     ],
@@ -104,24 +102,6 @@ async def test_two_sessions_of_one_loop_take_turns_and_nothing_is_doubled(store)
         await two.step()
     stored = await reread(store)
     assert [a.candidate.text for a in stored.loop.attempts] == ["x", "y", "x"]
-
-
-async def test_a_second_driver_is_refused_while_the_first_is_at_work(store):
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    async def slow(task: Any, hint: str) -> str:
-        begun.set()
-        await gate.wait()
-        return WANTED
-
-    first = asyncio.create_task(session(store, generate=slow).finish())
-    await begun.wait()
-    generate = Generator(WANTED)
-    with pytest.raises(LeaseLost, match="driven by another process"):
-        await session(store, generate=generate).finish()
-    gate.set()
-    assert (await first).passed
-    assert generate.calls == 0
 
 
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeypatch):

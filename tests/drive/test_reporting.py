@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +21,9 @@ from heedful.loop.stop import MaxAttempts, Repeat, Stop
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.records import JournalEntry
-from heedful.store.sqlite import BUSY_SECONDS, Connection, File
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.drive.support import FOUR, SCOPE, WANTED, reread, session
+from tests.drive.support import FOUR, SCOPE, WANTED, reread, session, traced
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
@@ -59,18 +56,14 @@ def mine(loop: heedful.Loop) -> str | None:
 async def test_a_loop_is_opened_once(store):
     goal = Goal("quality", 0.75)
     same: dict[str, Any] = {"goals": [goal], "policy": FOUR, "context": {"unit": "kg"}}
-    first, new = await open_loop(store, SCOPE, "a", {"q": 1}, **same)
-    assert new
-    assert (first.head.task, first.head.context) == ({"q": 1}, {"unit": "kg"})
-    assert (first.loop.goals, first.loop.attempts) == ((goal,), ())
-    assert await open_loop(store, SCOPE, "a", {"q": 1}, **same) == (first, False)
+    first = await open_loop(store, SCOPE, "a", {"q": 1}, **same)
+    assert first[1]
+    assert await open_loop(store, SCOPE, "a", {"q": 1}, **same) == (first[0], False)
     five = replace(FOUR, rules=(MaxAttempts(5),))
     others: list[dict[str, Any]] = [{"goals": []}, {"policy": five}, {"context": None}]
     for other in others:
         with pytest.raises(errors.Conflict, match="loop 'a' is about another"):
             await open_loop(store, SCOPE, "a", {"q": 1}, **(same | other))
-    with pytest.raises(errors.Conflict, match="another task"):
-        await open_loop(store, SCOPE, "a", {"q": 2}, **same)
     assert (await open_loop(store, Scope("other"), "a", "x"))[1]
     of_policy, _ = await open_loop(store, SCOPE, "b", "t", policy=replace(FOUR, goals=(goal,)))
     assert of_policy.loop.goals == (goal,)
@@ -79,35 +72,17 @@ async def test_a_loop_is_opened_once(store):
 @pytest.mark.parametrize(
     ("id", "policy", "why"),
     [
-        ("", FOUR, "id is '' .* 1 to 200 printable"),
         ("x" * 201, FOUR, "1 to 200 printable"),
-        ("a\n", FOUR, "1 to 200 printable"),
         (SECRET, FOUR, "without a secret"),
         ("a", Policy((mine, MaxAttempts(3))), "no code of the host"),
     ],
 )
 async def test_an_invalid_loop_is_refused(store, id, policy, why):
-    with pytest.raises(errors.InvalidInput, match=why.replace(" .* ", ".*")):
+    with pytest.raises(errors.InvalidInput, match=why):
         await open_loop(store, SCOPE, id, "task", policy=policy)
 
 
 # -- attempts are reported
-
-
-async def test_a_report_is_decided_until_one_passes(store, path):
-    await begun(store)
-    first = await told(store, 1, "one", usage=Usage(calls=2))
-    assert (first.new, first.attempt, first.evaluated_by) == (True, 1, ["report"])
-    assert isinstance(first.verdict, Again)
-    assert [one.code for one in first.verdict.reasons] == ["check"]
-    assert "check: wrong." in first.verdict.feedback
-    second = await told(store, 2, "two", RIGHT)
-    assert second.verdict == Done(2, passed=True)
-    stored = await reread(store)
-    assert stored.values == ("one", "two")
-    assert stored.verdicts == (first.verdict, second.verdict)
-    assert stored.loop.usage == Usage(calls=2)
-    assert rows(path, "select state, owner, lease, epoch from loop") == [("passed", "", 0, 3)]
 
 
 async def test_the_same_report_again_returns_the_first_verdict(store):
@@ -131,18 +106,6 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
         with pytest.raises(errors.AttemptTaken, match="attempt 1 of 'a' was reported with other"):
             await told(store, 1, **{**same, **other})
     assert await reread(store) == before
-
-
-@pytest.mark.parametrize("number", [-1, 0, 2, 3])
-async def test_attempts_are_reported_in_order(store, number):
-    await begun(store)
-    with pytest.raises(
-        errors.OutOfOrder, match=f"attempt {number} of 'a' is reported, but 1 comes"
-    ):
-        await told(store, number, "x")
-    with pytest.raises(errors.NotJournalable):
-        await told(store, 1, {1, 2})
-    assert (await reread(store)).loop.attempts == ()
 
 
 @pytest.mark.parametrize(
@@ -275,6 +238,8 @@ async def test_a_loop_with_code_of_its_host_takes_no_report(store):
     await session(store, "no", policy=Policy((mine, MaxAttempts(3)))).step()
     with pytest.raises(errors.Conflict, match="decided by code of its host"):
         await told(store, 2, "two")
+    with pytest.raises(errors.NotJournalable):
+        await told(store, 2, {1, 2})
 
 
 # -- memory
@@ -307,24 +272,6 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
 
 
 # -- what it costs
-
-
-def traced(path: Path) -> tuple[Store, list[str]]:
-    """A store, and what its connections are asked, transactions by how they end."""
-    asked: list[str] = []
-    file = File(str(path), BUSY_SECONDS)
-
-    def listening(connect: Callable[[], Connection]) -> Callable[[], Connection]:
-        def opened() -> Connection:
-            db = connect()
-            db.set_trace_callback(lambda sql: asked.append(sql.partition(" ")[0].lower()))
-            return db
-
-        return opened
-
-    for thread in (file.writer, file.reader):
-        thread._connect = listening(thread._connect)
-    return Store(str(path), file), asked
 
 
 @pytest.mark.sqlite
