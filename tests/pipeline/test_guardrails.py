@@ -43,11 +43,9 @@ def test_every_name_and_older_name_is_read(given: str, form: str, case: Any) -> 
 
 
 @pytest.mark.parametrize("older", OLDER)
-@pytest.mark.parametrize("first", [True, False])
-def test_a_new_name_goes_before_an_older_one(older: str, first: bool) -> None:
-    name = OLDER[older]
-    pairs = [(older, "7"), (name, "3")]
-    assert getattr(Guardrails.of(dict(pairs if first else pairs[::-1])), name) == 3
+def test_a_new_name_goes_before_an_older_one(older: str) -> None:
+    for settings in ({older: "7", OLDER[older]: "3"}, {OLDER[older]: "3", older: "7"}):
+        assert getattr(Guardrails.of(settings), OLDER[older]) == 3
 
 
 @pytest.mark.parametrize(
@@ -57,8 +55,6 @@ def test_a_new_name_goes_before_an_older_one(older: str, first: bool) -> None:
         ({"max_stage_retries": -1}, "max_stage_retries is -1; it must be an integer of at least 0"),
         ({"max_guardrail_attempts": 0}, "max_check_attempts is 0; it must be an integer of at"),
         ({"VARIANCE_RATIO_MIN": "low"}, "VARIANCE_RATIO_MIN is 'low'; it must be a number"),
-        ({"VARIANCE_RATIO_MIN": None}, "VARIANCE_RATIO_MIN is None; it must be a number"),
-        ({"deviation_sigma": -1}, "deviation_sigma is -1"),
         ({"deviation_sigma": "nan"}, "deviation_sigma is nan"),
     ],
 )
