@@ -45,18 +45,9 @@ DONE = "done"
 NOT_DONE = "Invalid reflection status. Must be 'done'."
 # The rules that the flags fatigue, max_reruns and bias_echo lift.
 RULES = ("fatigue", "attempts", "echo")
-# The range of each setting; those without an upper end are integers.
-RANGES: Mapping[str, tuple[float, float]] = {
-    "alignment_threshold": (0, 1),
-    "drift_threshold": (0, 1),
-    "max_reruns": (0, record.LARGEST),
-    "fatigue_threshold": (0.001, 1),
-    "bias_repetition_threshold": (1, record.LARGEST),
-    "base_increment": (0.001, 1),
-    "improvement_threshold": (0.001, 1),
-    "decay_rate": (0, 1),
-    "critical_threshold": (0.001, 1),
-}
+COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # and the least that they may be
+SHARES = ("alignment_threshold", "drift_threshold", "decay_rate")
+POSITIVE = ("fatigue_threshold", "base_increment", "improvement_threshold", "critical_threshold")
 Judge = Model | Embedder
 _log = logging.getLogger("heedful")
 
@@ -86,10 +77,10 @@ class LoopGuardrails:
     reflection_persona: str = "SAGE"
 
     def __post_init__(self) -> None:
-        for name, (low, high) in RANGES.items():
-            if high == record.LARGEST:
-                record.check_integer(name, getattr(self, name), int(low))
-            record.check_number(name, getattr(self, name), low, high)
+        for name, least in COUNTS.items():
+            record.check_integer(name, getattr(self, name), least)
+        for name in (*SHARES, *POSITIVE):
+            record.check_number(name, getattr(self, name), 0.001 if name in POSITIVE else 0, 1)
         record.check_number("max_fatigue", self.max_fatigue, self._limit, 1)
         if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
             raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
@@ -437,7 +428,7 @@ async def override_guardrails(
     override_bias_echo: bool = False,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Let a loop go on past limits; valid for one decision that a limit would stop.
+    """Let a loop go on past limits, for the next decision that a limit would stop.
 
     A loop that has ended is decided again at once. Raises NotFound, StoreError, and OverrideRefused
     for a loop that passed or without an actor.

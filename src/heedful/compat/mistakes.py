@@ -22,8 +22,8 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
 from heedful.store.runs import iso
 
-MERGE = 0.85  # the similarity from which on two lessons may be one
-COMPARED = 50  # lessons of the same type, the newest, that a new one is compared with
+MERGE = 0.85  # two lessons that are at least so similar may be merged
+COMPARED = 50  # the newest lessons of the same type, with which a new lesson is compared
 _log = logging.getLogger("heedful")
 
 

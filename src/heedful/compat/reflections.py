@@ -162,7 +162,7 @@ async def generate_reflection(
         store=False,
         trust=trust,
         on_model_error=on_model_error,
-        related=[str(one) for one in related],
+        related=[str(id) for id in related],
     )
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
@@ -226,7 +226,9 @@ async def query_reflections(
             query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
         )
     now = time.time()
-    matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
+    matches.sort(
+        key=lambda match: (-relevance(match) * worth(match, now), match.kind, match.signature)
+    )
     names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
     return [_row(*(getattr(match, name) for name in names)) for match in matches[:k]]
 

@@ -172,9 +172,9 @@ class Run(Generic[C]):
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate once more, as another attempt; without one, make the first.
+        """Judge the last candidate again, as another attempt; without a candidate, make the first.
 
-        For a loop that ended because of checks that have been fixed since. Raises as `step`.
+        Use it for a loop that ended because of a broken check. Raises as `step`.
         """
 
         async def judge_again(state: _State) -> _State:
@@ -196,7 +196,7 @@ class Run(Generic[C]):
                 return Result(self.id, value, state.verdict, state.loop, self.policy)
 
     async def cancel(self, by: str) -> decide.Verdict:
-        """End the loop on request of `by`. A loop that has ended stays as it is."""
+        """End the loop on request of `by`; a loop that has ended stays as it is."""
 
         async def end(state: _State) -> _State:
             if isinstance(state.verdict, decide.Done):
@@ -419,8 +419,8 @@ async def run(
 ) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
-    `generate(task, hint)` returns a candidate, or a list of candidates, of which the best becomes
-    the attempt; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
+    `generate(task, hint)` returns a candidate, or a list whose best candidate becomes the attempt;
+    a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
     scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
     next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,
     accepted answers are recalled and learnt. `store` makes the loop durable (None keeps nothing),

@@ -163,7 +163,7 @@ async def report(
             if known.attempts[-1].report != attempt_report.name:
                 other = f"attempt {number} of {id!r} was reported with other content"
                 raise errors.AttemptTaken(other)
-            first = next(one for one in stored.decisions if one.attempt == number)
+            first = next(each for each in stored.decisions if each.attempt == number)
             return ReportResult(known, first.verdict, new=False)
         policy = _policy_for(snapshot, number)
         if not judged:
@@ -183,7 +183,7 @@ async def report(
 async def cancel(
     store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
 ) -> decide.Verdict:
-    """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
+    """End a loop that no process drives; an ended loop stays as it is. Raises as `report`."""
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
         stored = snapshot.stored

@@ -295,7 +295,7 @@ class PipelineRun:
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
             run = await self._journal.open(runs.head_of(pipeline.name, names))
-            ended = max((one.at for one in run.decisions), default=0.0) if run else 0.0
+            ended = max((decision.at for decision in run.decisions), default=0.0) if run else 0.0
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
                 past = await runs.stages_of(pipeline.store, pipeline.scope, self.id, names)

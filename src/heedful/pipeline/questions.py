@@ -105,7 +105,7 @@ def find_stage(report: Report, stage: str) -> StageReport:
 
 
 def describe_run(report: Report) -> str:
-    """Say how the run as a whole ended."""
+    """Say how the run ended."""
     degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
         "degraded": f"went on degraded from {degraded}",
@@ -208,12 +208,11 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often a stage, or one check, was tried and failed, and what came of it.
+    """How often a stage or a check was tried, how often it failed, and how often stages recovered.
 
-    `runs` counts the stages that tried it, `failed` their attempts that failed it, `stages` those
-    that ended and in which an attempt failed it, `recovered` those of them that passed. `cost` is
-    that of the attempts that follow a failed one; where several checks failed at once, each of them
-    counts it.
+    `runs` counts the stages that tried it, `failed` the attempts that failed it. `stages` counts
+    the ended stages with such an attempt, `recovered` those among them that passed. `cost` is the
+    cost of the attempts after a failed attempt; if several checks failed at once, each counts it.
     """
 
     name: str

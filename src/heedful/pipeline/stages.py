@@ -55,9 +55,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stage did to the state: the fields it `changed`, with their values, and removed.
+    """What a stage did to the state: the fields that it `changed`, with their values, and removed.
 
-    The output of the stage is the field of its own name.
+    The output of the stage is the field with the name of the stage.
     """
 
     changed: Mapping[str, Any] = field(default_factory=dict)
@@ -65,13 +65,8 @@ class Effect:
 
     def plain(self) -> dict[str, Any]:
         """Return the effect as a candidate; values with a NaN, which JSON lacks, as text."""
-        odd: dict[str, str] = {}  # other readers of JSON refuse a NaN
-        for name, value in self.changed.items():
-            constants: list[str] = []
-            if (text := written(value)) and "NaN" in text:
-                json.loads(text, parse_constant=constants.append)
-            if text and "NaN" in constants:
-                odd[name] = text
+        texts = {name: written(value) for name, value in self.changed.items()}
+        odd = {name: text for name, text in texts.items() if text and "NaN" in text}
         changed = {name: value for name, value in self.changed.items() if name not in odd}
         more = {"text": odd, "gone": list(self.gone)}
         return {"changed": changed, **{name: value for name, value in more.items() if value}}
@@ -229,7 +224,7 @@ class StageState:
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
         """Return the part of the effect that JSON can carry. Raises NotJournalable."""
-        if self._over:  # a thread that timed out cannot be stopped, and nobody waits for it
+        if self._over:  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
         if returned:
@@ -306,6 +301,6 @@ def _takes_feedback(function: Work) -> bool:
         return False
     any_name = inspect.Parameter.VAR_KEYWORD
     return all(
-        "feedback" in one.parameters or any(p.kind is any_name for p in one.parameters.values())
-        for one in signatures
+        "feedback" in each.parameters or any(p.kind is any_name for p in each.parameters.values())
+        for each in signatures
     )
