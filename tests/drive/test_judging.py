@@ -15,7 +15,7 @@ from heedful.checks.evaluate import Context, evaluated
 from heedful.errors import CheckFailed, ModelError
 from heedful.loop.decide import Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
-from heedful.loop.stop import Budget, MaxAttempts, Repeat
+from heedful.loop.stop import MaxAttempts, Repeat
 from heedful.testing import ScriptedModel
 from tests.drive.support import WANTED, Check, Generator, session
 
@@ -49,15 +49,6 @@ def giving(asks: int = 0, **fields: Any) -> Any:
 
     if asks:
         judge.asks = asks  # type: ignore[attr-defined]
-    return judge
-
-
-def scoring(score: Any, calls: int = 1) -> Any:
-    """An evaluator that asks a model."""
-
-    async def judge(candidate: str, at: Context) -> Evaluation:
-        return Evaluation(scores={"quality": score}, usage=Usage(calls, 10, 2))
-
     return judge
 
 
@@ -163,18 +154,6 @@ async def test_the_first_repeat_of_a_greedy_sample_gets_a_warmer_one(
     result = await session(store, **known).finish()  # another session knows it, too
     assert isinstance(result.verdict, Done)
     assert [attempt.greedy for attempt in result.loop.attempts] == greedy
-
-
-# -- what judging costs
-
-
-async def test_a_judge_spends_for_every_candidate_and_ends_a_budget():
-    result = await driven(["a", "b"], evaluate=scoring(0.9, calls=3), goals=[GOAL])
-    assert (result.usage.calls, result.usage.tokens) == (2 + 2 * 3, 2 * 12)
-    policy = Policy((Budget(calls=4), MaxAttempts(9)))
-    result = await driven(checks=[scoring(0.1)], goals=[GOAL], policy=policy)
-    assert len(result.loop.attempts) == 2
-    assert result.stopped_by[0].rule == "budget"
 
 
 # -- where a check runs

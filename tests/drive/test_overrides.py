@@ -16,7 +16,7 @@ import heedful
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, OverrideRefused
-from heedful.loop.codec import decision_to, policy_to
+from heedful.loop.codec import decision_to
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Evaluation, Goal, Loop, Override
 from heedful.loop.stop import LIFTABLE, Budget, MaxAttempts, Plateau
@@ -174,14 +174,6 @@ def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store,
     assert isinstance(asyncio.run(outside(store)), Again)
     assert asyncio.run(used(store)) == [0]
     assert ended(python(RESUMED, path)) == "2\n"  # though this process lives
-
-
-async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
-    two = heedful.policy("stage, attempts.limit=2")
-    for policy, kept in ((FOUR, FOUR), (two, two), (FOUR, two)):  # the last decides nothing
-        await session(store, f"answer {kept.name}", policy=policy).step()
-        assert (await reread(store)).head.policy == policy_to(kept)
-    assert len((await reread(store)).decisions) == 2
 
 
 # -- both ways agree

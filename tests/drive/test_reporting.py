@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from heedful.drive import journal
 from heedful.drive.report import AttemptReport, ReportResult, cancel, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Evaluation, Finding, Goal, Usage
-from heedful.loop.stop import MaxAttempts, Repeat, Stop
+from heedful.loop.record import Evaluation, Finding, Usage
+from heedful.loop.stop import MaxAttempts, Repeat
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.records import JournalEntry
@@ -46,40 +45,8 @@ async def told(
     )
 
 
-# -- a loop is opened
-
-
 def mine(loop: heedful.Loop) -> str | None:
     return None
-
-
-async def test_a_loop_is_opened_once(store):
-    goal = Goal("quality", 0.75)
-    same: dict[str, Any] = {"goals": [goal], "policy": FOUR, "context": {"unit": "kg"}}
-    first = await open_loop(store, SCOPE, "a", {"q": 1}, **same)
-    assert first[1]
-    assert await open_loop(store, SCOPE, "a", {"q": 1}, **same) == (first[0], False)
-    five = replace(FOUR, rules=(MaxAttempts(5),))
-    others: list[dict[str, Any]] = [{"goals": []}, {"policy": five}, {"context": None}]
-    for other in others:
-        with pytest.raises(errors.Conflict, match="loop 'a' is about another"):
-            await open_loop(store, SCOPE, "a", {"q": 1}, **(same | other))
-    assert (await open_loop(store, Scope("other"), "a", "x"))[1]
-    of_policy, _ = await open_loop(store, SCOPE, "b", "t", policy=replace(FOUR, goals=(goal,)))
-    assert of_policy.loop.goals == (goal,)
-
-
-@pytest.mark.parametrize(
-    ("id", "policy", "why"),
-    [
-        ("x" * 201, FOUR, "1 to 200 printable"),
-        (SECRET, FOUR, "without a secret"),
-        ("a", Policy((mine, MaxAttempts(3))), "no code of the host"),
-    ],
-)
-async def test_an_invalid_loop_is_refused(store, id, policy, why):
-    with pytest.raises(errors.InvalidInput, match=why):
-        await open_loop(store, SCOPE, id, "task", policy=policy)
 
 
 # -- attempts are reported
@@ -149,21 +116,6 @@ async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, 
     assert stored.loop.attempts == last.loop.attempts
     with pytest.raises(errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"):
         await told(store, len(reports) + 1, "more")
-
-
-async def test_a_loop_is_cancelled_once(store):
-    await begun(store)
-    await told(store, 1, "one")
-    verdict = await cancel(store, SCOPE, "a", "ada", "the customer left")
-    assert isinstance(verdict, Done)
-    assert verdict.stopped_by == (Stop("cancelled", "ada: the customer left"),)
-    assert verdict.best == 1
-    before = await reread(store)
-    assert await cancel(store, SCOPE, "a", "bo") == verdict
-    assert await reread(store) == before
-    with pytest.raises(errors.LoopEnded):
-        await told(store, 2, "two")
-    assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Done)
 
 
 # -- judged here

@@ -29,16 +29,10 @@ async def words_later(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
 
 
 @pytest.mark.parametrize("feedback", [words, words_later])
-async def test_the_next_attempt_reads_the_words_of_the_user(kept, feedback):
-    generate = Generator("one", "two", WANTED)
-    assert (await session(kept, generate=generate, feedback=feedback).finish()).passed
-    assert generate.hints == ["", SAID.format("one"), SAID.format("two")]
-
-
-async def test_the_words_are_stored_and_read_by_the_next_session(store, path):
-    await session(store, "one", feedback=words).step()
+async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedback):
+    await session(store, "one", feedback=feedback).step()
     second = Generator(*(f"wrong {n}" for n in (2, 3, 4)), WANTED)
-    one = session(store, generate=second, feedback=words)
+    one = session(store, generate=second, feedback=feedback)
     assert not (await one.finish()).passed
     assert second.hints[0] == SAID.format("one")
     assert SAID.format("one") in rows(path, "select record from decision order by seq")[0][0]

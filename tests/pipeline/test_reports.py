@@ -87,25 +87,6 @@ def test_the_files_of_a_run(tmp_path: Path) -> None:
     assert second.checks[1].severity == "warning"
 
 
-def test_reports_are_told_in_the_state() -> None:
-    seen: list[Any] = []
-
-    def s(state: Any) -> int:
-        seen.append(dict(state["guardrail_reports"]))
-        return 1
-
-    report = one(s, failing(1, 2, 3))
-    kept = report.state["guardrail_reports"]
-    assert seen[0] == {}
-    typed(seen[1]["s"])
-    assert seen[1]["s"]["attempt"] == 1
-    assert seen[2]["s"]["attempt"] == 2
-    assert seen[1]["s_feedback"] == seen[1]["s"]["feedback_for_agent"]
-    assert kept["s"] == report.stages[0].attempts[-1].plain()
-    assert kept["degraded"] == ["s"]
-    assert kept["s_feedback"] == seen[2]["s_feedback"]
-
-
 def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
     pipeline = Pipeline("..", store=None, reports=tmp_path / "a" / "b", progress=False)
     pipeline.stage(name="..\\..")(lambda state: 1)

@@ -336,20 +336,6 @@ def prompted(*lines: Any, store: Any = None, **options: Any) -> tuple[Pipeline, 
     return pipeline, model
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
-def test_feedback_reaches_the_model(store: str | None) -> None:
-    check = failing(1, 2)
-    pipeline, model = prompted("one", "two", "three", store=store, checks=[check])
-    report = ran(pipeline, {"x": [1, 2]})
-    assert check.seen == ["one", "two", "three"]
-    assert report.state["insights"] == "three"
-    first, second, _ = (prompt[-1].content for prompt in model.prompts)
-    assert first == "Say what is seen in [1, 2]."
-    assert second.startswith("GUARDRAIL FEEDBACK - Critical issues detected in insights:\n- looks")
-    assert second.endswith("regenerate the output.\n\nSay what is seen in [1, 2].")
-    assert report.usage.calls == 3
-
-
 def test_a_model_that_fails_leaves_the_run_to_be_resumed(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     for lines, raised in ((["one", ModelError("gone")], ModelError), (["two"], None)):
