@@ -370,7 +370,7 @@ class Run(Generic[C]):
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         previous = state.values[-1] if state.values else None
         sampling = max(warmer, self.temperature), self.seed + number - 1
-        recalled = self._recorder.briefing.examples, self._recorder.briefing.advice
+        recalled = self._recorder.shown.examples, self._recorder.shown.advice
         context = self.task, number, self.id, hint, previous, self.data
         return Context(*context, *sampling, *recalled, self._began)
 

@@ -221,6 +221,7 @@ class Journal:
                 continue  # the next one may get through; until then the epoch fences
 
 
+@dataclass(eq=False, repr=False)
 class LoopRecorder:
     """Writes the entries of one loop, with its exposures, lessons and outcome.
 
@@ -232,35 +233,30 @@ class LoopRecorder:
 
     If nothing evaluates candidates (`judged` is False), an accepted one teaches nothing. Without
     `examples`, no output is kept or shown. If the evaluations are not `measured`, their lessons
-    count as a model's word and are not verified. `briefing` is what the loop has been shown, if its
-    exposures are stored already.
+    count as a model's word and are not verified. Give the `briefing` of a loop whose exposures are
+    stored already; `shown` is the current one.
     """
 
-    def __init__(
-        self,
-        write: Callable[[JournalEntry], Awaitable[Committed]],
-        memory: Memory | None,
-        task: str,
-        *,
-        together: bool,
-        judged: bool = True,
-        examples: bool = True,
-        measured: bool = True,
-        briefing: Briefing | None = None,
-    ) -> None:
-        self._write, self._memory, self._together = write, memory, together
-        self._task, self._judged, self._examples = task, judged, examples
-        self._measured = measured
-        self.briefing: Briefing = briefing or Briefing()
-        self._exposed = briefing is not None
+    write: Callable[[JournalEntry], Awaitable[Committed]]
+    memory: Memory | None
+    task: str
+    together: bool
+    judged: bool = True
+    examples: bool = True
+    measured: bool = True
+    briefing: Briefing | None = None
+
+    def __post_init__(self) -> None:
+        self._exposed = self.briefing is not None
+        self.shown: Briefing = self.briefing or Briefing()
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Brief a loop that goes on; for one that has ended, write what a crash left unwritten.
 
         `answered` is True if the journal holds an answer that is no attempt yet. Raises StoreError.
         """
-        memory, ended = self._memory, isinstance(verdict, Done)
-        if memory is None or (ended and self._together):
+        memory, ended = self.memory, isinstance(verdict, Done)
+        if memory is None or (ended and self.together):
             return
         begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not begun)
@@ -269,27 +265,27 @@ class LoopRecorder:
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
-        if self._memory is not None:
-            self.briefing = await self._memory.brief(self._task, loop, begins, self._examples)
+        if self.memory is not None:
+            self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
             self._exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
         """Write `entry`, with which the loop reached its present state. Raises StoreError."""
-        memory = self._memory
+        memory = self.memory
         if memory is None:
-            return await self._write(entry)
-        shown = () if self._exposed else self.briefing.exposures
+            return await self.write(entry)
+        shown = () if self._exposed else self.shown.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(memory, loop) if ended else ((), None)
-        if self._together:
+        if self.together:
             most = memory.max_entries or 0
             entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
         elif shown:
             await memory.store.write(memory.scope, exposure_store.remember, (), exposures=shown)
-        committed = await self._write(entry)
+        committed = await self.write(entry)
         self._exposed = True
         if ended:
-            await self._teach(memory, loop, () if self._together else lessons, outcome)
+            await self._teach(memory, loop, () if self.together else lessons, outcome)
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
@@ -298,11 +294,11 @@ class LoopRecorder:
         A cancelled loop has no outcome: how it would have ended is not known.
         """
         lessons: Sequence[Reflection] = ()
-        if self._judged:
-            lessons = memory.lessons(loop, self._task, self.briefing, self._examples)
-        if not self._measured:
+        if self.judged:
+            lessons = memory.lessons(loop, self.task, self.shown, self.examples)
+        if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
-        return lessons, outcome_of(loop) if self.briefing.exposures and not loop.cancelled else None
+        return lessons, outcome_of(loop) if self.shown.exposures and not loop.cancelled else None
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
@@ -311,7 +307,7 @@ class LoopRecorder:
 
         A look that fails is logged, and the next one repeats the work.
         """
-        if not self._together and (lessons or outcome):
+        if not self.together and (lessons or outcome):
             ending: dict[str, Any] = {"outcome": outcome, "most": memory.max_entries or 0}
             await memory.store.write(memory.scope, exposure_store.remember, lessons, **ending)
         try:
