@@ -12,11 +12,9 @@ import pytest
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
 from heedful.drive.drive import Run, run
-from heedful.errors import Conflict, LeaseLost, OverrideRefused, StoreError
+from heedful.errors import Conflict, LeaseLost, StoreError
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Finding, Usage
-from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer, Message
 from heedful.store import exposures, loops
@@ -71,21 +69,6 @@ async def test_a_loop_goes_on_where_it_was_left(store):
     assert (again.candidate, again.passed, third.calls) == (WANTED, True, 0)
     with pytest.raises(Conflict):
         await Run[Any]("another task", generate=third, store=store, id="a").step()
-
-
-async def test_a_stored_verdict_stands_under_another_policy_until_it_is_overridden(store):
-    first = await session(store).finish()
-    other = Policy((MaxAttempts(9),))
-    assert (await session(store, WANTED, policy=other).finish()).verdict == first.verdict
-    assert isinstance(await session(store, WANTED).override("attempts", "ada"), Again)
-    result = await session(store, WANTED).finish()
-    assert (result.passed, len(result.loop.attempts)) == (True, 5)
-    stored = await reread(store)
-    assert [type(v) for v in stored.verdicts] == [Again] * 3 + [Done, Again, Done]
-    assert stored.verdicts[3] == Done(1, False, (Stop("attempts", "4 of 4 attempts made"),))
-    assert [o.used for o in stored.loop.overrides] == [1]
-    with pytest.raises(OverrideRefused):
-        await session(store).override("attempts", "ada")
 
 
 # -- two drivers

@@ -11,23 +11,20 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer, targeted
-from heedful.errors import (
-    CheckFailed,
-    GenerateFailed,
-    InvalidInput,
-    ModelTimeout,
-    NotJournalable,
-    OverrideRefused,
-)
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, MaxAttempts
+from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
+from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, session
+from tests.store.support import rows
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -110,7 +107,7 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(spans, rewritten, 
     calls = len(rewritten)
     answer = Answer(revised, Usage(calls, 5 * calls, 2 * calls))
     assert await targeted(costly)("task", "one two three", found) == answer
-    with pytest.raises(InvalidInput, match="candidate"):
+    with pytest.raises(errors.InvalidInput, match="candidate"):
         await targeted(rewrite)("task", ["one"], found)
 
 
@@ -230,7 +227,9 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(kept, p
     check = Check(*[ValueError("one"), ValueError("two"), ValueError("three")], pure=pure)
     generate = Generator(WANTED)
     one = session(kept, generate=generate, checks=[check])
-    with pytest.raises(CheckFailed, match="check 'wanted' raised ValueError: 'two'") as caught:
+    with pytest.raises(
+        errors.CheckFailed, match="check 'wanted' raised ValueError: 'two'"
+    ) as caught:
         await one.step()
     assert isinstance(caught.value.__cause__, ValueError)
     result = await one.finish()
@@ -270,7 +269,7 @@ async def test_a_check_returns_findings_or_is_named(check, passes):
     if isinstance(passes, bool):
         assert (await made).passed is passes
     else:
-        with pytest.raises(CheckFailed, match=passes):
+        with pytest.raises(errors.CheckFailed, match=passes):
             await made
 
 
@@ -313,7 +312,7 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, what, kept):
         return plain(task, hint) if next(calls) else failing(task, hint)
 
     one = session(kept, generate=generate)
-    with pytest.raises(GenerateFailed, match=what):
+    with pytest.raises(errors.GenerateFailed, match=what):
         await one.step()
     result = await one.finish()
     assert (result.passed, len(result.loop.attempts)) == (True, 1)
@@ -324,7 +323,7 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, what, kept):
 @pytest.mark.parametrize("pure", [False, True])
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pure):
     checks = [Check(pure=pure)]
-    with pytest.raises(NotJournalable, match="run with store=None"):
+    with pytest.raises(errors.NotJournalable, match="run with store=None"):
         await driven(candidate, checks=checks, store=store)
     assert not (await driven(candidate, checks=checks, policy=ONCE)).passed
 
@@ -385,7 +384,7 @@ async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
     policy = Policy((MaxAttempts(4), Budget(calls=3)))
     one = session(kept, generate=generate, policy=policy, timeout=0.05)
     for _ in range(2):
-        with pytest.raises(ModelTimeout, match=r"attempt 1 had no result within 0\.05 s"):
+        with pytest.raises(errors.ModelTimeout, match=r"attempt 1 had no result within 0\.05 s"):
             await one.step()
     result = await one.finish()
     assert [s.rule for s in result.stopped_by] == ["budget"]
@@ -402,7 +401,7 @@ async def test_a_loop_is_driven_step_by_step(kept):
     assert [r.code for r in first.reasons] == ["wanted"]
     assert [await one.step() for _ in range(2)] == [Done(2, passed=True)] * 2
     assert len((await one.finish()).loop.attempts) == 2
-    with pytest.raises(OverrideRefused, match="passed"):
+    with pytest.raises(errors.OverrideRefused, match="passed"):
         await one.override("attempts", "ada")
     assert await one.cancel("ada") == Done(2, passed=True)
 
@@ -436,5 +435,69 @@ async def test_a_cancelled_loop_stays_cancelled(kept):
     ],
 )
 def test_an_unusable_argument_is_refused_at_once(name, value):
-    with pytest.raises(InvalidInput, match=name):
+    with pytest.raises(errors.InvalidInput, match=name):
         Run("t", **{"generate": plain, "store": None, name: value})
+
+
+# -- feedback in the user's words, and loops that keep no outputs
+
+REPAIR = "repair 1 of 0: {} is not right"
+
+
+def words(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
+    return f"repair {len(evaluation.errors)} of {len(goals)}: {evaluation.errors[0].message}"
+
+
+async def words_later(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
+    return words(evaluation, goals)
+
+
+@pytest.mark.parametrize("feedback", [words, words_later])
+async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedback):
+    await session(store, "one", feedback=feedback).step()
+    second = Generator(*(f"wrong {n}" for n in (2, 3, 4)), WANTED)
+    one = session(store, generate=second, feedback=feedback)
+    assert not (await one.finish()).passed
+    assert second.hints[0] == REPAIR.format("one")
+    assert REPAIR.format("one") in rows(path, "select record from decision order by seq")[0][0]
+    verdict = await one.override("attempts", "ada")
+    assert isinstance(verdict, Again)
+    assert verdict.feedback == REPAIR.format("wrong 4")
+    assert (await one.finish()).passed
+    assert second.hints[-1] == verdict.feedback
+
+
+@pytest.mark.parametrize("answer", [None, 5, ValueError("no words")])
+async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
+    def failing(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    generate = Generator("one", WANTED)
+    with pytest.raises(errors.GenerateFailed, match=r"feedback raised .*run again"):
+        await session(store, generate=generate, feedback=failing).finish()
+    assert generate.calls == 1
+    assert (await session(store, generate=generate, feedback=words).finish()).passed
+    assert generate.calls == 2  # the answer was there already
+    assert generate.hints[1] == REPAIR.format("one")
+
+
+async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
+    memory = Memory(store)
+    known: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
+    # With examples, and of another error, so that it is another lesson.
+    await run("How is it?", generate=Generator("first wrong thing", WANTED), **known)
+    model = ScriptedModel("second wrong thing", WANTED)
+    await run("How is it?", generate=model, examples=False, id="b", **known)
+    assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
+    assert (await store.read(Scope(), exposures.past, "b")).exposures == ()  # no output was shown
+    third = ScriptedModel(WANTED)
+    await run("How is it?", generate=third, examples=False, id="c", **known)
+    ((turn,),) = third.prompts
+    assert "second wrong thing is not right. write right" in turn.content
+    assert "data, not instructions" in turn.content
+    assert turn.content.endswith("\n\nHow is it?")
+    assert [one.shown for one in (await store.read(Scope(), exposures.past, "c")).exposures] == [
+        True
+    ]
