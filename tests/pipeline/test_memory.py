@@ -180,25 +180,3 @@ def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str)
     assert last[1] == "- words: there is no beta. say beta"
     assert any("there is no alpha" in line for line in last[2:-1])
     assert "GUARDRAIL" not in said[-2]
-
-
-def test_a_resumed_stage_is_told_the_same(path: str) -> None:
-    said: list[str | None] = []
-    ran(training(path, said))
-    said.clear()
-    pipeline = Pipeline("p", store=path, memory=path, progress=False)
-
-    @pipeline.stage(checks=[small])
-    def train(state: Any, feedback: str | None = None) -> int:
-        said.append(feedback)
-        if len(said) in (1, 3):
-            raise ValueError("lost")
-        return 1 if len(said) < 4 else 2
-
-    for _ in range(2):
-        with pytest.raises(Exception, match="lost"):
-            ran(pipeline, {}, id="again")
-    assert ran(pipeline, {}, id="again").passed
-    assert said[0] == said[1] is not None
-    assert said[2] == said[3]
-    assert "Seen before" in str(said[3])
