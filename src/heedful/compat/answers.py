@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar
 
-from heedful.loop import record
-from heedful.loop.codec import policy_from
-from heedful.loop.decide import Again, Decision, Done, Policy, Standing, reasoning
-from heedful.loop.stop import Echo, Fatigue, MaxAttempts, flat
+from heedful.loop import codec, decide, record, stop
 from heedful.store.records import StoredLoop
 from heedful.store.runs import iso
 
@@ -22,7 +19,7 @@ ENDED: Mapping[str, str] = {
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
-Rule = TypeVar("Rule", Echo, Fatigue)
+Rule = TypeVar("Rule", stop.Echo, stop.Fatigue)
 T = TypeVar("T")
 
 
@@ -41,15 +38,15 @@ class LoopView:
 
     def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
         self.stored: StoredLoop = stored
-        self.policy: Policy = policy_from(stored.head.policy)
+        self.policy: decide.Policy = codec.policy_from(stored.head.policy)
         self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
         decisions = [each for each in stored.decisions if number in (None, each.attempt)]
-        self.decision: Decision | None = decisions[-1] if decisions else None
+        self.decision: decide.Decision | None = decisions[-1] if decisions else None
         self.number: int = self.decision.attempt if self.decision else number or 0
         verdict = self.decision.verdict if self.decision else None
-        self.again: bool = isinstance(verdict, Again)
-        stops = verdict.stopped_by if isinstance(verdict, Done) else ()
-        self.stopped_by: list[str] = [stop.rule for stop in stops]
+        self.again: bool = isinstance(verdict, decide.Again)
+        stops = verdict.stopped_by if isinstance(verdict, decide.Done) else ()
+        self.stopped_by: list[str] = [each.rule for each in stops]
         self._lifted = verdict.lifted if verdict else ()
         self._following = following
         self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
@@ -77,11 +74,11 @@ class LoopView:
 
     def _limits(self) -> dict[str, Any]:
         """Return what was decided and why, and the reruns, with the one just decided on."""
-        rules = flat(self.policy.rules)
-        limits = [rule.limit - 1 for rule in rules if isinstance(rule, MaxAttempts)]
+        rules = stop.flat(self.policy.rules)
+        limits = [rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)]
         most, before = min(limits, default=None), max(0, self.number - 1)
         reason, detail, triggers = "", "", []
-        for why in reasoning(self.loop, [self.decision] if self.decision else []):
+        for why in decide.reasoning(self.loop, [self.decision] if self.decision else []):
             reason, detail = "" if why.decided == "passed" else why.reason, why.detail
             triggers = list(dict.fromkeys(each.code for each in why.triggers))
             if why.decided == "stopped":
@@ -105,9 +102,9 @@ class LoopView:
 
     def _wear(self) -> dict[str, Any]:
         """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
-        worn = self.decision.standing if self.decision else Standing()
-        exceeded = worn.fatigue >= rule_of(self.policy, Fatigue).limit
-        most = rule_of(self.policy, Echo).times
+        worn = self.decision.standing if self.decision else decide.Standing()
+        exceeded = worn.fatigue >= rule_of(self.policy, stop.Fatigue).limit
+        most = rule_of(self.policy, stop.Echo).times
         repeated = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
         return {
             **echo(repeated, most),
@@ -141,9 +138,9 @@ class LoopView:
         }
 
 
-def rule_of(policy: Policy, kind: type[Rule]) -> Rule:
+def rule_of(policy: decide.Policy, kind: type[Rule]) -> Rule:
     """Return the policy's rule of this kind, or the default one."""
-    return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
+    return next((rule for rule in stop.flat(policy.rules) if isinstance(rule, kind)), kind())
 
 
 def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:

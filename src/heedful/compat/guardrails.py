@@ -23,10 +23,7 @@ from heedful.drive.journal import ECHO_WINDOW
 from heedful.drive.report import LONGEST, AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
-from heedful.loop import record
-from heedful.loop.codec import policy_from, policy_to
-from heedful.loop.decide import Policy, check_override, latest_verdict
-from heedful.loop.stop import Echo, Fatigue, MaxAttempts
+from heedful.loop import codec, decide, record, stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
 from heedful.pipeline.pipeline import read_settings
@@ -90,15 +87,15 @@ class LoopGuardrails:
         return min(self.fatigue_threshold, self.critical_threshold)
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> decide.Policy:
         """The policy with these limits; by default it equals the preset `orchestrator`."""
-        fatigue = Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue)
-        echo = Echo(self.bias_repetition_threshold, across="scope")
+        fatigue = stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue)
+        echo = stop.Echo(self.bias_repetition_threshold, across="scope")
         improvement = record.Improvement(self.improvement_threshold, "previous")
         alignment = record.Goal(ALIGNMENT, self.alignment_threshold)
         drift = record.Goal(DRIFT, self.drift_threshold, "at_most")
-        rules = (MaxAttempts(self.max_reruns + 1), fatigue, echo)
-        return Policy(rules, improvement, name="orchestrator", goals=(alignment, drift))
+        rules = (stop.MaxAttempts(self.max_reruns + 1), fatigue, echo)
+        return decide.Policy(rules, improvement, name="orchestrator", goals=(alignment, drift))
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
@@ -319,7 +316,7 @@ class GuardedLoops:
             if following > 1 and await self._next_name(stored) == name:
                 return NamedAttempt(following, stored)
         policy = self.settings.policy
-        head, loop = Head("", (), policy_to(policy)), record.Loop(name, policy.goals)
+        head, loop = Head("", (), codec.policy_to(policy)), record.Loop(name, policy.goals)
         return NamedAttempt(1, StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), known=False)
 
     async def known(self, name: str) -> NamedAttempt:
@@ -332,9 +329,10 @@ class GuardedLoops:
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Let a loop go on past rules, if all of them may be lifted. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
-        policy, verdict = policy_from(stored.head.policy), latest_verdict(stored.decisions)
+        policy = codec.policy_from(stored.head.policy)
+        verdict = decide.latest_verdict(stored.decisions)
         for rule in rules:
-            check_override(record.Override(rule, by, why), verdict, policy)
+            decide.check_override(record.Override(rule, by, why), verdict, policy)
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
@@ -496,7 +494,7 @@ async def detect_bias_repetition(
     stored = (await loops.find(loop_id)).stored
     earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, ECHO_WINDOW)
     loop = _then(replace(stored.loop, echoes=earlier), completion)
-    counts = Echo(threshold, across="scope").counts(loop)
+    counts = stop.Echo(threshold, across="scope").counts(loop)
     return answers.echo({answers.tag(key): n for key, n in counts.items()}, threshold)
 
 
@@ -516,8 +514,8 @@ async def calculate_fatigue_score(
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
     stored = (await loops.find(loop_id)).stored
-    policy = policy_from(stored.head.policy)
-    fatigue = answers.rule_of(policy, Fatigue)
+    policy = codec.policy_from(stored.head.policy)
+    fatigue = answers.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
     base = fatigue.level(loop) if previous_fatigue is None else previous_fatigue
     after = _then(loop, completion)

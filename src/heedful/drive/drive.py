@@ -14,10 +14,8 @@ from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluate
 from heedful.drive import journal
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
 from heedful.lessons.lesson import Scope
-from heedful.loop import decide, policies, record
-from heedful.loop.codec import policy_to, to_document
+from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redact
@@ -48,7 +46,7 @@ class Result(Generic[C]):
         return self.verdict.best
 
     @property
-    def stopped_by(self) -> tuple[Stop, ...]:
+    def stopped_by(self) -> tuple[stop.Stop, ...]:
         """The rules that stopped the loop, the most important first; empty if it passed."""
         return self.verdict.stopped_by
 
@@ -153,7 +151,7 @@ class Run(Generic[C]):
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
         )
-        self._budgets = [rule for rule in self.policy.rules if isinstance(rule, Budget)]
+        self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
         seconds = [budget.seconds for budget in self._budgets if budget.seconds]
         self._most_seconds = min(seconds, default=UNLIMITED)
         self._state: _State | None = None
@@ -245,12 +243,15 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
-        head, stored = Head(self.task, stage=self.stage), None
-        if self._journal.durable or self.stage is not None:
-            kind: Kind = "loop" if self.stage is None else "stage"
-            goals = [to_document(goal) for goal in self._goals]
-            head = replace(head, goals=goals, policy=policy_to(self.policy), kind=kind)
-            stored = await self._journal.open(head)
+        if not self._journal.durable and self.stage is None:
+            self._began = self._began or time.time()
+            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
+            await self._recorder.opened(state.loop, state.verdict, answered=False)
+            return state
+        kind: Kind = "loop" if self.stage is None else "stage"
+        goals = [codec.to_document(goal) for goal in self._goals]
+        head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
+        stored = await self._journal.open(head)
         now = self._began = self._began or (stored.created if stored else time.time())
         if stored is None:
             stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
@@ -259,7 +260,7 @@ class Run(Generic[C]):
         if self.data is None:
             self.data = stored.head.context
         loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-        if self._journal.durable and any(map(counts_scope, self.policy.rules)):
+        if self._journal.durable and any(map(stop.counts_scope, self.policy.rules)):
             loop = replace(loop, echoes=await self._journal.echoes())
         answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
         produced = None if answer is None else Produced.of(answer)
@@ -279,8 +280,11 @@ class Run(Generic[C]):
         left = max(0.001, room + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            async with asyncio.timeout(limit if limit < UNLIMITED else None):
+            if limit == UNLIMITED:
                 value, attempt = await self._try(state, began)
+            else:
+                async with asyncio.timeout(limit):
+                    value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
             if left <= limit:  # the budget ends the loop, and the cost of the attempt counts
@@ -332,12 +336,13 @@ class Run(Generic[C]):
                 answer = await revised(self.revise, at, last.findings if last else ())
             else:
                 answer = await produce(self._generate, at, self._blocks)
-            answer = replace(answer, usage=answer.usage.lasting(time.perf_counter() - began))
+            cost = answer.usage.lasting(time.perf_counter() - began)
+            answer = Produced(answer.values, cost)
             if self._journal.durable:
                 step = (f"{number}/answer", answer.plain())
                 if not self._pure:
                     await self._commit(JournalEntry(self.id, 0, step=step), loop)
-            self._state = replace(state, answer=answer)
+            self._state = _State(loop, state.values, state.verdict, answer)
         value, evaluation = await self._best_of(loop, answer, at)
         candidate = record.Candidate.of(value)
         return value, record.Attempt(
@@ -345,7 +350,7 @@ class Run(Generic[C]):
             candidate,
             evaluation,
             (answer.usage + evaluation.usage).lasting(time.perf_counter() - began),
-            find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
+            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
             self._labels,
             isinstance(self._generate, Writer) and self.revise is None and at.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
@@ -361,7 +366,9 @@ class Run(Generic[C]):
             failed, missed, margin, _ = loop.rank(0, tried[number])
             return failed, missed, -tried[number].preference, margin
 
-        best = min(range(len(tried)), key=order) if len(tried) > 1 else 0
+        if len(tried) == 1:
+            return answer.values[0], tried[0]
+        best = min(range(len(tried)), key=order)
         usage = sum((each.usage for each in tried[1:]), tried[0].usage)
         return answer.values[best], replace(tried[best], usage=usage)
 

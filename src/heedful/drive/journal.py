@@ -14,7 +14,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,8 +25,7 @@ from heedful.loop.codec import decision_from, from_document
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
-from heedful.store import exposures as exposure_store
-from heedful.store import loops, open_store
+from heedful.store import exposures, loops, open_store
 from heedful.store.loops import LEASE_SECONDS
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
@@ -61,15 +60,9 @@ def decision_entry(
     loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
 ) -> JournalEntry:
     """Return the entry that records a verdict, and its attempt; the journal fills in the epoch."""
-    return JournalEntry(
-        loop.id,
-        0,
-        attempt=attempt,
-        value=value,
-        verdict=verdict,
-        standing=standing_of(loop, policy),
-        decided=loop.at,
-    )
+    worn = standing_of(loop, policy)
+    decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
+    return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
 
 
 def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
@@ -125,18 +118,18 @@ class Journal:
         """Return True if there is a store."""
         return self.store is not None
 
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
+    def at_work(self) -> AbstractAsyncContextManager[None]:
         """Hold the loop while an attempt is under way.
 
         Raises LeaseLost and stops the attempt if another process took the loop over.
         """
-        if self.store is None:
-            yield
-            return
+        return nullcontext() if self.store is None else self._hold(self.store)
+
+    @asynccontextmanager
+    async def _hold(self, store: Store) -> AsyncIterator[None]:
         loops.enter(self._owner)
         task = asyncio.current_task()
-        beat = asyncio.create_task(self._beat(self.store, task))
+        beat = asyncio.create_task(self._beat(store, task))
         try:
             yield
         except asyncio.CancelledError:
@@ -281,7 +274,7 @@ class LoopRecorder:
             most = memory.max_entries or 0
             entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
         elif shown:
-            await memory.store.write(memory.scope, exposure_store.remember, (), exposures=shown)
+            await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
         committed = await self.write(entry)
         self._exposed = True
         if ended:
@@ -309,7 +302,7 @@ class LoopRecorder:
         """
         if not self.together and (lessons or outcome):
             ending: dict[str, Any] = {"outcome": outcome, "most": memory.max_entries or 0}
-            await memory.store.write(memory.scope, exposure_store.remember, lessons, **ending)
+            await memory.store.write(memory.scope, exposures.remember, lessons, **ending)
         try:
             if outcome is not None:
                 await memory.look(loop.id)
