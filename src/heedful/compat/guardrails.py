@@ -99,10 +99,9 @@ class LoopGuardrails:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
-        """Read the settings from a mapping such as `os.environ`; ignore other names in it.
+        """Read settings from a mapping such as `os.environ`, in either case; ignore other names.
 
-        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. A name with the
-        prefix wins. Raises InvalidInput, which names the setting.
+        A name with the prefix `HEEDFUL_` comes first. Raises InvalidInput, which names the setting.
         """
         return read_settings(cls, settings, {})
 

@@ -26,8 +26,8 @@ LAYER = "rm"
 STORE = "heedful.db"
 LISTED = 10_000  # how many of the most seen lessons are searched without a text
 OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
-TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
-TRUTHS |= {"false": False, "0": False, "no": False, "off": False}
+TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
+TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,10 @@ class Reflections:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Reflections:
-        """Read the settings from a mapping such as `os.environ`; ignore other names in it.
+        """Read settings from a mapping such as `os.environ`, in either case; ignore other names.
 
-        The names are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, in upper or lower
-        case; without them the older names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE
-        count. Raises InvalidInput.
+        They are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, or else the older names
+        REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
         """
         known = {str(name).lower(): value for name, value in settings.items()}
         values: dict[str, Any] = {}

@@ -224,10 +224,9 @@ class LoopRecorder:
     have led to it, and lessons after it, because only the holder of the lease may teach. A loop
     that is opened again writes what a crash left unwritten.
 
-    If nothing evaluates candidates (`judged` is False), an accepted one teaches nothing. Without
-    `examples`, no output is kept or shown. If the evaluations are not `measured`, their lessons
-    count as a model's word and are not verified. Give the `briefing` of a loop whose exposures are
-    stored already; `shown` is the current one.
+    Candidates that nothing evaluates (`judged` is False) teach nothing. Without `examples`, no
+    output is kept or shown. Lessons of evaluations that are not `measured` are not verified. Give
+    the `briefing` of a loop whose exposures are stored already; `shown` is the current briefing.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]

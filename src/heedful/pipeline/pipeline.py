@@ -42,11 +42,10 @@ from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
-# Bytes of a name: the name of a file contains that of a stage and that of a run.
-LONGEST = 100
+LONGEST = 100  # bytes of a name: the name of a file contains those of a stage and of a run
 EXHAUSTED = ("continue", "halt", "best")
 UNVALIDATED = ("continue", "halt")
-# The older name of each setting.
+# Setting -> its older name.
 OLDER: Mapping[str, str] = {
     "max_check_attempts": "max_guardrail_attempts",
     "deviation_sigma": "prediction_deviation_threshold",
@@ -58,11 +57,9 @@ COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that
 
 
 def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
-    """Return a `kind`, a dataclass, made of a mapping such as `os.environ`; ignore other names.
+    """Return a `kind`, a dataclass, made of a mapping as `Guardrails.of` reads it.
 
-    Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. A name with the
-    prefix takes precedence, then one without it, then an `older` name. Raises InvalidInput with the
-    name of the wrong setting.
+    A name with the prefix comes first, then the same name without it, then its `older` name.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
     values: dict[str, Any] = {}
@@ -107,10 +104,10 @@ class Guardrails:
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
         """Read settings from a mapping such as `os.environ`, and ignore its other names.
 
-        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. Older names
-        work too: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
-        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD. A new name takes
-        precedence over its older one. Raises InvalidInput with the name of the wrong setting.
+        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. Older names are
+        read too: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
+        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD; a new name comes
+        first. Raises InvalidInput with the name of the wrong setting.
         """
         return read_settings(cls, settings, OLDER)
 

@@ -20,7 +20,7 @@ from heedful.store.runs import Report, StageAttempt, StageReport
 LONGEST = 2_000  # characters of a question, a message or a fix
 SHORT = 200  # characters of a name
 ORDINALS = "last first second third fourth fifth sixth seventh eighth ninth tenth".split()
-# A stage of such a name, or one named by a number, is meant only beside the word "stage".
+# A stage with such a name, or with a number as its name, is found only beside the word "stage".
 COMMON = frozenset("a it run the pipeline check attempt why was did retry retried".split())
 SAID = {"failed": "failed", "not_validated": "could not judge"}
 
@@ -29,8 +29,8 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 class Fact:
     """A statement of the report, with its messages word for word.
 
-    `attempt` is 0 and `stage`, `check` and `file` (the name of the attempt's report) are "" where
-    the fact concerns none in particular. `quote` holds lines that belong to the fact.
+    A fact about the whole run has no `stage` (""), and a fact about a whole stage no `attempt` (0),
+    `check` or `file` (the name of the attempt's report). `quote` holds lines that belong to it.
     """
 
     text: str
