@@ -382,13 +382,13 @@ async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
         return "wrong" if next(calls) == 2 else await forever(task, hint)
 
     policy = Policy((MaxAttempts(4), Budget(calls=3)))
-    one = session(kept, generate=generate, policy=policy, timeout=0.05)
+    one = session(kept, generate=generate, policy=policy, timeout=0.3)
     for _ in range(2):
-        with pytest.raises(errors.ModelTimeout, match=r"attempt 1 had no result within 0\.05 s"):
+        with pytest.raises(errors.ModelTimeout, match=r"attempt 1 had no result within 0\.3 s"):
             await one.step()
     result = await one.finish()
     assert [s.rule for s in result.stopped_by] == ["budget"]
-    assert (result.usage.calls, result.usage.seconds >= 0.1) == (3, True)
+    assert (result.usage.calls, result.usage.seconds >= 0.6) == (3, True)
 
 
 # -- one attempt at a time
