@@ -395,23 +395,14 @@ def test_options_of_a_stage_that_are_refused(options: dict[str, Any], told: str)
 
 
 def test_a_stage_is_added_by_any_of_its_forms() -> None:
-    pipeline = Pipeline("p", store=None)
-
-    @pipeline.stage
     def plain(state: Any) -> int:
         return 1
 
-    @pipeline.stage()
-    def called(state: Any) -> int:
-        return 2
-
-    @pipeline.stage(name="Zahlen für 東京 (1)")
-    def other(state: Any) -> int:
-        return 3
-
-    assert plain({}) == 1  # the function stays what it is
-    assert [stage.name for stage in pipeline.stages] == ["plain", "called", "Zahlen für 東京 (1)"]
-    assert ran(pipeline).state["Zahlen für 東京 (1)"] == 3
+    pipeline = Pipeline("p", store=None)
+    assert pipeline.stage(plain) is plain
+    pipeline.stage(name="Zahlen für 東京 (1)")(plain)
+    assert [stage.name for stage in pipeline.stages] == ["plain", "Zahlen für 東京 (1)"]
+    assert ran(pipeline).state["Zahlen für 東京 (1)"] == 1
 
 
 # -- settings
