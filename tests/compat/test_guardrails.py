@@ -539,8 +539,17 @@ def test_the_settings_and_their_defaults():
 
 def test_each_setting_is_part_of_the_policy():
     """What each rule does is tested in tests/loop."""
-    changed = {"max_reruns": 1, "decay_rate": 0.2, "base_increment": 0.1, "max_fatigue": 0.9}
-    limits = {"alignment_threshold": 0.7, "drift_threshold": 0.3, "improvement_threshold": 0.01}
+    changed: dict[str, Any] = {
+        "max_reruns": 1,
+        "decay_rate": 0.2,
+        "base_increment": 0.1,
+        "max_fatigue": 0.9,
+    }
+    limits: dict[str, Any] = {
+        "alignment_threshold": 0.7,
+        "drift_threshold": 0.3,
+        "improvement_threshold": 0.01,
+    }
     some = LoopGuardrails(**changed, **limits, bias_repetition_threshold=2, critical_threshold=0.2)
     rules = MaxAttempts(2), Fatigue(0.2, 0.1, 0.2, 0.9), Echo(2, across="scope")
     goals = Goal("alignment", 0.7), Goal("drift", 0.3, "at_most")
