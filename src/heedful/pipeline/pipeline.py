@@ -188,8 +188,9 @@ class Pipeline:
         attempt, in seconds. In a durable run an output that JSON cannot carry is an error, unless
         `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
         """
-        given = {name: value for name, value in options.items() if value is not None}
-        given = {"on_exhausted": self.on_exhausted, "on_unvalidated": self.on_unvalidated, **given}
+        given: dict[str, Any] = {"on_exhausted": self.on_exhausted}
+        given["on_unvalidated"] = self.on_unvalidated
+        given |= {name: value for name, value in options.items() if value is not None}
         _check_choices(given["on_exhausted"], given["on_unvalidated"])
         retries, model = given.pop("retries", None), given.pop("model", None)
         if retries is not None and "policy" in given:
@@ -199,7 +200,9 @@ class Pipeline:
             record.check_integer("retries", retries, 0)
             given["policy"] = replace(policies.stage, rules=(MaxAttempts(retries + 1),))
         if model is not None:
-            given["writer"] = _writer(model)
+            given["writer"], _ = generator(open_model(model) if isinstance(model, str) else model)
+            if not isinstance(given["writer"], Writer):
+                raise errors.InvalidInput("model", model, "a Model, a Writer or a model's name")
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
@@ -232,13 +235,6 @@ class Pipeline:
         if not self.stages:
             raise errors.InvalidInput("stages", (), "at least one, added by @pipeline.stage")
         return await PipelineRun(self, {} if state is None else state, id).finish()
-
-
-def _writer(model: Model | Writer | str) -> Writer:
-    made, _ = generator(open_model(model) if isinstance(model, str) else model)
-    if not isinstance(made, Writer):
-        raise errors.InvalidInput("model", model, "a Model, a Writer or the name of a model")
-    return made
 
 
 def _check_name(what: str, name: object) -> str:
