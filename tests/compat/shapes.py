@@ -1,4 +1,4 @@
-"""The shapes of loop guardrails: names, in their order, and types."""
+"""The shapes of loop guardrails and reflections: names, in their order, and types."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 TEXT, SCORE = (str, type(None)), (float, type(None))
 MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 TYPES: dict[Any, str] = {
-    str: "status loop_id decision original_loop_id",
+    str: "status loop_id decision original_loop_id reflection_id reflection_text generated_at kind "
+    "source layer outcome task_description session_id",
     TEXT: "new_loop_id rerun_reason rerun_reason_detail overridden_by override_reason trigger "
-    "action timestamp rerun_of orchestrator_persona reflection_persona",
+    "action timestamp rerun_of orchestrator_persona reflection_persona strategy_id strategy_text "
+    "error_category",
     bool: "summary_valid bias_echo bias_repetition force_finalize overridden rerun_limit_reached "
     "limit_reached override_fatigue override_max_reruns fatigue_threshold_exceeded "
     "threshold_exceeded fatigue_increased improvement_detected",
-    int: "rerun_number rerun_count max_reruns rerun_depth threshold",
-    float: "reflection_fatigue previous_fatigue fatigue_increment critical_threshold",
+    int: "rerun_number rerun_count max_reruns rerun_depth threshold event_count",
+    float: "reflection_fatigue previous_fatigue fatigue_increment critical_threshold importance "
+    "confidence",
     SCORE: "alignment_score drift_score",
-    list: "repeated_tags rerun_trigger bias_tags_detail",
+    list: "repeated_tags rerun_trigger bias_tags_detail tags source_event_ids related_memory_ids",
     dict: "repetition_counts",
 }
 TYPE = {name: kind for kind, names in TYPES.items() for name in names.split()}
@@ -66,6 +69,14 @@ TRACE = shape(
     "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
     "reflection_persona"
 )
+GENERATED = shape(
+    "reflection_id strategy_id reflection_text strategy_text importance confidence tags "
+    "error_category source_event_ids related_memory_ids metadata generated_at",
+    metadata=shape("outcome task_description event_count session_id"),
+)
+QUERIED = shape(
+    "reflection_id kind reflection_text importance tags error_category source layer generated_at"
+)
 
 
 def has(value: Any, shape: Any) -> None:
@@ -77,5 +88,5 @@ def has(value: Any, shape: Any) -> None:
         else:
             assert isinstance(value[name], kind), (name, value[name])
             assert kind is not int or type(value[name]) is int, (name, value[name])
-    moment = value.get("timestamp")
+    moment = value.get("timestamp", value.get("generated_at"))
     assert moment is None or re.fullmatch(MOMENT, moment)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -21,7 +20,8 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.testing import ScriptedModel
-from tests.engines import opened, rows
+from tests.compat import shapes
+from tests.engines import rows
 from tests.memory.reflections import answer
 
 TASK = "What does the blue kettle cost?"
@@ -57,50 +57,10 @@ SPOKEN: dict[str, Any] = {
     "outcome": "failure",
     "task_description": TASK,
 }
-TYPES: dict[str, Any] = {
-    "reflection_id": str,
-    "strategy_id": (str, type(None)),
-    "reflection_text": str,
-    "strategy_text": (str, type(None)),
-    "importance": float,
-    "confidence": float,
-    "tags": list,
-    "error_category": (str, type(None)),
-    "source_event_ids": list,
-    "related_memory_ids": list,
-    "metadata": dict,
-    "generated_at": str,
-}
-FOUND: dict[str, Any] = {
-    "reflection_id": str,
-    "kind": str,
-    "reflection_text": str,
-    "importance": float,
-    "tags": list,
-    "error_category": (str, type(None)),
-    "source": str,
-    "layer": str,
-    "generated_at": str,
-}
-METADATA = {"outcome": str, "task_description": str, "event_count": int, "session_id": str}
-MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-
-
-@pytest.fixture
-def store(tmp_path):
-    with opened(tmp_path / "a.db") as store:
-        yield store
 
 
 def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
-
-
-def has_shape(value: dict[str, Any], types: dict[str, Any]) -> None:
-    assert list(value) == list(types)
-    wrong = {name: value[name] for name, kind in types.items() if not isinstance(value[name], kind)}
-    assert wrong == {}
-    assert re.fullmatch(MOMENT, value.get("generated_at", "2026-01-31T12:00:00.000Z"))
 
 
 def without(name: str, value: dict[str, Any]) -> dict[str, Any]:
@@ -112,11 +72,9 @@ async def kept(store: Any) -> int:
 
 
 @pytest.mark.parametrize("outcome", ["success", "failure", "partial", "timeout", "error"])
-@pytest.mark.parametrize("error", [None, FAILED["error"]])
-def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome, error):
-    made = do(generate_reflection({**FAILED, "outcome": outcome, "error": error}, store=store))
-    has_shape(made, TYPES)
-    has_shape(made["metadata"], METADATA)
+def test_what_is_generated_has_its_fields_and_is_not_stored(store, outcome):
+    made = do(generate_reflection({**FAILED, "outcome": outcome}, store=store))
+    shapes.has(made, shapes.GENERATED)
     assert json.loads(json.dumps(made)) == made
     assert 0 <= made["importance"] <= 1
     assert made["confidence"] == 0.5
@@ -129,31 +87,17 @@ def test_a_failure_with_its_error(store):
     assert made["error_category"] == "timeout_error"
     assert made["source_event_ids"] == ["e2", "e3"]
     assert made["related_memory_ids"] == ["m1"]
-    assert made["metadata"] == {
-        "outcome": "error",
-        "task_description": TASK,
-        "event_count": 3,
-        "session_id": "s1",
-    }
+    assert list(made["metadata"].values()) == ["error", TASK, 3, "s1"]
 
 
 def test_a_success_without_anything_that_may_be_left_out(store):
     events = [{"event_type": "llm_response", "content": "52.75"}]
-    made = do(
-        generate_reflection(
-            {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"},
-            store=store,
-        )
-    )
+    run = {"tenant_id": "t", "project_id": "p", "events": events, "outcome": "success"}
+    made = do(generate_reflection(run, store=store))
     assert made["importance"] == 0.3
     assert [made[name] for name in ("strategy_id", "strategy_text", "error_category")] == [None] * 3
     assert made["related_memory_ids"] == []
-    assert made["metadata"] == {
-        "outcome": "success",
-        "task_description": "",
-        "event_count": 1,
-        "session_id": "",
-    }
+    assert list(made["metadata"].values()) == ["success", "", 1, ""]
 
 
 def test_types_that_nobody_knows_and_values_of_python_are_read(store):
@@ -199,7 +143,7 @@ def test_what_is_stored_is_found_and_twice_adds_nothing(store):
     made, by_text, listed, elsewhere = do(run())
     assert elsewhere == []
     for (found,) in (by_text, listed):
-        has_shape(found, FOUND)
+        shapes.has(found, shapes.QUERIED)
         assert found["reflection_id"] == made["reflection_id"]
         assert found["reflection_text"] == made["reflection_text"]
         assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
@@ -210,16 +154,17 @@ def test_the_strategy_is_a_lesson_of_its_own_with_its_tag_and_more_importance(st
         context = without("error", {**FAILED, "outcome": "failure"})
         made = await generate_reflection(context, store=store, trust="operator")
         await store_reflection(made, "t", "p", store=store)
-        found = await query_reflections("t", "p", TASK, tags=["strategy"], store=store)
-        listed = await query_reflections("t", "p", tags=["strategy"], store=store)
-        return made, found, listed
+        lists = [
+            await query_reflections("t", "p", text, tags=["strategy"], store=store)
+            for text in (TASK, None)
+        ]
+        return made, lists
 
-    made, found, listed = do(run())
-    assert [one["reflection_id"] for one in found] == [made["strategy_id"]]
-    assert found[0]["kind"] == "strategy"
-    assert "strategy" in found[0]["tags"]
-    assert found[0]["importance"] == pytest.approx(made["importance"] * 1.1)
-    assert [one["reflection_id"] for one in listed] == [made["strategy_id"]]
+    made, lists = do(run())
+    for (found,) in lists:
+        assert (found["reflection_id"], found["kind"]) == (made["strategy_id"], "strategy")
+        assert "strategy" in found["tags"]
+        assert found["importance"] == pytest.approx(made["importance"] * 1.1)
 
 
 def test_what_tools_and_users_said_is_found_when_an_operator_has_released_it(store):
@@ -266,12 +211,9 @@ def test_a_query_asks_for_importance_and_any_of_the_tags(store, text, more, coun
         without("tenant_id", FAILED),
         {**FAILED, "project_id": 7},
         {**FAILED, "outcome": "odd"},
-        {**FAILED, "events": "none"},
-        without("events", FAILED),
         {**SPOKEN, "events": []},
         {**FAILED, "related_memory_ids": "m1"},
         7,
-        {**FAILED, "events": [{"content": "no type"}]},
         {**FAILED, "events": [{"event_type": "odd", "metadata": {("a", "b"): 1}}]},
     ],
 )

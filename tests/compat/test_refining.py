@@ -96,36 +96,18 @@ def test_a_loop_has_come_to_rest_or_only_run_out(attempts, converged):
     assert check_convergence(history(*attempts)) is converged
 
 
-@pytest.mark.parametrize(
-    ("answers", "converged"), [(["a", "right"], True), (["a", "b", "c"], False)]
-)
-def test_a_result_has_converged_or_only_run_out(answers, converged):
-    levels = {"a": 0.9, "b": 0.8, "c": 0.7}
-    answered = iter(answers)
-
-    def evaluate(candidate: Any, at: Any) -> Evaluation:
-        worst = levels.get(candidate, 0.0)
-        return Evaluation((Finding("c", candidate, severity=worst),) if worst else ())
-
-    result = do(
-        heedful.run(
-            "task",
-            generate=lambda task, hint: next(answered),
-            evaluate=evaluate,
-            policy=reflection,
-            store=None,
-        )
-    )
-    assert (has_converged(result), len(result.loop.attempts)) == (converged, len(answers))
+@pytest.mark.parametrize(("last", "converged"), [("right", True), ("c", False)])
+def test_a_result_has_converged_or_only_run_out(last, converged):
+    answers = iter(["a", "b", last])
+    evaluate = judged({"a": 0.9, "b": 0.8, "c": 0.7})
+    options: dict[str, Any] = {"evaluate": evaluate, "policy": reflection, "store": None}
+    result = do(heedful.run("task", generate=lambda task, hint: next(answers), **options))
+    assert (has_converged(result), len(result.loop.attempts)) == (converged, 3)
 
 
 @pytest.mark.parametrize(
     ("before", "after", "score"),
-    [
-        (severe(0.8), severe(0.5), 0.3),
-        (severe(), severe(0.4), -0.4),
-        (severe(1.0, 0.2), severe(), 1.0),
-    ],
+    [((0.8,), (0.5,), 0.3), ((), (0.4,), -0.4), ((1.0, 0.2), (), 1.0)],
 )
 def test_improvement_is_how_much_less_severe_the_worst_is(before, after, score):
-    assert improvement_score(before, after) == score
+    assert improvement_score(severe(*before), severe(*after)) == score

@@ -72,16 +72,25 @@ async def reread(store: Store, id: str = "a") -> StoredLoop:
     return await store.read(SCOPE, loops.read, id)
 
 
+def traced(path: Path | str) -> tuple[Store, list[str]]:
+    """A store, and the first word of each statement that its connections run."""
+    asked: list[str] = []
+    file = File(str(path), BUSY_SECONDS)
+
+    def listening(connect: Callable[[], Connection]) -> Callable[[], Connection]:
+        def opened() -> Connection:
+            db = connect()
+            db.set_trace_callback(lambda sql: asked.append(sql.partition(" ")[0].lower()))
+            return db
+
+        return opened
+
+    for thread in (file.writer, file.reader):
+        thread._connect = listening(thread._connect)
+    return Store(str(path), file), asked
+
+
 def counted(path: Path | str) -> tuple[Store, Callable[[], int]]:
     """A store and how many transactions it has committed."""
-    statements: list[str] = []
-    file = File(str(path), BUSY_SECONDS)
-    connect = file.writer._connect
-
-    def traced() -> Connection:
-        db = connect()
-        db.set_trace_callback(lambda s: statements.append(s) if s.lower() == "commit" else None)
-        return db
-
-    file.writer._connect = traced
-    return Store(str(path), file), lambda: len(statements)
+    store, asked = traced(path)
+    return store, lambda: asked.count("commit")

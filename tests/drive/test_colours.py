@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync, self_correcting
 from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.loop.record import Finding
-from tests.drive.support import FOUR, WANTED, Check, Generator
+from tests.drive.support import FOUR, WANTED, Check
 from tests.store.support import ended, python
 
 corrected = self_correcting(checks=[Check()], store=None)
@@ -25,20 +24,9 @@ def plainly(task: str, hint: str, punctuation: str = "", *, loud: bool = False) 
     return WANTED if hint else f"{task}{punctuation}{loud}"
 
 
-@corrected
-async def patiently(task: str, hint: str, punctuation: str = "") -> str:
-    """Says it later."""
-    await asyncio.sleep(0)
-    return WANTED if hint else task
-
-
-def test_a_function_keeps_its_colour_its_name_and_its_arguments():
+def test_a_function_keeps_its_name_and_its_arguments():
     assert plainly("a", "!", loud=True) == plainly(task="a", loud=True) == WANTED
-    assert asyncio.run(patiently("a", "!")) == WANTED
-    assert inspect.iscoroutinefunction(patiently)
-    assert not inspect.iscoroutinefunction(plainly)
     assert (plainly.__name__, plainly.__doc__) == ("plainly", "Says it.")
-    assert patiently.__name__ == "patiently"
     with pytest.raises(TypeError, match="the task is missing"):
         plainly()
     seen = []
@@ -64,11 +52,6 @@ class Agent:
         self.name = name
 
     @corrected
-    def plainly(self, task: str, hint: str, mark: str = "") -> str:
-        assert (self.name, task, mark) == ("ada", "t", "!")
-        return WANTED if "not right" in hint else "no"
-
-    @corrected
     async def patiently(self, task: str, hint: str, mark: str = "") -> str:
         assert (self.name, task, mark) == ("ada", "t", "!")
         return WANTED if "not right" in hint else "no"
@@ -81,30 +64,18 @@ class Agent:
 
 
 def test_a_method_is_called_with_its_object():
-    assert Agent("ada").plainly("t", "!") == WANTED
-    assert Agent("ada").plainly(task="t", mark="!") == WANTED
-    assert asyncio.run(Agent("ada").patiently("t", "!")) == WANTED
+    assert inspect.iscoroutinefunction(Agent("ada").patiently)
+    assert not inspect.iscoroutinefunction(Agent.together)
+    assert asyncio.run(Agent("ada").patiently(task="t", mark="!")) == WANTED
     assert Agent.together("t") == WANTED
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best(asynchronous):
+def test_an_exhausted_loop_raises_with_the_result_or_returns_the_best():
     def call(on_exhausted: Any) -> Any:
-        generate = Generator("ab", "a", "abc", "abcd")
-
-        def check(candidate: Any, context: Context) -> Any:
-            return [Finding("c", letter) for letter in candidate]
-
-        decorate = self_correcting(
-            checks=[check], policy=FOUR, store=None, on_exhausted=on_exhausted
-        )
-        if asynchronous:
-
-            async def function(task: str, hint: str) -> Any:
-                return await generate(task, hint)
-
-            return asyncio.run(decorate(function)("t"))
-        return decorate(lambda task, hint: run_sync(generate(task, hint)))("t")
+        answers = iter(["ab", "a", "abc", "abcd"])
+        known: dict[str, Any] = {"policy": FOUR, "store": None, "on_exhausted": on_exhausted}
+        letters = self_correcting(checks=[lambda c, at: [Finding("c", x) for x in c]], **known)
+        return letters(lambda task, hint: next(answers))("t")
 
     assert call("best") == "a"
     with pytest.raises(NotPassed, match=r"after 4 attempts \(attempts: 4 of 4") as caught:

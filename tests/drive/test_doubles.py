@@ -8,9 +8,9 @@ from math import isclose
 import pytest
 
 from heedful.errors import ModelError, ModelTimeout
-from heedful.loop.record import Goal, Usage
+from heedful.loop.record import Usage
 from heedful.models.contract import Answer, Embedder, Message, Model
-from heedful.testing import FixedEmbedder, ScriptedModel, history
+from heedful.testing import FixedEmbedder, ScriptedModel
 
 ASK = [Message("user", "four letters each")]
 
@@ -57,14 +57,3 @@ def test_a_fixed_embedder_lays_shared_words_near_each_other():
         return sum(x * y for x, y in zip(a, b, strict=True))
 
     assert near(list(one), list(two)) > near(list(one), list(other))
-
-
-def test_a_history_is_a_loop_of_findings_or_scores():
-    loop = history(["a", "b"], {"q": 0.5}, goals=[Goal("q", 1)], candidates=["x", "y"], id="h")
-    assert [a.candidate.text for a in loop.attempts] == ["x", "y"]
-    first, second = (a.evaluation for a in loop.attempts)
-    assert first is not None
-    assert second is not None
-    assert [f.key for f in first.errors] == ["a", "b"]
-    assert second.scores == {"q": 0.5}
-    assert (loop.id, loop.usage.calls) == ("h", 2)

@@ -12,11 +12,9 @@ import pytest
 from heedful.checks.evaluate import Context
 from heedful.drive import journal
 from heedful.drive.drive import Run, run
-from heedful.errors import Conflict, LeaseLost, OverrideRefused, StoreError
+from heedful.errors import Conflict, LeaseLost, StoreError
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Finding, Usage
-from heedful.loop.stop import MaxAttempts, Stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer, Message
 from heedful.store import exposures, loops
@@ -33,9 +31,7 @@ from tests.store.support import rows
 @pytest.mark.parametrize(
     ("pure", "attempts", "named", "most"),
     [
-        (True, 1, {}, 1),
         (True, 3, {}, 3),
-        (False, 1, {}, 2),
         (False, 3, {}, 6),
         (True, 1, {"id": "a"}, 2),  # a loop that is named is claimed by one commit more
     ],
@@ -75,21 +71,6 @@ async def test_a_loop_goes_on_where_it_was_left(store):
         await Run[Any]("another task", generate=third, store=store, id="a").step()
 
 
-async def test_a_stored_verdict_stands_under_another_policy_until_it_is_overridden(store):
-    first = await session(store).finish()
-    other = Policy((MaxAttempts(9),))
-    assert (await session(store, WANTED, policy=other).finish()).verdict == first.verdict
-    assert isinstance(await session(store, WANTED).override("attempts", "ada"), Again)
-    result = await session(store, WANTED).finish()
-    assert (result.passed, len(result.loop.attempts)) == (True, 5)
-    stored = await reread(store)
-    assert [type(v) for v in stored.verdicts] == [Again] * 3 + [Done, Again, Done]
-    assert stored.verdicts[3] == Done(1, False, (Stop("attempts", "4 of 4 attempts made"),))
-    assert [o.used for o in stored.loop.overrides] == [1]
-    with pytest.raises(OverrideRefused):
-        await session(store).override("attempts", "ada")
-
-
 # -- two drivers
 
 
@@ -104,24 +85,6 @@ async def test_two_sessions_of_one_loop_take_turns_and_nothing_is_doubled(store)
         await two.step()
     stored = await reread(store)
     assert [a.candidate.text for a in stored.loop.attempts] == ["x", "y", "x"]
-
-
-async def test_a_second_driver_is_refused_while_the_first_is_at_work(store):
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    async def slow(task: Any, hint: str) -> str:
-        begun.set()
-        await gate.wait()
-        return WANTED
-
-    first = asyncio.create_task(session(store, generate=slow).finish())
-    await begun.wait()
-    generate = Generator(WANTED)
-    with pytest.raises(LeaseLost, match="driven by another process"):
-        await session(store, generate=generate).finish()
-    gate.set()
-    assert (await first).passed
-    assert generate.calls == 0
 
 
 async def test_a_driver_that_lost_its_lease_is_stopped_at_the_next_beat(store, monkeypatch):

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import heedful
-from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run
 from heedful.errors import LeaseLost, OverrideRefused
-from heedful.loop.codec import decision_to, policy_to
 from heedful.loop.decide import Again, Done, Policy, Verdict, standing_of
 from heedful.loop.record import Evaluation, Goal, Loop, Override
-from heedful.loop.stop import LIFTABLE, Budget, MaxAttempts, Plateau
-from heedful.store.sqlite import in_file
+from heedful.loop.stop import Budget, MaxAttempts, Plateau
 from heedful.store.store import Store
 from tests.drive.support import FOUR, Generator, counted, reread, session
 from tests.engines import rows
-from tests.loop import support
 from tests.store.support import ended, python
 
 TABLES = ("loop", "attempt", "decision", "override", "step")
@@ -94,9 +86,6 @@ async def test_an_override_and_its_decision_are_one_transaction(path):
     await store.close()
 
 
-# -- a loop that goes on
-
-
 # -- refused
 
 
@@ -126,7 +115,6 @@ def never_better(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> 
 
 
 OWN: dict[str, Policy] = {
-    "'mine', a rule": Policy((MaxAttempts(2), mine)),
     r"'attempts\+mine', a rule": Policy((heedful.All(MaxAttempts(2), mine), MaxAttempts(3))),
     "'plateau' under an improvement": Policy((Plateau(1), MaxAttempts(3)), never_better),
 }
@@ -179,82 +167,3 @@ def test_a_loop_can_be_overridden_when_its_process_is_gone_and_not_before(store,
     assert isinstance(asyncio.run(outside(store)), Again)
     assert asyncio.run(used(store)) == [0]
     assert ended(python(RESUMED, path)) == "2\n"  # though this process lives
-
-
-# -- expiry
-
-
-# -- other loops, other goals, other policies
-
-
-HALF, GOAL = Goal("quality", 0.5), Goal("quality", 0.9)
-numbers = count()
-
-
-def resumed(store: Store, policy: Policy, goal: Goal = GOAL) -> Run[Any]:
-    """A loop whose second attempt and those after it reach a quality of a half."""
-
-    def half(candidate: str, at: Any) -> Evaluation:
-        return Evaluation(scores={"quality": 0.5} if at.attempt > 1 else {"quality": 0.4})
-
-    known: dict[str, Any] = {"evaluate": half, "goals": [goal], "policy": policy, "checks": []}
-    return session(store, generate=lambda task, hint: f"answer {next(numbers)}", **known)
-
-
-STAGE, TWO = heedful.policies.stage, heedful.policy("stage, attempts.limit=2")
-
-
-async def test_the_policy_of_a_resume_is_stored_with_its_first_decision(store):
-    async def policy() -> Any:
-        return (await reread(store)).head.policy
-
-    await resumed(store, STAGE).step()
-    second = resumed(store, TWO)
-    assert await policy() == policy_to(STAGE)
-    await second.step()
-    assert await policy() == policy_to(TWO)
-    await resumed(store, STAGE).step()  # the loop has ended: nothing is decided
-    assert await policy() == policy_to(TWO)
-    assert len((await reread(store)).decisions) == 2
-
-
-# -- both ways agree
-
-tries = st.lists(
-    st.tuples(st.sampled_from(["alpha", "beta", "gamma"]), support.evaluations),
-    min_size=1,
-    max_size=4,
-)
-
-
-@settings(max_examples=15)
-@given(tries, support.goals, support.policies, st.data())
-def test_an_override_from_outside_decides_as_one_of_the_driver(made, goals, policy, data):
-    left = [r for r in policy.rules if "budget" not in str(getattr(r, "name", ""))]
-    policy = replace(policy, rules=(*left, MaxAttempts(len(made))))
-
-    def generate(task: Any, hint: str) -> str:
-        return str(made[heedful.context().attempt - 1][0])
-
-    def evaluate(candidate: Any, at: Context) -> Evaluation:
-        evaluation: Evaluation = made[at.attempt - 1][1]
-        return evaluation
-
-    async def scenario() -> None:
-        stores = [in_file(":memory:"), in_file(":memory:")]
-        known: dict[str, Any] = {"generate": generate, "evaluate": evaluate, "checks": []}
-        inside, other = (session(s, goals=goals, policy=policy, **known) for s in stores)
-        verdict = (await inside.finish()).verdict
-        assert (await other.finish()).verdict == verdict
-        names = sorted({n for s in verdict.stopped_by for n in s.rule.split("+")} & LIFTABLE)
-        for rule in data.draw(st.permutations(names)) if names else ():
-            one = await inside.override(rule, "ada", "why", 2)
-            assert await outside(stores[1], rule, why="why", decisions=2) == one
-        stored = [await reread(store) for store in stores]
-        plain = [[decision_to(d.verdict, d.standing) for d in one.decisions] for one in stored]
-        assert plain[0] == plain[1]
-        assert stored[0].loop.overrides == stored[1].loop.overrides
-        for store in stores:
-            await store.close()
-
-    asyncio.run(scenario())

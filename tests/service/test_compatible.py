@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.compat.reflections import Reflections
-from heedful.compat.shapes import LoopGuardrails
+from heedful.compat import LoopGuardrails, Reflections
 from heedful.loop.record import Evaluation
 from heedful.service.app import EXAMPLES
 from tests.compat import shapes

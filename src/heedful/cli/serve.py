@@ -22,8 +22,7 @@ from heedful.checks.loading import load
 from heedful.cli import settings as config
 from heedful.cli.output import counted, following, say, show
 from heedful.cli.progress import Progress
-from heedful.compat.reflections import Reflections
-from heedful.compat.shapes import LoopGuardrails
+from heedful.compat import LoopGuardrails, Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.policies import policy

@@ -1,6 +1,7 @@
 """The names and shapes of earlier reflection systems, over the same core."""
 
 from heedful.compat.guardrails import GuardedLoops as GuardedLoops
+from heedful.compat.guardrails import LoopGuardrails as LoopGuardrails
 from heedful.compat.guardrails import calculate_fatigue_score as calculate_fatigue_score
 from heedful.compat.guardrails import detect_bias_repetition as detect_bias_repetition
 from heedful.compat.guardrails import enforce_rerun_limits as enforce_rerun_limits
@@ -31,4 +32,3 @@ from heedful.compat.reflections import Reflections as Reflections
 from heedful.compat.reflections import generate_reflection as generate_reflection
 from heedful.compat.reflections import query_reflections as query_reflections
 from heedful.compat.reflections import store_reflection as store_reflection
-from heedful.compat.shapes import LoopGuardrails as LoopGuardrails

@@ -1,6 +1,7 @@
 """Loop guardrails under the names of earlier systems, on the same stored loops.
 
-A completion reports one run of a loop. Critics or a model judge what it leaves out.
+A completion reports one run of a loop; critics or a model judge the scores that it leaves out. The
+store knows which attempt a name belongs to: names are never parsed.
 """
 
 from __future__ import annotations
@@ -10,33 +11,99 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from typing import Any
 
 from heedful.checks import critic
 from heedful.checks.critique import BIASES
 from heedful.checks.evaluate import Check, Context, evaluated
-from heedful.compat import shapes
-from heedful.compat.shapes import ALIGNMENT, BIAS, DRIFT, LoopGuardrails, LoopView, Place
+from heedful.compat import answers
+from heedful.compat.answers import ALIGNMENT, BIAS, DRIFT, LoopView
 from heedful.drive.journal import ECHO_WINDOW
-from heedful.drive.report import AttemptReport, open_loop, override, report
+from heedful.drive.report import LONGEST, AttemptReport, open_loop, override, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
-from heedful.loop import record
-from heedful.loop.codec import policy_from
-from heedful.loop.decide import check_override, latest_verdict
-from heedful.loop.stop import Echo, Fatigue
+from heedful.loop import codec, decide, record, stop
 from heedful.memory.memory import Memory
 from heedful.models.contract import Embedder, Model
+from heedful.pipeline.pipeline import read_settings
 from heedful.redact import redact
 from heedful.store import loops as loop_store
 from heedful.store import open_store
-from heedful.store.records import StoredLoop
+from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
 
+LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
 SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
+STORE = "heedful.db"
+DONE = "done"
+NOT_DONE = "Invalid reflection status. Must be 'done'."
+# The rules that the flags fatigue, max_reruns and bias_echo lift.
+RULES = ("fatigue", "attempts", "echo")
+COUNTS = {"max_reruns": 0, "bias_repetition_threshold": 1}  # and the least that they may be
+SHARES = ("alignment_threshold", "drift_threshold", "decay_rate")
+POSITIVE = ("fatigue_threshold", "base_increment", "improvement_threshold", "critical_threshold")
 Judge = Model | Embedder
+_log = logging.getLogger("heedful")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopGuardrails:
+    """The limits that decide when a loop runs again, and when it must end.
+
+    A loop is fine if its alignment is at least `alignment_threshold` and its drift at most
+    `drift_threshold`. It ends after `max_reruns` reruns, when its fatigue reaches the lower of
+    `fatigue_threshold` and `critical_threshold`, or when a bias tag occurs for the
+    `bias_repetition_threshold`th time. A rerun in which no score improves by
+    `improvement_threshold` adds `base_increment` to the fatigue, up to `max_fatigue`; any other
+    rerun subtracts `decay_rate`. `reflection_persona` is who reflects. Raises InvalidInput.
+    """
+
+    alignment_threshold: float = 0.75
+    drift_threshold: float = 0.25
+    max_reruns: int = 3
+    fatigue_threshold: float = 0.5
+    bias_repetition_threshold: int = 3
+    base_increment: float = 0.15
+    improvement_threshold: float = 0.05
+    decay_rate: float = 0.05
+    critical_threshold: float = 0.5
+    max_fatigue: float = 1.0
+    reflection_persona: str = "SAGE"
+
+    def __post_init__(self) -> None:
+        for name, least in COUNTS.items():
+            record.check_integer(name, getattr(self, name), least)
+        for name in (*SHARES, *POSITIVE):
+            record.check_number(name, getattr(self, name), 0.001 if name in POSITIVE else 0, 1)
+        record.check_number("max_fatigue", self.max_fatigue, self._limit, 1)
+        if not isinstance(self.reflection_persona, str) or not self.reflection_persona.strip():
+            raise InvalidInput("reflection_persona", self.reflection_persona, "a name")
+
+    @property
+    def _limit(self) -> float:
+        return min(self.fatigue_threshold, self.critical_threshold)
+
+    @property
+    def policy(self) -> decide.Policy:
+        """The policy with these limits; by default it equals the preset `orchestrator`."""
+        fatigue = stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue)
+        echo = stop.Echo(self.bias_repetition_threshold, across="scope")
+        improvement = record.Improvement(self.improvement_threshold, "previous")
+        alignment = record.Goal(ALIGNMENT, self.alignment_threshold)
+        drift = record.Goal(DRIFT, self.drift_threshold, "at_most")
+        rules = (stop.MaxAttempts(self.max_reruns + 1), fatigue, echo)
+        return decide.Policy(rules, improvement, name="orchestrator", goals=(alignment, drift))
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> LoopGuardrails:
+        """Read settings from a mapping such as `os.environ`, in either case; ignore other names.
+
+        A name with the prefix `HEEDFUL_` comes first. Raises InvalidInput, which names the setting.
+        """
+        return read_settings(cls, settings, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,129 +129,124 @@ class Completion:
             record.check_share(f"{name}_score", score)
         tags = self.bias_tags or ()
         check_sequence("bias_tags", tags, Mapping, "a list of objects, each with a tag")
-        for one in tags:
-            tag = one.get("tag")
+        for each in tags:
+            tag = each.get("tag")
             if not isinstance(tag, str) or not tag.strip():
                 raise InvalidInput("tag", tag, "the name of a bias, a text")
-            record.check_share(f"severity of {tag}", one.get("severity", SEVERITY))
+            record.check_share(f"severity of {tag}", each.get("severity", SEVERITY))
 
     @property
-    def reports(self) -> bool:
-        """Return True if the completion reports any result."""
+    def has_result(self) -> bool:
+        """True if the completion reports a score, an output, a summary or bias tags."""
         return bool(self.scores) or self.value is not None or self.bias_tags is not None
 
     @property
     def scores(self) -> dict[str, float]:
-        """Return the scores that were sent."""
+        """The scores that were sent."""
         scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
         return {name: score for name, score in scores.items() if score is not None}
 
     @property
     def evaluation(self) -> record.Evaluation | None:
-        """Return the scores and bias tags that were sent, each tag once; None without any."""
-        findings = tuple({one["tag"]: bias(one) for one in self.bias_tags or ()}.values())
+        """The scores and bias tags that were sent, each tag once; None without any."""
+        findings = tuple({each["tag"]: bias(each) for each in self.bias_tags or ()}.values())
         scores = {name: float(score) for name, score in self.scores.items()}
         return record.Evaluation(findings, scores) if findings or scores else None
 
     @property
     def value(self) -> Any:
-        """Return the output, the summary, or both; None without either."""
+        """The output, the summary, or both; None without either."""
         if self.output is None or self.summary is None:
             return self.summary if self.output is None else self.output
         return {"output": self.output, "summary": self.summary}
 
     def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if everything in the completion equals the stored attempt."""
-        stored = attempt.evaluation or record.Evaluation()
+        value, stored = self.value, attempt.evaluation or record.Evaluation()
         sent = self.evaluation or record.Evaluation()
         tags, known = (
-            {one.key: one.severity for one in of.findings if one.key.startswith(BIAS)}
+            {each.key: each.severity for each in of.findings if each.key.startswith(BIAS)}
             for of in (sent, stored)
         )
-        return (
-            (
-                self.value is None
-                or record.Candidate.of(self.value).digest == attempt.candidate.digest
-            )
-            and sent.scores.items() <= stored.scores.items()
-            and (self.bias_tags is None or tags == known)
-        )
+        same = value is None or record.Candidate.of(value).digest == attempt.candidate.digest
+        scored = sent.scores.items() <= stored.scores.items()
+        return same and scored and (self.bias_tags is None or tags == known)
 
 
-def bias(one: Mapping[str, Any]) -> record.Finding:
+def bias(given: Mapping[str, Any]) -> record.Finding:
     """Return a bias tag as a finding, which is fed back and counted across attempts."""
-    tag = redact(one["tag"])
+    tag, severity = redact(given["tag"]), float(given.get("severity", SEVERITY))
     what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
-    fix = "Write that part so that this no longer holds"
-    severity = float(one.get("severity", SEVERITY))
-    return record.Finding(
-        PESSIMIST, what, fix, "warning", severity, f"{BIAS}{tag}", persistent=True
-    )
+    finding = record.Finding(PESSIMIST, what, "Write that part so that this no longer holds")
+    key = f"{BIAS}{tag}"
+    return replace(finding, level="warning", severity=severity, key=key, persistent=True)
 
 
 def judges_of(
-    one: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
+    completion: Completion, judge: Judge | None, critics: Mapping[str, Check], goal: str
 ) -> list[Check]:
     """Return the check that judges the missing scores; an empty list if none is missing.
 
-    `critics` are the host's own, by role. For the others `judge` is asked: a Model, or an Embedder,
-    which can judge alignment and drift. Bias tags that were sent are not judged. Raises
-    InvalidInput if nobody can judge.
+    `critics` are the host's, by role; `judge` takes the other roles. A Model can judge all of them,
+    an Embedder alignment and drift. Bias tags that were sent are not judged. Raises InvalidInput if
+    a score is missing and nothing can judge it.
     """
-    missing = [name for name in (ALIGNMENT, DRIFT) if name not in one.scores]
+    missing = [name for name in (ALIGNMENT, DRIFT) if name not in completion.scores]
     if not missing:
         return []
-    if one.value is None:
+    if completion.value is None:
         raise InvalidInput(f"{missing[0]}_score", None, "given, or a summary or an output to judge")
-    also = [PESSIMIST] * (one.bias_tags is None) + [SUMMARY] * (one.summary is not None)
+    summary, output = completion.summary, completion.output
+    also = [PESSIMIST] * (completion.bias_tags is None) + [SUMMARY] * (summary is not None)
     judges = {role: critics[role] for role in (*missing, *also) if role in critics}
     able = (*missing, *also) if isinstance(judge, Model) else missing if judge is not None else ()
     for role in able:
-        about = goal if role == ALIGNMENT else ""
-        judges.setdefault(role, critic(role, judge, goal=about))
-    for role in missing:
-        if role not in judges:
-            how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
-            raise InvalidInput(f"{role}_score", None, how)
-    summing = [judges.pop(SUMMARY)] if SUMMARY in judges else []
+        judges.setdefault(role, critic(role, judge, goal=goal if role == ALIGNMENT else ""))
+    if unjudged := [role for role in missing if role not in judges]:
+        how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
+        raise InvalidInput(f"{unjudged[0]}_score", None, how)
+    of_summary = [judges.pop(SUMMARY)] if SUMMARY in judges else []
 
     async def reflection(candidate: Any, at: Context) -> record.Evaluation:
-        what = one.summary if one.output is None else one.output
-        said = await evaluated(what, at, [*judges.values()], None)
-        at = at if one.output is None else replace(at, data=one.output)
-        summed = await evaluated(one.summary, at, summing, None)
-        return replace(
-            said,
-            findings=(*said.findings, *summed.findings),
-            scores={**said.scores, **summed.scores},
-            usage=said.usage + summed.usage,
+        judged = await evaluated(
+            summary if output is None else output, at, [*judges.values()], None
         )
+        at = at if output is None else replace(at, data=output)
+        more = await evaluated(summary, at, of_summary, None)
+        findings, scores = (*judged.findings, *more.findings), {**judged.scores, **more.scores}
+        usage = judged.usage + more.usage
+        return replace(judged, findings=findings, scores=scores, usage=usage)
 
     return [reflection]
 
 
-STORE = "heedful.db"
-DONE = "done"
-NOT_DONE = "Invalid reflection status. Must be 'done'."
-DEFAULT = LoopGuardrails()
-# The rules that the flags fatigue, max_reruns and bias_echo lift.
-RULES = ("fatigue", "attempts", "echo")
-_log = logging.getLogger("heedful")
+@dataclass(frozen=True, slots=True)
+class NamedAttempt:
+    """An attempt of a loop, by its number; a loop that does not exist yet is not `known`."""
+
+    number: int
+    stored: StoredLoop
+    known: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """True if the attempt was reported."""
+        return self.number <= len(self.stored.loop.attempts)
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedLoops:
     """The loops of a scope, under guardrails.
 
-    `judge` and the host's own `critics`, by role, judge what callers leave out. With a `memory` of
-    the same store and scope, a loop that ends teaches its lessons. `overriding` is called with a
-    loop and a rule before an override is written. With `vouched`, scores and tags of callers count
-    as measured.
+    `judge` and the host's `critics`, by role, judge what callers leave out. With a `memory` of the
+    same store and scope, a loop that ends teaches its lessons. `overriding` is called with a loop
+    and a rule before an override is written. With `vouched`, scores and tags of callers count as
+    measured.
     """
 
     store: Store
     scope: Scope = Scope()
-    settings: LoopGuardrails = DEFAULT
+    settings: LoopGuardrails = LoopGuardrails()
     judge: Judge | None = None
     critics: Mapping[str, Check] = field(default_factory=dict)
     memory: Memory | None = None
@@ -199,29 +261,32 @@ class GuardedLoops:
         return cls(open_store(store) if isinstance(store, str) else store, **more)
 
     async def complete(
-        self, name: str, one: Completion, personas: Mapping[str, str], rules: Sequence[str], by: str
+        self,
+        name: str,
+        completion: Completion,
+        personas: Mapping[str, str],
+        rules: Sequence[str],
+        by: str,
     ) -> LoopView:
         """Store a completion and return the state of its loop; lift those `rules` that ended it.
 
         The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
         for an unknown loop without content, and the errors of `heedful.drive.report.report`.
         """
-        place = await self.find(name)
-        stored = place.stored if place.known else await self._opened(name, one)
-        if one.task is not None and redact(one.task) != stored.head.task:
-            raise Conflict(
-                f"loop {stored.id!r} is about another task: {str(stored.head.task)[:80]}"
-            )
-        if not place.made:
-            await self._report(stored, place.number, name, one, personas)
-        view = await self.view(stored.id)
-        if not one.agrees(view.loop.attempts[place.number - 1]):
+        found = await self.find(name)
+        id, task = found.stored.id, found.stored.head.task
+        if found.known and completion.task is not None and redact(completion.task) != task:
+            raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
+        if not found.exists:
+            await self._report(found, name, completion, personas)
+        view = await self.view(id)
+        if not completion.agrees(view.loop.attempts[found.number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
         lifted = [rule for rule in rules if rule in view.stopped_by]
         if not lifted:
             return view
-        await self.lift(stored.id, lifted, by)
-        return await self.view(stored.id)
+        await self.lift(id, lifted, by)
+        return await self.view(id)
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
         """Return the current state of a loop, or its state after an attempt.
@@ -229,66 +294,84 @@ class GuardedLoops:
         Raises NotFound, StoreError.
         """
         stored = await self.store.read(self.scope, loop_store.read, id)
-        return LoopView(stored, await shapes.next_name(self.store, self.scope, stored), number)
+        return LoopView(stored, await self._next_name(stored), number)
 
-    async def find(self, name: str) -> Place:
-        """Return the attempt that a name means; that of an unknown loop is its first."""
-        return await shapes.find(self.store, self.scope, name, self.settings.policy)
+    async def find(self, name: str) -> NamedAttempt:
+        """Return the attempt with this name: the first of the loop with this id, or a loop's rerun.
 
-    async def known(self, name: str) -> Place:
-        """Return the attempt that a name means. Raises NotFound, StoreError."""
-        place = await self.find(name)
-        if not place.known:
+        An unknown name means the first attempt of a new loop. Raises InvalidInput, StoreError.
+        """
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
+        if (stored := await self._read(name)) is not None:
+            return NamedAttempt(1, stored)
+        for end in range(len(name) - 1, 0, -1):
+            if name[end] != "_" or (stored := await self._read(name[:end])) is None:
+                continue
+            following = len(stored.loop.attempts) + 1
+            for attempt in range(2, following):
+                if answers.name_of(stored, attempt) == name:
+                    return NamedAttempt(attempt, stored)
+            if following > 1 and await self._next_name(stored) == name:
+                return NamedAttempt(following, stored)
+        policy = self.settings.policy
+        head, loop = Head("", (), codec.policy_to(policy)), record.Loop(name, policy.goals)
+        return NamedAttempt(1, StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), known=False)
+
+    async def known(self, name: str) -> NamedAttempt:
+        """Return the attempt with this name. Raises NotFound, StoreError."""
+        found = await self.find(name)
+        if not found.known:
             raise NotFound("loop", name, self.store.url)
-        return place
+        return found
 
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Let a loop go on past rules, if all of them may be lifted. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
+        policy = codec.policy_from(stored.head.policy)
+        verdict = decide.latest_verdict(stored.decisions)
         for rule in rules:
-            check_override(
-                record.Override(rule, by, why),
-                latest_verdict(stored.decisions),
-                policy_from(stored.head.policy),
-            )
+            decide.check_override(record.Override(rule, by, why), verdict, policy)
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
             await override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
-    async def _opened(self, name: str, one: Completion) -> StoredLoop:
-        if not one.reports:
-            raise NotFound("loop", name, self.store.url)
-        judges_of(one, self.judge, self.critics, "")  # raises before anything is stored
-        task = one.task or one.goal or name
-        goal = {"goal": one.goal} if one.goal else None
-        policy = self.settings.policy
-        stored, _ = await open_loop(self.store, self.scope, name, task, policy=policy, context=goal)
-        return stored
+    async def _read(self, id: str) -> StoredLoop | None:
+        with suppress(NotFound):
+            return await self.store.read(self.scope, loop_store.read, id)
+        return None
+
+    async def _next_name(self, stored: StoredLoop) -> str:
+        """Return the name of the next attempt: `ID_r1` for the second, if no loop has that id."""
+        number = len(stored.loop.attempts)
+        names = (f"{stored.id}{'_' * length}r{number}" for length in count(1))
+        while await self._read(name := next(names)) is not None:
+            pass
+        return name
 
     async def _report(
-        self,
-        stored: StoredLoop,
-        number: int,
-        name: str,
-        one: Completion,
-        personas: Mapping[str, str],
+        self, found: NamedAttempt, name: str, completion: Completion, personas: Mapping[str, str]
     ) -> None:
-        if not one.reports:
+        """Store a completion as an attempt; open its loop before the first."""
+        if not completion.has_result:
+            if not found.known:
+                raise NotFound("loop", name, self.store.url)
             allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
             raise InvalidInput("summary", None, allowed)
-        context = stored.head.context if isinstance(stored.head.context, Mapping) else {}
-        goal = one.goal or str(context.get("goal") or "")
-        sent = AttemptReport(
-            one.value,
-            evaluation=one.evaluation,
-            checks=judges_of(one, self.judge, self.critics, goal),
-            labels=personas,
-            reported_as=name,
-            vouched=self.vouched,
+        context = (
+            found.stored.head.context if isinstance(found.stored.head.context, Mapping) else {}
         )
+        goal = completion.goal or str(context.get("goal") or "")
+        checks = judges_of(completion, self.judge, self.critics, goal)
+        place = self.store, self.scope, found.stored.id
+        if not found.known:
+            task, about = completion.task or goal or name, {"goal": goal} if goal else None
+            await open_loop(*place, task, policy=self.settings.policy, context=about)
+        made = AttemptReport(completion.value, evaluation=completion.evaluation, checks=checks)
+        sent = replace(made, labels=personas, reported_as=name, vouched=self.vouched)
         with suppress(AttemptTaken):  # stored by another completion, or with other scores
-            await report(self.store, self.scope, stored.id, number, sent, self.memory)
+            await report(*place, found.number, sent, self.memory)
 
 
 async def process_loop_completion(
@@ -310,22 +393,16 @@ async def process_loop_completion(
     """
     if reflection_status != DONE:
         return {"status": "error", "message": NOT_DONE, "loop_id": loop_id}
-    loops, one = GuardedLoops.of(store), Completion(**content)
-    flags = override_fatigue, override_max_reruns, override_bias_echo
+    loops, completion = GuardedLoops.of(store), Completion(**content)
+    rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
     personas = {"reflection_persona": loops.settings.reflection_persona}
     if orchestrator_persona:
         personas["orchestrator_persona"] = orchestrator_persona
-    stands = await loops.complete(loop_id, one, personas, _rules(flags), override_by or "")
-    reflected = stands.as_(shapes.ReflectionResult)
-    decided = shapes.LoopDecision(
-        "success",
-        loop_id,
-        reflected,
-        stands.as_(shapes.DecisionResult),
-        orchestrator_persona or reflected.reflection_persona,
-        iso(stands.at),
-    )
-    return asdict(decided)
+    view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
+    reflected, decided = view.answer(answers.ReflectionResult), view.answer(answers.DecisionResult)
+    persona = orchestrator_persona or reflected.reflection_persona
+    results = (reflected, decided, persona, iso(view.at))
+    return asdict(answers.LoopDecision("success", loop_id, *results))
 
 
 async def get_guardrails_status(
@@ -333,9 +410,9 @@ async def get_guardrails_status(
 ) -> dict[str, Any]:
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
-    stands = await loops.view((await loops.known(loop_id)).stored.id)
-    standing = stands.as_(shapes.LoopStanding, loop_id=loop_id)
-    return asdict(shapes.GuardrailsStatus("success", standing))
+    view = await loops.view((await loops.known(loop_id)).stored.id)
+    standing = view.answer(answers.LoopStanding, loop_id=loop_id)
+    return asdict(answers.GuardrailsStatus("success", standing))
 
 
 async def override_guardrails(
@@ -348,18 +425,17 @@ async def override_guardrails(
     override_bias_echo: bool = False,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Let a loop go on past limits; valid for one decision that a limit would stop.
+    """Let a loop go on past limits, for the next decision that a limit would stop.
 
     A loop that has ended is decided again at once. Raises NotFound, StoreError, and OverrideRefused
     for a loop that passed or without an actor.
     """
     loops = GuardedLoops.of(store)
-    rules = _rules((override_fatigue, override_max_reruns, override_bias_echo))
-    place = await loops.known(loop_id)
-    await loops.lift(place.stored.id, rules, override_by or "", override_reason or "")
-    flags = override_fatigue, override_max_reruns
-    given = shapes.GuardrailsOverride("success", loop_id, *flags, override_by, override_reason)
-    return asdict(given)
+    rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
+    stored = (await loops.known(loop_id)).stored
+    await loops.lift(stored.id, rules, override_by or "", override_reason or "")
+    given = override_fatigue, override_max_reruns, override_by, override_reason
+    return asdict(answers.GuardrailsOverride("success", loop_id, *given))
 
 
 async def get_loop_trace(
@@ -367,9 +443,9 @@ async def get_loop_trace(
 ) -> dict[str, Any]:
     """Return all recorded facts of one attempt, as a trace. Raises NotFound."""
     loops = GuardedLoops.of(store)
-    place = await loops.known(loop_id)
-    number = place.number if place.made else place.number - 1
-    return shapes.trace(await loops.view(place.stored.id, number), place.number)
+    found = await loops.known(loop_id)
+    number = found.number if found.exists else found.number - 1
+    return answers.trace(await loops.view(found.stored.id, number), found.number)
 
 
 async def enforce_rerun_limits(
@@ -379,23 +455,23 @@ async def enforce_rerun_limits(
     *,
     store: GuardedLoops | Store | str = STORE,
 ) -> dict[str, Any]:
-    """Return whether a loop has used up its reruns; with an override it may have one more.
+    """Return whether a loop has used up its reruns; an override allows one more.
 
     A repeated override is given only once. An unknown loop has had no reruns. Raises
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    place = await loops.find(loop_id)
-    stands, now = LoopView(place.stored, ""), time.time()
-    reached, overrides = stands.facts["rerun_limit_reached"], override_max_reruns and place.known
-    if overrides and reached and not stands.lifting("attempts", now):
-        await loops.lift(place.stored.id, ["attempts"], override_by or "")
-        stands = await loops.view(place.stored.id)
-    by = stands.lifting("attempts", now) if reached else ""
+    found, now = await loops.find(loop_id), time.time()
+    view = LoopView(found.stored, "")
+    reached, overrides = view.facts["rerun_limit_reached"], override_max_reruns and found.known
+    if overrides and reached and not view.lifted_by("attempts", now):
+        await loops.lift(found.stored.id, ["attempts"], override_by or "")
+        view = await loops.view(found.stored.id)
+    by = view.lifted_by("attempts", now) if reached else ""
     return {
-        "rerun_count": stands.facts["rerun_count"],
-        "max_reruns": stands.facts["max_reruns"],
-        "limit_reached": stands.facts["rerun_limit_reached"],
+        "rerun_count": view.facts["rerun_count"],
+        "max_reruns": view.facts["max_reruns"],
+        "limit_reached": view.facts["rerun_limit_reached"],
         "force_finalize": reached and not by,
         "overridden": bool(by),
         "overridden_by": by or None,
@@ -413,22 +489,12 @@ async def detect_bias_repetition(
 
     Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
     """
-    loops, one = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
+    loops, completion = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     stored = (await loops.find(loop_id)).stored
     earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, ECHO_WINDOW)
-    loop = _then(replace(stored.loop, echoes=earlier), one)
-    echoes = Echo(threshold, across="scope").counts(loop)
-    counts = {shapes.tag(key): n for key, n in echoes.items()}
-    found = shapes.echo(counts, threshold)
-    return {
-        "bias_repetition": found["bias_echo"],
-        "repeated_tags": found["repeated_tags"],
-        "repetition_counts": counts,
-        "threshold": threshold,
-        "bias_echo": found["bias_echo"],
-        "trigger": found["trigger"],
-        "action": found["action"],
-    }
+    loop = _then(replace(stored.loop, echoes=earlier), completion)
+    counts = stop.Echo(threshold, across="scope").counts(loop)
+    return answers.echo({answers.tag(key): n for key, n in counts.items()}, threshold)
 
 
 async def calculate_fatigue_score(
@@ -444,26 +510,26 @@ async def calculate_fatigue_score(
     Writes nothing, because a completion writes its scores. Raises InvalidInput, StoreError.
     """
     loops = GuardedLoops.of(store)
-    one = Completion(alignment_score=alignment_score, drift_score=drift_score)
+    completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
     stored = (await loops.find(loop_id)).stored
-    policy = policy_from(stored.head.policy)
-    tired = shapes.rule_of(policy, Fatigue)
+    policy = codec.policy_from(stored.head.policy)
+    fatigue = answers.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
-    base = tired.level(loop) if previous_fatigue is None else previous_fatigue
-    after = _then(loop, one)
+    base = fatigue.level(loop) if previous_fatigue is None else previous_fatigue
+    after = _then(loop, completion)
     rerun, better = len(after.attempts) > 1, after.improved[-1]
-    level = tired.after(base, better) if rerun else base
-    spoken = level >= tired.limit
+    level = fatigue.after(base, better) if rerun else base
+    exceeded = level >= fatigue.limit
     return {
         "reflection_fatigue": level,
         "previous_fatigue": base,
         "fatigue_increment": round(level - base, 3),
         "fatigue_increased": level > base,
         "improvement_detected": rerun and better,
-        "threshold_exceeded": spoken,
-        "critical_threshold": tired.limit,
-        "force_finalize": spoken,
+        "threshold_exceeded": exceeded,
+        "critical_threshold": fatigue.limit,
+        "force_finalize": exceeded,
     }
 
 
@@ -494,11 +560,11 @@ async def log_rerun_reasoning(
     }
 
 
-def _rules(flags: Sequence[bool]) -> list[str]:
+def _rules(*flags: bool) -> list[str]:
     return [rule for rule, flag in zip(RULES, flags, strict=True) if flag]
 
 
-def _then(loop: record.Loop, one: Completion) -> record.Loop:
+def _then(loop: record.Loop, completion: Completion) -> record.Loop:
     """Return the loop with one more attempt, which has only an evaluation."""
-    evaluation = one.evaluation or record.Evaluation()
+    evaluation = completion.evaluation or record.Evaluation()
     return loop.then(record.Attempt(len(loop.attempts) + 1, record.Candidate(""), evaluation))

@@ -12,7 +12,6 @@ from typing import Any
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_correction, learn_from_evaluation
 from heedful.lessons.lesson import Example, LessonFilter, Match, Trust, check_texts
-from heedful.lessons.lesson import Reflection as Lesson
 from heedful.lessons.patterns import Seen
 from heedful.lessons.signature import signature
 from heedful.lessons.words import words
@@ -23,9 +22,8 @@ from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.store import patterns, search
 from heedful.store.runs import iso
 
-MERGE = 0.85  # the similarity from which on two lessons may be one
-COMPARED = 50  # lessons of the same type, the newest, that a new one is compared with
-NOTHING = Seen(0)
+MERGE = 0.85  # two lessons that are at least so similar may be merged
+COMPARED = 50  # the newest lessons of the same type, with which a new lesson is compared
 _log = logging.getLogger("heedful")
 
 
@@ -66,12 +64,11 @@ def create_reflection_from_evaluation(
     Works as `heedful.lessons.learn.learn_from_evaluation`. Raises InvalidInput.
     """
     run = query, context, iteration, quality_before, quality_after
-    one = learn_from_evaluation(critique, verification_results, *run)
-    if one is None:
+    lesson = learn_from_evaluation(critique, verification_results, *run)
+    if lesson is None:
         return None
-    delta = one.meta["quality_improvement"]
-    exact, during = one.signature.exact, one.context
-    return Reflection(one.error_type, exact, one.text, during, query or "", iteration, delta)
+    about = lesson.error_type, lesson.signature.exact, lesson.text, lesson.context
+    return Reflection(*about, query or "", iteration, lesson.meta["quality_improvement"])
 
 
 async def persist_reflection(
@@ -90,10 +87,27 @@ async def persist_reflection(
     if not changed_behavior:
         _log.info("skipped (did not change behaviour)")
         return None
-    one = _lesson(reflection)
-    answer = await memory.keep(one)
-    if answer.created:
-        await _suggest(memory, answer.id, one.error_type, one.text, similarity_threshold)
+    names = ("error_type", "error_signature", "content", "query", "context")
+    given = {name: getattr(reflection, name) for name in names}
+    check_texts(**given)
+    check_integer("iteration", reflection.iteration, 0)
+    check_number("quality_delta", reflection.quality_delta, -LARGEST, LARGEST)
+    error_type, exact, content, query, context = map(redact, given.values())
+    # Only the difference is known.
+    scores = {"quality": 0.0}, {"quality": float(reflection.quality_delta)}
+    about = error_type, content, reflection.iteration
+    lesson = learn_correction(*about, *scores, query=query, context=context, exact=exact)
+    answer = await memory.keep(lesson)
+    if answer.created and memory.embedder is not None:
+        of_type = LessonFilter(kind="error", error_type=error_type, before=answer.id)
+        listed = await memory.store.read(memory.scope, patterns.list_lessons, of_type, COMPARED)
+        others = [row for row in listed if row["text"]]
+        vectors = await memory.embedder.embed([lesson.text, *(row["text"] for row in others)])
+        for row, vector in zip(others, vectors[1:], strict=True):
+            cosine = sum(a * b for a, b in zip(vectors[0], vector, strict=True))
+            if cosine >= similarity_threshold:
+                message = "lesson %d is like lesson %d (%.2f): they may be merged"
+                _log.info(message, answer.id, row["id"], cosine)
     return answer.id or None
 
 
@@ -106,7 +120,10 @@ async def retrieve_similar_reflections(
     cut at 200 characters. Raises InvalidInput, StoreError.
     """
     check_integer("limit", limit)
-    return [_entry(one) for one in await _of(signature, memory, limit, error_type or "")]
+    return [
+        {"id": row["id"], **as_entry(row["text"], row["tags"], row["meta"]), "seen": row["seen"]}
+        for row in await _with_signature(signature, memory, limit, error_type or "")
+    ]
 
 
 async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
@@ -115,63 +132,17 @@ async def has_seen_error_before(signature: str, memory: Memory) -> Seen:
     Counts every sighting of the error. Raises InvalidInput and StoreError: an error of the store
     never means "not seen".
     """
-    for one in await _of(signature, memory, 1, ""):
-        return await memory.seen(one["error_type"], one["text"])
-    return NOTHING
+    for row in await _with_signature(signature, memory, 1, ""):
+        return await memory.seen(row["error_type"], row["text"])
+    return Seen(0)
 
 
-def _lesson(one: Reflection) -> Lesson:
-    names = ("error_type", "error_signature", "content", "query", "context")
-    words = {name: getattr(one, name) for name in names}
-    check_texts(**words)
-    check_integer("iteration", one.iteration, 0)
-    check_number("quality_delta", one.quality_delta, -LARGEST, LARGEST)
-    error_type, exact, content, query, context = map(redact, words.values())
-    # Only the difference is known.
-    before, after = {"quality": 0.0}, {"quality": float(one.quality_delta)}
-    return learn_correction(
-        error_type,
-        content,
-        one.iteration,
-        before,
-        after,
-        query=query,
-        context=context,
-        exact=exact,
-    )
-
-
-async def _of(
+async def _with_signature(
     signature: str, memory: Memory, limit: int, error_type: str
 ) -> Sequence[Mapping[str, Any]]:
     check_texts(signature=signature, error_type=error_type)
-    wanted = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
-    return await memory.store.read(memory.scope, patterns.list_lessons, wanted, limit)
-
-
-def _entry(one: Mapping[str, Any]) -> dict[str, Any]:
-    plain = as_entry(one["text"], one["tags"], one["meta"])
-    return {"id": one["id"], **plain, "seen": one["seen"]}
-
-
-async def _suggest(
-    memory: Memory, id: int, error_type: str, content: str, threshold: float
-) -> None:
-    """Log the lessons that are so similar to a new one that they may be the same."""
-    if memory.embedder is None:
-        return
-    wanted = LessonFilter(kind="error", error_type=error_type, before=id)
-    rows = [
-        one
-        for one in await memory.store.read(memory.scope, patterns.list_lessons, wanted, COMPARED)
-        if one["text"]
-    ]
-    new, *others = await memory.embedder.embed([content, *(one["text"] for one in rows)])
-    for one, other in zip(rows, others, strict=True):
-        cosine = sum(a * b for a, b in zip(new, other, strict=True))
-        if cosine >= threshold:
-            message = "lesson %d is like lesson %d (%.2f): they may be merged"
-            _log.info(message, id, one["id"], cosine)
+    tagged = LessonFilter(kind="error", error_type=error_type, tag=f"sig:{signature}")
+    return await memory.store.read(memory.scope, patterns.list_lessons, tagged, limit)
 
 
 MISTAKE = "mistake"  # the error type of its lessons
@@ -194,9 +165,9 @@ async def store(
     for name, text in (("prompt", prompt), ("mistake", mistake)):
         if not text.strip():
             raise InvalidInput(name, text, "a text that is not empty")
-    one = Example(prompt, correction, "", mistake)
-    await memory.remember(MISTAKE, mistake, example=one, trust=trust, tags=("reflexion",))
-    return _entry_mistakes(prompt, mistake, correction, time.time())
+    example = Example(prompt, correction, "", mistake)
+    await memory.remember(MISTAKE, mistake, example=example, trust=trust, tags=("reflexion",))
+    return _mistake_entry(example, time.time())
 
 
 async def retrieve_similar(
@@ -209,13 +180,15 @@ async def retrieve_similar(
     check_integer("limit", limit)
     check_share("threshold", threshold)
     own_words = frozenset(words(prompt))
+
+    def share(match: Match) -> float:
+        task = frozenset(words(match.example.task))
+        return len(own_words & task) / len(own_words | task) if own_words | task else 0.0
+
     matches = await memory.recall(prompt, NEAR, kind="error", error_type=MISTAKE)
-    shares = sorted(((_share(own_words, one), n) for n, one in enumerate(matches)), reverse=True)
-    alike = [matches[n] for share, n in shares if share >= threshold]
-    return [
-        _entry_mistakes(one.example.task, one.example.wrong, one.example.accepted, one.at)
-        for one in alike[:limit]
-    ]
+    alike = [match for match in matches if share(match) >= threshold]
+    alike.sort(key=share, reverse=True)
+    return [_mistake_entry(match.example, match.at) for match in alike[:limit]]
 
 
 def format_for_prompt(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -239,16 +212,11 @@ async def count(memory: Memory) -> int:
     return sum((await memory.store.read(memory.scope, search.spaces)).values())
 
 
-def _share(prompt: frozenset[str], match: Match) -> float:
-    task = frozenset(words(match.example.task))
-    return len(prompt & task) / len(prompt | task) if prompt | task else 0.0
-
-
-def _entry_mistakes(prompt: str, mistake: str, correction: str, at: float) -> dict[str, Any]:
+def _mistake_entry(example: Example, at: float) -> dict[str, Any]:
     return {
-        "prompt_hash": hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest(),
-        "prompt": prompt,
-        "mistake": mistake,
-        "correction": correction,
+        "prompt_hash": hashlib.sha256(example.task.encode("utf-8", "surrogatepass")).hexdigest(),
+        "prompt": example.task,
+        "mistake": example.wrong,
+        "correction": example.accepted,
         "timestamp": iso(at),
     }

@@ -11,7 +11,7 @@ from heedful.drive.generate import Revise, revised
 from heedful.loop import policies
 from heedful.loop.decide import Done, Policy, Verdict, decide
 from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, check_goals
-from heedful.loop.stop import find_near_repeat as near
+from heedful.loop.stop import find_near_repeat
 
 # The rules that end a loop before it has converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
@@ -34,26 +34,28 @@ async def run_iteration(
     severe the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
     check_goals(tuple(goals))
-    values = [candidate]
     loop = Loop("iteration", tuple(goals), improves=policy.improvement)
-    loop = loop.then(await _judged(loop, candidate, Context(task), checks, evaluate))
-    first = loop.attempts[0].evaluation or Evaluation()
-    if not isinstance(decide(loop, policy), Done):
+    values, at = [candidate], Context(task)
+    while True:
+        value, made = values[-1], Candidate.of(values[-1])
+        judged = await evaluated(value, at, checks, evaluate)
+        near = find_near_repeat(made, loop.attempts)
+        loop = loop.then(Attempt(len(values), made, judged, repeats=near))
+        first = loop.attempts[0].evaluation or Evaluation()
+        if len(values) == 2 or isinstance(decide(loop, policy), Done):
+            break
         at = Context(task, 2, previous=candidate)
-        value = (await revised(revise, at, candidate, first.findings)).values[0]
-        values.append(value)
-        loop = loop.then(await _judged(loop, value, at, checks, evaluate))
-    last = loop.attempts[-1].evaluation or Evaluation()
-    complaints = [one for one in first.findings if one.level != "note"]
+        values.append((await revised(revise, at, first.findings)).values[0])
+    complaints = [finding for finding in first.findings if finding.level != "note"]
     return {
         "candidate": values[(loop.best or 1) - 1],
         "critique": {
             "severity": first.worst,
-            "issues": [one.message for one in complaints],
-            "suggestions": [one.fix for one in complaints if one.fix],
+            "issues": [finding.message for finding in complaints],
+            "suggestions": [finding.fix for finding in complaints if finding.fix],
         },
         "converged": check_convergence(loop, policy),
-        "improvement": improvement_score(first, last),
+        "improvement": improvement_score(first, judged),
     }
 
 
@@ -73,14 +75,6 @@ def improvement_score(before: Evaluation, after: Evaluation) -> float:
 
 
 def _settled(verdict: Verdict) -> bool:
-    stops = verdict.stopped_by if isinstance(verdict, Done) else ()
-    rests = any(stop.rule not in UNSETTLED for stop in stops)
-    return isinstance(verdict, Done) and (verdict.passed or rests)
-
-
-async def _judged(
-    loop: Loop, value: Any, at: Context, checks: Sequence[Check], evaluate: Evaluate | None
-) -> Attempt:
-    made, candidate = loop.attempts, Candidate.of(value)
-    judged = await evaluated(value, at, checks, evaluate)
-    return Attempt(len(made) + 1, candidate, judged, repeats=near(candidate, made))
+    if not isinstance(verdict, Done):
+        return False
+    return verdict.passed or any(stop.rule not in UNSETTLED for stop in verdict.stopped_by)

@@ -10,15 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import (
-    Filter,
-    Match,
-    Reflection,
-    Scope,
-    Trust,
-    check_sequence,
-    check_texts,
-)
+from heedful.lessons.lesson import Filter, Match, Scope, Trust, check_sequence, check_texts
 from heedful.lessons.ranking import PRODUCTS, relevance, worth
 from heedful.loop.record import check_integer, check_share
 from heedful.memory.memory import Memory
@@ -34,8 +26,8 @@ LAYER = "rm"
 STORE = "heedful.db"
 LISTED = 10_000  # how many of the most seen lessons are searched without a text
 OLDER = {"enabled": "reflective_memory_enabled", "mode": "reflective_memory_mode"}
-TRUTHS = {"true": True, "1": True, "yes": True, "on": True}
-TRUTHS |= {"false": False, "0": False, "no": False, "off": False}
+TRUTHS = dict.fromkeys(("true", "1", "yes", "on"), True)
+TRUTHS |= dict.fromkeys(("false", "0", "no", "off"), False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +48,10 @@ class Reflections:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Reflections:
-        """Read the settings from a mapping such as `os.environ`; ignore other names in it.
+        """Read settings from a mapping such as `os.environ`, in either case; ignore other names.
 
-        The names are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, in upper or lower
-        case; without them the older names REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE
-        count. Raises InvalidInput.
+        They are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, or else the older names
+        REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
         """
         known = {str(name).lower(): value for name, value in settings.items()}
         values: dict[str, Any] = {}
@@ -102,20 +93,20 @@ class ReflectionAnswer:
     @classmethod
     def of(cls, result: Reflected) -> ReflectionAnswer:
         """Return the answer for a reflection on a run."""
-        lesson, rule = result.reflection, result.strategy
+        lesson, strategy, meta = result.reflection, result.strategy, result.reflection.meta
         return cls(
-            lesson.signature.digest,
-            rule.signature.digest if rule else None,
-            lesson.text,
-            rule.text if rule else None,
-            lesson.importance,
-            lesson.meta["confidence"],
-            list(lesson.tags),
-            lesson.meta["error_category"] or None,
-            list(lesson.meta["source_event_ids"]),
-            list(lesson.meta["related_memory_ids"]),
-            RunMetadata(*(lesson.meta[field.name] for field in fields(RunMetadata))),
-            iso(time.time()),
+            reflection_id=lesson.signature.digest,
+            strategy_id=strategy.signature.digest if strategy else None,
+            reflection_text=lesson.text,
+            strategy_text=strategy.text if strategy else None,
+            importance=lesson.importance,
+            confidence=meta["confidence"],
+            tags=list(lesson.tags),
+            error_category=meta["error_category"] or None,
+            source_event_ids=list(meta["source_event_ids"]),
+            related_memory_ids=list(meta["related_memory_ids"]),
+            metadata=RunMetadata(*(meta[field.name] for field in fields(RunMetadata))),
+            generated_at=iso(time.time()),
         )
 
 
@@ -157,7 +148,7 @@ async def generate_reflection(
     task and the user's words) and `on_model_error` are those of `reflect`. Raises InvalidInput,
     ModelError, StoreError.
     """
-    episode = await asyncio.to_thread(_episode, context)
+    episode = await asyncio.to_thread(_read_episode, context)
     for name in ("tenant_id", "project_id"):
         if not isinstance(context.get(name), str):
             raise InvalidInput(name, context.get(name), "a text")
@@ -170,7 +161,7 @@ async def generate_reflection(
         store=False,
         trust=trust,
         on_model_error=on_model_error,
-        related=[str(one) for one in related],
+        related=[str(id) for id in related],
     )
     if made is None:
         raise InvalidInput("events", [], "at least one event, or an error")
@@ -195,9 +186,11 @@ async def store_reflection(
     made = result.result
     if session_id is not None:
         check_texts(session_id=session_id)
-        rule = made.strategy and _of_session(made.strategy, session_id)
-        one = _of_session(made.reflection, session_id)
-        made = replace(made, reflection=one, strategy=rule)
+        session = {"session_id": safe_id(session_id)}
+        lesson, strategy = made.reflection, made.strategy
+        strategy = strategy and replace(strategy, meta={**strategy.meta, **session})
+        lesson = replace(lesson, meta={**lesson.meta, **session})
+        made = replace(made, reflection=lesson, strategy=strategy)
     await keep(made, Memory.of(store, Scope(tenant_id, project_id)))
     return {name: result[name] for name in ("reflection_id", "strategy_id")}
 
@@ -232,35 +225,38 @@ async def query_reflections(
             query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
         )
     now = time.time()
-    matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
+    matches.sort(
+        key=lambda match: (-relevance(match) * worth(match, now), match.kind, match.signature)
+    )
     names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
-    return [_row(*(getattr(one, name) for name in names)) for one in matches[:k]]
+    return [_row(*(getattr(match, name) for name in names)) for match in matches[:k]]
 
 
 async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
     enough = any if only.match == "any" else all
     rows = [
-        one
-        for one in await memory.top(LISTED)
-        if one["kind"] in PRODUCTS
-        and one["state"] in ("candidate", "verified")
-        and one["importance"] >= only.importance
-        and (not only.tags or enough(tag in one["tags"] for tag in only.tags))
+        row
+        for row in await memory.top(LISTED)
+        if row["kind"] in PRODUCTS
+        and row["state"] in ("candidate", "verified")
+        and row["importance"] >= only.importance
+        and (not only.tags or enough(tag in row["tags"] for tag in only.tags))
     ]
-    rows.sort(key=lambda one: (-one["importance"], -one["last_seen"], one["kind"], one["id"]))
+    rows.sort(key=lambda row: (-row["importance"], -row["last_seen"], row["kind"], row["id"]))
     names = ("signature", "kind", "text", "importance", "tags", "error_type", "last_seen")
-    return [_row(*(one[name] for name in names)) for one in rows[:k]]
+    return [_row(*(row[name] for name in names)) for row in rows[:k]]
 
 
 def _row(
     id: str, kind: str, text: str, importance: float, tags: Sequence[str], category: str, at: float
 ) -> dict[str, Any]:
     made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
-    what = (id, made, text, importance, list(tags), category if made == "reflection" else "")
-    return asdict(ReflectionRow(*what[:5], what[5] or None, SOURCE, LAYER, iso(at)))
+    known = (category or None) if made == "reflection" else None
+    row = ReflectionRow(id, made, text, importance, list(tags), known, SOURCE, LAYER, iso(at))
+    return asdict(row)
 
 
-def _episode(context: Mapping[str, Any]) -> Episode:
+def _read_episode(context: Mapping[str, Any]) -> Episode:
     """Return the episode of a run; times and ids that are Python objects become texts."""
     try:
         value = json.loads(json.dumps(dict(context), default=str))
@@ -268,7 +264,3 @@ def _episode(context: Mapping[str, Any]) -> Episode:
         raise InvalidInput("context", type(context).__name__, "data that JSON can hold") from error
     (episode,) = EpisodeReader(Limits()).add(value)
     return episode
-
-
-def _of_session(one: Reflection, session: str) -> Reflection:
-    return replace(one, meta={**one.meta, "session_id": safe_id(session)})

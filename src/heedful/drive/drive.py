@@ -9,16 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from heedful import telemetry
+from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, Feedback, evaluated, pure, worded
 from heedful.drive import journal
 from heedful.drive.generate import Generate, Produced, Revise, Writer, generator, produce, revised
-from heedful.errors import InvalidInput, ModelError, ModelTimeout, UserCodeError
 from heedful.lessons.lesson import Scope
-from heedful.loop import decide, policies, record
-from heedful.loop.codec import policy_to, to_document
+from heedful.loop import codec, decide, policies, record, stop
 from heedful.loop.explain import Explanation, explain
-from heedful.loop.stop import Budget, Stop, counts_scope, find_near_repeat
 from heedful.memory.memory import Memory
 from heedful.models.contract import Model
 from heedful.redact import redact
@@ -49,7 +46,7 @@ class Result(Generic[C]):
         return self.verdict.best
 
     @property
-    def stopped_by(self) -> tuple[Stop, ...]:
+    def stopped_by(self) -> tuple[stop.Stop, ...]:
         """The rules that stopped the loop, the most important first; empty if it passed."""
         return self.verdict.stopped_by
 
@@ -73,21 +70,21 @@ def validate_arguments(
 ) -> None:
     """Raise InvalidInput, which names the wrong argument, before anything is spent."""
     if not isinstance(policy, decide.Policy):
-        raise InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
+        raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
-        raise InvalidInput("id", id, "a name without a secret: it is stored as it is")
+        raise errors.InvalidInput("id", id, "a name without a secret: it is stored as it is")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
-        raise InvalidInput("checks", checks, "a list of callables (candidate, context)")
+        raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):
-        raise InvalidInput("goals", goals, "a list of Goal")
+        raise errors.InvalidInput("goals", goals, "a list of Goal")
     record.check_goals(tuple(goals))
     if labels is not None and not (
         isinstance(labels, Mapping)
         and all(isinstance(text, str) for pair in labels.items() for text in pair)
     ):
-        raise InvalidInput("labels", labels, "a mapping of names to texts")
+        raise errors.InvalidInput("labels", labels, "a mapping of names to texts")
     if timeout is not None and not 0 < timeout < float("inf"):
-        raise InvalidInput("timeout", timeout, "a number of seconds above 0")
+        raise errors.InvalidInput("timeout", timeout, "a number of seconds above 0")
 
 
 # After each repeat the temperature rises: greedy decoding gives the rejected answer again.
@@ -108,11 +105,10 @@ class _State:
 class Run(Generic[C]):
     """One loop, one attempt at a time; with a store it can be resumed by its `id`.
 
-    Takes the arguments of `run`. The state is read from the journal at the first step. Before it, a
-    pipeline says of which `stage` this is the loop.
-
-    `stored` is the loop of a stage as its journal holds it: without secrets, each decision with its
-    time; None before the first step. Its `values` and `journal` are those read at that step.
+    Takes the arguments of `run`. The first step reads the state from the journal. A pipeline sets
+    `stage` before it; then `stored` is the loop as the journal holds it, without secrets and with
+    the time of each decision. `stored` is None before the first step, and its `values` and
+    `journal` stay as that step read them.
     """
 
     task: Any = field(kw_only=False)
@@ -155,7 +151,9 @@ class Run(Generic[C]):
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
         )
-        self._budgets = [rule for rule in self.policy.rules if isinstance(rule, Budget)]
+        self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
+        seconds = [budget.seconds for budget in self._budgets if budget.seconds]
+        self._most_seconds = min(seconds, default=UNLIMITED)
         self._state: _State | None = None
         self._lock, self._began = asyncio.Lock(), 0.0
 
@@ -172,9 +170,9 @@ class Run(Generic[C]):
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate once more, as another attempt; without one, make the first.
+        """Judge the last candidate again, as another attempt; without a candidate, make the first.
 
-        For a loop that ended because of checks that have been fixed since. Raises as `step`.
+        Use it for a loop that ended because of a broken check. Raises as `step`.
         """
 
         async def judge_again(state: _State) -> _State:
@@ -196,7 +194,7 @@ class Run(Generic[C]):
                 return Result(self.id, value, state.verdict, state.loop, self.policy)
 
     async def cancel(self, by: str) -> decide.Verdict:
-        """End the loop on request of `by`. A loop that has ended stays as it is."""
+        """End the loop on request of `by`; a loop that has ended stays as it is."""
 
         async def end(state: _State) -> _State:
             if isinstance(state.verdict, decide.Done):
@@ -245,31 +243,29 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
-        stored = head = None
-        if self._journal.durable or self.stage is not None:
-            kind: Kind = "loop" if self.stage is None else "stage"
-            goals = [to_document(goal) for goal in self._goals]
-            head = Head(self.task, goals, policy_to(self.policy), None, kind, self.stage)
-            stored = await self._journal.open(head)
-        self._began = self._began or (stored.created if stored else time.time())
-        state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-        if self.stage is not None and head is not None:
-            times = self._began, self._began
-            self.stored = stored or StoredLoop(self.id, head, self.loop, (), (), {}, 1, *times)
-        if stored is not None:
-            loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
-            answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
-            state = _State(
-                loop,
-                stored.values,
-                decide.latest_verdict(stored.decisions),
-                Produced.of(answer) if answer is not None else None,
-            )
-            self.data = stored.head.context if self.data is None else self.data
-        if self._journal.durable and any(map(counts_scope, self.policy.rules)):
-            echoes = await self._journal.echoes()
-            state = replace(state, loop=replace(state.loop, echoes=echoes))
-        await self._recorder.opened(state.loop, state.verdict, state.answer is not None)
+        if not self._journal.durable and self.stage is None:
+            self._began = self._began or time.time()
+            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
+            await self._recorder.opened(state.loop, state.verdict, answered=False)
+            return state
+        kind: Kind = "loop" if self.stage is None else "stage"
+        goals = [codec.to_document(goal) for goal in self._goals]
+        head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
+        stored = await self._journal.open(head)
+        now = self._began = self._began or (stored.created if stored else time.time())
+        if stored is None:
+            stored = StoredLoop(self.id, head, self.loop, (), (), {}, 1, now, now)
+        if self.stage is not None:
+            self.stored = stored
+        if self.data is None:
+            self.data = stored.head.context
+        loop = replace(stored.loop, goals=self._goals, improves=self.policy.improvement)
+        if self._journal.durable and any(map(stop.counts_scope, self.policy.rules)):
+            loop = replace(loop, echoes=await self._journal.echoes())
+        answer = stored.journal.get(f"{len(loop.attempts) + 1}/answer")
+        produced = None if answer is None else Produced.of(answer)
+        state = _State(loop, stored.values, decide.latest_verdict(stored.decisions), produced)
+        await self._recorder.opened(loop, state.verdict, answered=answer is not None)
         return state
 
     @telemetry.attempt
@@ -280,26 +276,29 @@ class Run(Generic[C]):
         if any(budget(state.loop) for budget in self._budgets):
             return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
-        room = self._room(state.loop)
+        room = self._most_seconds - state.loop.usage.seconds
         left = max(0.001, room + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            if limit < UNLIMITED:
+            if limit == UNLIMITED:
+                value, attempt = await self._try(state, began)
+            else:
                 async with asyncio.timeout(limit):
                     value, attempt = await self._try(state, began)
-            else:
-                value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
-            if left <= limit:
-                return await self._out_of_time(max(room, seconds))
+            if left <= limit:  # the budget ends the loop, and the cost of the attempt counts
+                state = self._state or state
+                spent = state.answer.usage if state.answer else record.Usage(calls=1)
+                extra = state.loop.extra + spent.lasting(max(room, seconds))
+                return await self._over(replace(state, loop=replace(state.loop, extra=extra)))
             await self._record_failure(seconds)
             again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
-            raise ModelTimeout(
+            raise errors.ModelTimeout(
                 f"attempt {len(state.loop.attempts) + 1} had no result within "
                 f"{self.timeout:g} s{again}"
             ) from None
-        except (UserCodeError, ModelError) as error:
+        except (errors.UserCodeError, errors.ModelError) as error:
             await self._record_failure(time.perf_counter() - began, getattr(error, "usage", None))
             raise
         loop = journal.append_attempt(state.loop, attempt, time.time())
@@ -330,7 +329,13 @@ class Run(Generic[C]):
         loop, number = state.loop, len(state.loop.attempts) + 1
         at, answer = self._context(state, number), state.answer
         if answer is None:
-            answer = await self._produced(loop, at)
+            if number == 1 and self.initial is not None:
+                answer = Produced((self.initial,), record.Usage())
+            elif number > 1 and self.revise is not None:
+                last = loop.attempts[-1].evaluation
+                answer = await revised(self.revise, at, last.findings if last else ())
+            else:
+                answer = await produce(self._generate, at, self._blocks)
             cost = answer.usage.lasting(time.perf_counter() - began)
             answer = Produced(answer.values, cost)
             if self._journal.durable:
@@ -345,65 +350,36 @@ class Run(Generic[C]):
             candidate,
             evaluation,
             (answer.usage + evaluation.usage).lasting(time.perf_counter() - began),
-            find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
+            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
             self._labels,
             isinstance(self._generate, Writer) and self.revise is None and at.temperature == 0,
             judged_by=self.stage.checks if self.stage else (),
         )
 
-    async def _produced(self, loop: record.Loop, at: Context) -> Produced:
-        if at.attempt == 1 and self.initial is not None:
-            return Produced((self.initial,), record.Usage())
-        if self.revise is not None and at.attempt > 1:
-            last = loop.attempts[-1].evaluation
-            return await revised(self.revise, at, at.previous, last.findings if last else ())
-        return await produce(self._generate, at, self._blocks)
-
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
         """Judge every candidate; return the best by errors, goals met, preference and margin."""
-        tried = [
-            (value, await evaluated(value, at, self.checks, self.evaluate))
-            for value in answer.values
-        ]
+        tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
+
+        def order(number: int) -> tuple[float, ...]:
+            failed, missed, margin, _ = loop.rank(0, tried[number])
+            return failed, missed, -tried[number].preference, margin
+
         if len(tried) == 1:
-            return tried[0]
-
-        def order(candidate: tuple[Any, record.Evaluation]) -> tuple[float, ...]:
-            errors, missed, margin, _ = loop.rank(0, candidate[1])
-            return errors, missed, -candidate[1].preference, margin
-
-        value, best = min(tried, key=order)
-        return value, replace(best, usage=sum((each.usage for _, each in tried), record.Usage()))
+            return answer.values[0], tried[0]
+        best = min(range(len(tried)), key=order)
+        usage = sum((each.usage for each in tried[1:]), tried[0].usage)
+        return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
         warmer = min(WARMEST, self.temperature + WARMER * state.loop.repeats)
-        return Context(
-            self.task,
-            number,
-            self.id,
-            state.verdict.feedback if isinstance(state.verdict, decide.Again) else "",
-            state.values[-1] if state.values else None,
-            self.data,
-            max(warmer, self.temperature),
-            self.seed + number - 1,
-            self._recorder.briefing.examples,
-            self._recorder.briefing.advice,
-            self._began,
-        )
-
-    def _room(self, loop: record.Loop) -> float:
-        """Return how many seconds the budgets leave to the next attempt."""
-        limits = [budget.seconds for budget in self._budgets if budget.seconds]
-        return min(limits) - loop.usage.seconds if limits else UNLIMITED
-
-    async def _out_of_time(self, seconds: float) -> _State:
-        """End the loop because an attempt used up the budget of seconds; its cost counts."""
-        state = self._state or _State(record.Loop(self.id))
-        spent = state.answer.usage if state.answer else record.Usage(calls=1)
-        loop = replace(state.loop, extra=state.loop.extra + spent.lasting(seconds))
-        return await self._over(replace(state, loop=loop))
+        hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
+        previous = state.values[-1] if state.values else None
+        sampling = max(warmer, self.temperature), self.seed + number - 1
+        recalled = self._recorder.shown.examples, self._recorder.shown.advice
+        context = self.task, number, self.id, hint, previous, self.data
+        return Context(*context, *sampling, *recalled, self._began)
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent, without another attempt."""
@@ -415,7 +391,7 @@ class Run(Generic[C]):
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
         """Count what a failed attempt spent, and keep its answer if it had one."""
-        state = self._state or _State(record.Loop(self.id))
+        state = self._state or _State(self.loop)
         extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
             extra = (judging or record.Usage()).lasting(max(0.0, seconds - answer.usage.seconds))
@@ -450,16 +426,16 @@ async def run(
 ) -> Result[Any]:
     """Drive one task until it passes or a rule stops it.
 
-    `generate(task, hint)` returns a candidate, or a list of candidates; the best becomes
-    the attempt; a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
+    `generate(task, hint)` returns a candidate, or a list whose best candidate becomes the attempt;
+    a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
     scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
     next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,
     accepted answers are recalled and learnt. `store` makes the loop durable (None keeps nothing),
     and a loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`.
     `labels` (who took part) are kept with each attempt. `timeout` limits one attempt, in seconds.
     A sampling generator begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes
-    what the next attempt reads. Without `examples` memory keeps and shows no output of a
-    candidate, only what was wrong and how it was fixed.
+    what the next attempt reads. Without `examples`, memory keeps and shows only what was wrong and
+    how it was fixed, never an output.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

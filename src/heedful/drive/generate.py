@@ -45,21 +45,15 @@ class Writer:
         """Return the prompt for an attempt."""
         messages = [Message("system", self.system)] if self.system else []
         messages += at.examples
-        task = at.task if isinstance(at.task, str) else json.dumps(at.task, default=str)
+        parts = [as_text((), at.seed, at.advice)] if at.advice else []
         if at.hint:
-            task = f"{_last(at.previous)}{at.hint}\n\n{task}"
-        if at.advice:
-            task = f"{as_text((), at.seed, at.advice)}\n\n{task}"
-        messages.append(Message("user", task))
+            last = redact(at.previous if isinstance(at.previous, str) else json.dumps(at.previous))
+            half = (PREVIOUS - 5) // 2
+            short = last if len(last) <= PREVIOUS else f"{last[:half]}\n…\n{last[-half:]}"
+            parts += [f"Your last answer:\n{short}"] * (len(short) > SHORT) + [at.hint]
+        parts.append(at.task if isinstance(at.task, str) else json.dumps(at.task, default=str))
+        messages.append(Message("user", "\n\n".join(parts)))
         return [Message(message.role, redact(message.content)) for message in messages]
-
-
-def _last(candidate: Any) -> str:
-    text = redact(candidate if isinstance(candidate, str) else json.dumps(candidate))
-    if len(text) > PREVIOUS:
-        half = (PREVIOUS - 5) // 2
-        text = f"{text[:half]}\n…\n{text[-half:]}"
-    return f"Your last answer:\n{text}\n\n" if len(text) > SHORT else ""
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
@@ -112,20 +106,22 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
     if at.examples or at.advice:
         recalled = as_text(at.examples, at.seed, at.advice)
         hint = "\n\n".join(part for part in (recalled, hint) if part)
-    return await _called(generate, at, thread, at.task, hint)
+    return await _produced(generate, at, thread, at.task, hint)
 
 
-async def revised(
-    revise: Revise, at: Context, previous: Any, findings: Sequence[Finding]
-) -> Produced:
+async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
     """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
-    return await _called(revise, at, blocking(revise), at.task, previous, findings)
+    return await _produced(revise, at, blocking(revise), at.task, at.previous, findings)
 
 
-async def _called(
+async def _produced(
     function: Callable[..., Any], at: Context, thread: bool, *arguments: Any
 ) -> Produced:
-    value = await call(_failed, function, *arguments, at=at, thread=thread)
+    def failed(error: BaseException) -> GenerateFailed:
+        what = f"{type(error).__name__}: {redact(str(error))[:300]}"
+        return GenerateFailed(f"generate raised {what}")
+
+    value = await call(failed, function, *arguments, at=at, thread=thread)
     values = tuple(value) if isinstance(value, list | tuple) else (value,)
     if not values:
         raise GenerateFailed("generate returned an empty list; return at least one candidate")
@@ -134,10 +130,6 @@ async def _called(
     texts = tuple(each.text if isinstance(each, Answer) else each for each in values)
     costs = [each.usage if isinstance(each, Answer) else ONE_CALL for each in values]
     return Produced(texts, sum(costs[1:], costs[0]))
-
-
-def _failed(error: BaseException) -> GenerateFailed:
-    return GenerateFailed(f"generate raised {type(error).__name__}: {redact(str(error))[:300]}")
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
@@ -151,8 +143,8 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
             raise InvalidInput("candidate", candidate, "text, to be revised in places")
-        usage = Usage()
-        for start, end, flagged in reversed(_spans(candidate, findings)):
+        spans, usage = _spans(candidate, findings), Usage()
+        for start, end, flagged in reversed(spans or [(0, len(candidate), list(findings))]):
             text = rewrite(task, candidate[start:end], flagged)
             if hasattr(text, "__await__"):
                 text = await text
@@ -170,9 +162,9 @@ def _spans(text: str, findings: Sequence[Finding]) -> list[tuple[int, int, list[
     for start, end, finding in sorted(flagged, key=lambda span: span[:2]):
         start = max(0, start)
         end = max(start, min(len(text), end))
+        joined: list[Finding] = []
         if spans and start < spans[-1][1]:
-            first, last, before = spans[-1]
-            spans[-1] = (first, max(last, end), [*before, finding])
-        else:
-            spans.append((start, end, [finding]))
-    return spans or [(0, len(text), list(findings))]
+            start, last, joined = spans.pop()
+            end = max(last, end)
+        spans.append((start, end, [*joined, finding]))
+    return spans

@@ -1,9 +1,9 @@
-"""A loop is written down in at most two transactions an attempt: the answer, then the evaluation
-with its verdict, lessons and exposures.
+"""A loop is stored in at most two transactions an attempt: the answer, then the evaluation with
+its verdict, lessons and exposures.
 
-A driver writes to a `Journal`, which holds the loop by a lease; `LoopRecorder` adds to each entry
-what the loop's memory has to write. A loop whose attempts are reported from outside is read as a
-`Snapshot`, decided, and written only if nobody was faster (`retry_on_conflict`).
+A driver writes to a `Journal`, which holds the loop by a lease. `LoopRecorder` adds to each entry
+the lessons and exposures for the loop's memory. A loop whose attempts are reported from outside is
+read as a `Snapshot`, decided, and written only if it has not changed (`retry_on_conflict`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from heedful.loop.codec import decision_from, from_document
 from heedful.loop.decide import Decision, Done, Policy, Verdict, decide, standing_of
 from heedful.loop.record import Attempt, Candidate, Loop
 from heedful.memory.memory import Memory
-from heedful.store import exposures as exposure_store
-from heedful.store import loops, open_store
-from heedful.store.loops import LEASE_SECONDS, enter, leave, new_owner
+from heedful.store import exposures, loops, open_store
+from heedful.store.loops import LEASE_SECONDS
 from heedful.store.records import Committed, Head, JournalEntry, LoopState, StoredLoop
 from heedful.store.store import Store
 
@@ -61,15 +60,9 @@ def decision_entry(
     loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
 ) -> JournalEntry:
     """Return the entry that records a verdict, and its attempt; the journal fills in the epoch."""
-    return JournalEntry(
-        loop.id,
-        0,
-        attempt=attempt,
-        value=value,
-        verdict=verdict,
-        standing=standing_of(loop, policy),
-        decided=loop.at,
-    )
+    worn = standing_of(loop, policy)
+    decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
+    return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
 
 
 def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
@@ -104,9 +97,8 @@ def text_of(task: Any) -> str:
 class Journal:
     """The journal of one loop, with a lease that is renewed while an attempt is under way.
 
-    `store` is a Store or its name; with None nothing is kept, and the loop lives in its driver
-    alone. `known` is True if the caller named the loop, so that it may exist already: it is claimed
-    before anything else. A loop with a random id is created by its first entry.
+    `store` is a Store or its name; with None nothing is kept. A loop that is `known` (the caller
+    named it) may exist already, so it is claimed first; the first entry creates any other loop.
     """
 
     def __init__(
@@ -116,7 +108,7 @@ class Journal:
         if not isinstance(self.store, Store | None):
             raise InvalidInput("store", store, "a path, :memory:, a Store or None")
         self._scope, self._id, self._known = scope or Scope(), id, known
-        self._owner = new_owner() if self.store is not None else ""
+        self._owner = loops.new_owner() if self.store is not None else ""
         self._head: Head | None = None  # what the store does not hold yet
         self._claimed = False
         self._epoch = 1
@@ -135,7 +127,7 @@ class Journal:
 
     @asynccontextmanager
     async def _hold(self, store: Store) -> AsyncIterator[None]:
-        enter(self._owner)
+        loops.enter(self._owner)
         task = asyncio.current_task()
         beat = asyncio.create_task(self._beat(store, task))
         try:
@@ -144,12 +136,12 @@ class Journal:
             lost = beat.exception() if beat.done() and not beat.cancelled() else None
             if lost is not None and task is not None and task.uncancel() == 0:
                 raise LeaseLost(str(lost)) from None
-            raise  # somebody else cancelled, too
+            raise  # the caller cancelled, too
         finally:
             beat.cancel()
             if beat.done() and not beat.cancelled():
                 beat.exception()  # raised above, or too late to matter
-            leave(self._owner)
+            loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
         """Return the loop as it is stored, claimed for this process, or None if it is new.
@@ -168,11 +160,16 @@ class Journal:
             self._claimed = False  # the beat must not renew the epoch that this claim ends
             stored = await self.store.write(self._scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
-        self._head = None if stored is not None and _same(stored.head, head) else head
+
+        def lasting(head: Head) -> tuple[Any, ...]:
+            return head.kind, head.stage, list(head.goals), dict(head.policy)
+
+        written = stored is not None and lasting(stored.head) == lasting(head)
+        self._head = None if written else head
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
-        """Return finding key -> number of attempts that had it, in the newest other loops."""
+        """Count, for each finding key, the attempts with it in the newest other loops."""
         if self.store is None:
             return {}
         return await self.store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
@@ -217,50 +214,41 @@ class Journal:
                 continue  # the next one may get through; until then the epoch fences
 
 
-def _same(one: Head, other: Head) -> bool:
-    """Return True if the heads differ at most in task and context."""
-    same = (one.kind, one.stage) == (other.kind, other.stage)
-    return same and (list(one.goals), dict(one.policy)) == (list(other.goals), dict(other.policy))
-
-
+@dataclass(eq=False, repr=False)
 class LoopRecorder:
-    """Writes the entries of one loop, together with what its memory has to write.
+    """Writes the entries of one loop, with its exposures, lessons and outcome.
 
-    What the loop is shown is written with its first entry, so that it counts however the loop
-    goes on; what the loop teaches, and its outcome, with the decision that ends it. If journal and
-    memory share a scope (`together`), this is one transaction. If not, exposures are written before
-    the entry, because the prompt may have led to it, and lessons after it, because only the holder
-    of the lease may teach. What a crash left unwritten is written when the loop is opened again.
+    Exposures are written with the first entry, so they count however the loop goes on; lessons and
+    outcome with the decision that ends the loop. If journal and memory share a scope (`together`),
+    this is one transaction. If not, exposures are written before the entry, because the prompt may
+    have led to it, and lessons after it, because only the holder of the lease may teach. A loop
+    that is opened again writes what a crash left unwritten.
 
-    `judged` is False if nothing evaluates candidates; then an accepted one teaches nothing. Without
-    `examples` no output is kept or shown, only what was wrong and how it was fixed. Lessons of
-    evaluations that nobody has `measured` are a model's word and not verified.
+    Candidates that nothing evaluates (`judged` is False) teach nothing. Without `examples`, no
+    output is kept or shown. Lessons of evaluations that are not `measured` are not verified. Give
+    the `briefing` of a loop whose exposures are stored already; `shown` is the current briefing.
     """
 
-    def __init__(
-        self,
-        write: Callable[[JournalEntry], Awaitable[Committed]],
-        memory: Memory | None,
-        task: str,
-        *,
-        together: bool,
-        judged: bool = True,
-        examples: bool = True,
-        measured: bool = True,
-    ) -> None:
-        self._write, self._memory, self._together = write, memory, together
-        self._task, self._judged, self._examples = task, judged, examples
-        self._measured = measured
-        self.briefing: Briefing = Briefing()
-        self._exposed = False
+    write: Callable[[JournalEntry], Awaitable[Committed]]
+    memory: Memory | None
+    task: str
+    together: bool
+    judged: bool = True
+    examples: bool = True
+    measured: bool = True
+    briefing: Briefing | None = None
+
+    def __post_init__(self) -> None:
+        self._exposed = self.briefing is not None
+        self.shown: Briefing = self.briefing or Briefing()
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Brief a loop that goes on; for one that has ended, write what a crash left unwritten.
 
         `answered` is True if the journal holds an answer that is no attempt yet. Raises StoreError.
         """
-        memory, ended = self._memory, isinstance(verdict, Done)
-        if memory is None or (ended and self._together):
+        memory, ended = self.memory, isinstance(verdict, Done)
+        if memory is None or (ended and self.together):
             return
         begun = ended or answered or loop.attempts or loop.overrides or loop.extra.calls
         await self.brief(loop.id, begins=not begun)
@@ -269,31 +257,27 @@ class LoopRecorder:
 
     async def brief(self, loop: str, begins: bool) -> None:
         """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
-        if self._memory is not None:
-            briefing = await self._memory.brief(self._task, loop, begins, self._examples)
-            self.shown(briefing, written=False)
-
-    def shown(self, briefing: Briefing, written: bool = True) -> None:
-        """Take over a briefing, whose exposures may have been written by somebody else."""
-        self.briefing, self._exposed = briefing, written
+        if self.memory is not None:
+            self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
+            self._exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
         """Write `entry`, with which the loop reached its present state. Raises StoreError."""
-        memory = self._memory
+        memory = self.memory
         if memory is None:
-            return await self._write(entry)
-        shown = () if self._exposed else self.briefing.exposures
+            return await self.write(entry)
+        shown = () if self._exposed else self.shown.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(memory, loop) if ended else ((), None)
-        if self._together:
+        if self.together:
             most = memory.max_entries or 0
             entry = replace(entry, reflections=lessons, exposures=shown, outcome=outcome, most=most)
         elif shown:
-            await memory.store.write(memory.scope, exposure_store.remember, (), exposures=shown)
-        committed = await self._write(entry)
+            await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
+        committed = await self.write(entry)
         self._exposed = True
         if ended:
-            await self._teach(memory, loop, () if self._together else lessons, outcome)
+            await self._teach(memory, loop, () if self.together else lessons, outcome)
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
@@ -302,37 +286,34 @@ class LoopRecorder:
         A cancelled loop has no outcome: how it would have ended is not known.
         """
         lessons: Sequence[Reflection] = ()
-        if self._judged:
-            lessons = memory.lessons(loop, self._task, self.briefing, self._examples)
-        if not self._measured:
+        if self.judged:
+            lessons = memory.lessons(loop, self.task, self.shown, self.examples)
+        if not self.measured:
             lessons = [replace(lesson, trust="model", state="candidate") for lesson in lessons]
-        return lessons, outcome_of(loop) if self.briefing.exposures and not loop.cancelled else None
+        return lessons, outcome_of(loop) if self.shown.exposures and not loop.cancelled else None
 
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory apart, which takes what a loop teaches once; look at its lessons.
+        """Write to a memory in another store, which takes the lessons of a loop once; look at them.
 
-        If the look fails this is logged, and the next one repeats the work.
+        A look that fails is logged, and the next one repeats the work.
         """
-        if not self._together and (lessons or outcome):
-            most = memory.max_entries or 0
-            await memory.store.write(
-                memory.scope, exposure_store.remember, lessons, outcome=outcome, most=most
-            )
+        if not self.together and (lessons or outcome):
+            ending: dict[str, Any] = {"outcome": outcome, "most": memory.max_entries or 0}
+            await memory.store.write(memory.scope, exposures.remember, lessons, **ending)
         try:
             if outcome is not None:
                 await memory.look(loop.id)
         except StoreError as error:
-            message = "loop %s has ended; what lessons are worth was not looked at: %s"
-            _log.warning(message, loop.id, error)
+            _log.warning("loop %s ended; its lessons were not reviewed: %s", loop.id, error)
 
 
 T = TypeVar("T")
-# Of those who write to one loop at once, one gets through in each round; the others try again after
-# a random pause of at most so many seconds, so that 64 of them are done within a second.
+# When several write to one loop, one succeeds in each round; the others try again after a random
+# pause. With these values 64 writers finish within a second.
 ROUNDS = 100
-PAUSE = 0.02
+PAUSE = 0.02  # seconds, at most
 
 
 @dataclass(frozen=True, slots=True)

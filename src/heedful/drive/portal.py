@@ -19,9 +19,10 @@ from heedful.drive.drive import Run
 from heedful.errors import InvalidInput, NotPassed, UsageError
 from heedful.store import open_store
 
+P = ParamSpec("P")
 T = TypeVar("T")
-# A plain function runs in a thread, and keeps it while it waits in `run_sync`: with too few threads
-# such functions would wait for each other. Threads are started when they are needed.
+# A plain function keeps its thread while it waits in `run_sync`, so with too few threads such
+# functions would wait for each other. Threads start when they are needed.
 THREADS = 512
 
 
@@ -86,14 +87,11 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         loop.call_soon_threadsafe(begin)
         ended.wait()
-    except BaseException:
-        loop.call_soon_threadsafe(give_up)
-        ended.wait()
-        raise
+    finally:
+        if not ended.is_set():  # interrupted
+            loop.call_soon_threadsafe(give_up)
+            ended.wait()
     return tasks[0].result()
-
-
-P = ParamSpec("P")
 
 
 def self_correcting(
@@ -101,10 +99,10 @@ def self_correcting(
 ) -> Callable[[Callable[P, T]], Callable[..., T]]:
     """Run the decorated `generate(task, hint, …)` until what it returns passes.
 
-    Takes the options of `run`. An async function stays async, a plain one stays plain. Callers pass
-    the task and any arguments after the hint, which comes from the loop, and get the accepted
-    candidate. If there is none, NotPassed is raised with the result; with `on_exhausted="best"` the
-    best candidate is returned. Methods (first parameter `self` or `cls`) work too.
+    Takes the options of `run`. An async function stays async, a plain function stays plain. Callers
+    pass the task and any arguments after the hint, and get the accepted candidate. Without an
+    accepted candidate it raises NotPassed with the result, or returns the best candidate if
+    `on_exhausted` is "best". Methods (first parameter `self` or `cls`) work too.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")

@@ -1,4 +1,4 @@
-"""Host (c): an outside orchestrator makes the attempts and reports them; here they are decided.
+"""Host (c): an outside orchestrator makes attempts and reports them; this module decides them.
 
 Every call reads the loop, decides, and writes one entry (`heedful.drive.journal`). Nobody holds the
 loop between calls.
@@ -29,17 +29,17 @@ from heedful.store.runs import reworded
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of an id, which appears in addresses and lists
-REPORT = "report"  # stands for the evaluation of a report among those that judged an attempt
+REPORT = "report"  # the name of a report's own evaluation among the judges of an attempt
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """What an orchestrator reports of an attempt: its output or a digest, its evaluation, its cost.
+    """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
 
-    `checks` judge the output here, in addition to the `evaluation`, if there is one. `request` is
-    JSON data that also belongs to the identity of the report, such as the names and arguments of
-    its checks. An evaluation that is not `vouched` for counts as a model's word: the lessons of the
-    loop are not verified.
+    `checks` judge the output here, in addition to the `evaluation`. `request` is JSON data that
+    belongs to the identity of the report, such as the names and arguments of its checks. If the
+    evaluation is not `vouched` for, it counts as a model's word and the lessons of the loop are not
+    verified.
     """
 
     output: Any = None
@@ -55,17 +55,10 @@ class AttemptReport:
     @property
     def name(self) -> str:
         """The identity of the report: 32 hex digits of SHA-256 over canonical JSON."""
-        parts = (
-            self.output,
-            self.digest,
-            self.evaluation and codec.to_document(self.evaluation),
-            codec.to_document(self.usage),
-            dict(self.labels),
-            self.request,
-            self.reported_as,
-        )
-        text = json.dumps(parts, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        evaluation = self.evaluation and codec.to_document(self.evaluation)
+        made = self.output, self.digest, evaluation, codec.to_document(self.usage)
+        parts = (*made, dict(self.labels), self.request, self.reported_as)
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
     @property
     def judges(self) -> tuple[str, ...]:
@@ -77,9 +70,8 @@ class AttemptReport:
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
         """Return the attempt; a candidate without output or digest never counts as a repeat."""
-        candidate = record.Candidate.of(
-            f"{loop.id}/{number}" if self.output is None else self.output
-        )
+        value = f"{loop.id}/{number}" if self.output is None else self.output
+        candidate = record.Candidate.of(value)
         text = None if self.output is None else candidate.text
         candidate = record.Candidate(self.digest or candidate.digest, text)
         return record.Attempt(
@@ -155,9 +147,9 @@ async def report(
 ) -> ReportResult:
     """Decide on an attempt and store it; the same report again returns the first verdict.
 
-    With `memory`, which must be of the same store and scope, a loop that ends teaches its lessons,
-    and its outcome counts for the lessons that it was shown. Raises NotFound, AttemptTaken if that
-    attempt was reported with other content, OutOfOrder if the one before it is missing, LoopEnded,
+    With a `memory` of the same store and scope, a loop that ends teaches its lessons, and its
+    outcome counts for the lessons that it was shown. Raises NotFound, AttemptTaken if the attempt
+    was reported with other content, OutOfOrder if the attempt before it is missing, LoopEnded,
     LeaseLost if a process drives the loop, Conflict if code of its host decides it, CheckFailed,
     ModelError, and NotJournalable.
     """
@@ -167,16 +159,20 @@ async def report(
     async def decide_on(snapshot: journal.Snapshot) -> ReportResult:
         stored = snapshot.stored
         if 0 < number <= len(stored.loop.attempts):
-            return _first_result(stored, number, attempt_report.name)
+            known = stored.loop.upto(number)
+            if known.attempts[-1].report != attempt_report.name:
+                other = f"attempt {number} of {id!r} was reported with other content"
+                raise errors.AttemptTaken(other)
+            first = next(each for each in stored.decisions if each.attempt == number)
+            return ReportResult(known, first.verdict, new=False)
         policy = _policy_for(snapshot, number)
         if not judged:
             judged.append(await _evaluation(attempt_report, stored, number))
         attempt = attempt_report.attempt(stored.loop, number, judged[0])
         loop = journal.append_attempt(_loop(snapshot, policy), attempt, time.time())
-        # As it is read again: a name before a text can make a secret of it.
+        # Redact as the store does: joined texts can form a secret that no part contains.
         verdict = codec.verdict_from(redact_data(codec.verdict_to(decide.decide(loop, policy))))
-        output = attempt_report.output
-        entry = journal.decision_entry(loop, policy, verdict, attempt, output)
+        entry = journal.decision_entry(loop, policy, verdict, attempt, attempt_report.output)
         await _commit(snapshot, memory, entry, loop)
         telemetry.record_decision(loop, verdict)
         return ReportResult(loop, verdict, new=True)
@@ -187,7 +183,7 @@ async def report(
 async def cancel(
     store: Store, scope: Scope, id: str, by: str, why: str = "", memory: Memory | None = None
 ) -> decide.Verdict:
-    """End a loop that nobody drives; one that has ended stays as it is. Raises as `report`."""
+    """End a loop that no process drives; an ended loop stays as it is. Raises as `report`."""
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
         stored = snapshot.stored
@@ -219,9 +215,10 @@ async def override(
 ) -> decide.Verdict:
     """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
 
-    `decisions` is how many decisions it lifts, `until` (seconds since 1970) when it expires. The
-    override and the new decision are one transaction. Raises OverrideRefused like `Run.override`,
-    and also if code of its host stopped the loop; NotFound; LeaseLost if a process drives the loop.
+    The override counts for that many `decisions`, until it expires (`until`, seconds since 1970).
+    It is stored with the new decision in one transaction. Raises OverrideRefused like
+    `Run.override` and if code of its host stopped the loop, NotFound, and LeaseLost if a process
+    drives the loop.
     """
     opened = open_store(store) if isinstance(store, str) else store
     new = record.Override(rule, by, why, decisions, until=until)
@@ -265,17 +262,6 @@ def _stored_policy(stored: StoredLoop) -> decide.Policy:
     return policy
 
 
-def _first_result(stored: StoredLoop, number: int, name: str) -> ReportResult:
-    """Return the result of the first report. Raises AttemptTaken if it had other content."""
-    loop = stored.loop.upto(number)
-    if loop.attempts[-1].report != name:
-        raise errors.AttemptTaken(
-            f"attempt {number} of {stored.id!r} was reported with other content"
-        )
-    first = next(decision for decision in stored.decisions if decision.attempt == number)
-    return ReportResult(loop, first.verdict, new=False)
-
-
 def _policy_for(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     """Return the policy that decides attempt `number`, which must be the next one."""
     stored = snapshot.stored
@@ -301,15 +287,10 @@ async def _evaluation(
     if not report.judges:
         return None
     last = decide.latest_verdict(stored.decisions)
-    context = Context(
-        stored.head.task,
-        number,
-        stored.id,
-        last.feedback if isinstance(last, decide.Again) else "",
-        stored.values[-1] if stored.values else None,
-        stored.head.context,
-        began=stored.created,
-    )
+    hint = last.feedback if isinstance(last, decide.Again) else ""
+    previous = stored.values[-1] if stored.values else None
+    about = stored.head.task, number, stored.id, hint, previous, stored.head.context
+    context = Context(*about, began=stored.created)
 
     async def as_reported(candidate: Any, context: Context) -> record.Evaluation:
         return report.evaluation or record.Evaluation()
@@ -321,23 +302,18 @@ async def _evaluation(
 async def _commit(
     snapshot: journal.Snapshot, memory: Memory | None, entry: JournalEntry, loop: record.Loop
 ) -> None:
-    """Write an entry together with what memory has to write for it."""
+    """Write an entry together with its lessons and its outcome for memory."""
     exposures, task = snapshot.state.exposures, journal.text_of(snapshot.stored.head.task)
-    measured = all(attempt.vouched for attempt in loop.attempts)
-    recorder = journal.LoopRecorder(snapshot.commit, memory, task, together=True, measured=measured)
+    shown = tuple(id for exposure in exposures for id in exposure.examples)
+    briefing = Briefing(shown=shown, exposures=exposures)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-            raise errors.InvalidInput(
-                "memory", memory, "one in the store and the scope of the loop"
-            )
-        shown = tuple(id for exposure in exposures for id in exposure.examples)
-        briefing = Briefing(shown=shown, exposures=exposures)
-        if (
-            memory.embedder is not None
-            and isinstance(entry.verdict, decide.Done)
-            and entry.verdict.passed
-        ):
+            allowed = "one in the store and the scope of the loop"
+            raise errors.InvalidInput("memory", memory, allowed)
+        passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
+        if passed and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
-        recorder.shown(briefing)
-    await recorder.commit(entry, loop)
+    measured = all(attempt.vouched for attempt in loop.attempts)
+    options: dict[str, Any] = {"together": True, "measured": measured, "briefing": briefing}
+    await journal.LoopRecorder(snapshot.commit, memory, task, **options).commit(entry, loop)

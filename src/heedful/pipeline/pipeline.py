@@ -32,20 +32,20 @@ from heedful.models import open_model
 from heedful.models.contract import Model
 from heedful.pages.report import write, write_attempt
 from heedful.pipeline import stages
-from heedful.pipeline.stages import Stage, StageState, Unvalidated, Work
+from heedful.pipeline.stages import Effect, Stage, StageState, Unvalidated, Work
 from heedful.redact import redact
 from heedful.sanitize import sanitize
 from heedful.store import exposures, open_store, patterns, runs
 from heedful.store.records import JournalEntry, StageHead, StoredLoop
-from heedful.store.runs import Exhausted, Report, StageAttempt, StageReport
+from heedful.store.runs import Exhausted, Report, StageReport
 from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
-# Bytes of a name: the name of a file contains that of a stage and that of a run.
-LONGEST = 100
+S = TypeVar("S")
+LONGEST = 100  # bytes of a name: the name of a file contains those of a stage and of a run
 EXHAUSTED = ("continue", "halt", "best")
 UNVALIDATED = ("continue", "halt")
-# The older name of each setting.
+# Setting -> its older name.
 OLDER: Mapping[str, str] = {
     "max_check_attempts": "max_guardrail_attempts",
     "deviation_sigma": "prediction_deviation_threshold",
@@ -56,27 +56,26 @@ OLDER: Mapping[str, str] = {
 COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that they may be
 
 
-def read_settings(kind: type, settings: Mapping[str, Any], older: Mapping[str, str]) -> Any:
-    """Return a `kind`, a dataclass, made of a mapping such as `os.environ`; ignore other names.
+def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
+    """Return a `kind`, a dataclass, made of a mapping as `Guardrails.of` reads it.
 
-    Names may be in upper or lower case, with or without the prefix `HEEDFUL_`; a name with it comes
-    first, an older name last. Raises InvalidInput with the name of the wrong setting.
+    A name with the prefix comes first, then the same name without it, then its `older` name.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
-    found: dict[str, Any] = {}
-    for one in fields(kind):
-        names = [name for name in (one.name, older.get(one.name)) if name]
-        spellings = [f"{prefix}{name}" for name in names for prefix in ("heedful_", "")]
-        name, value = next((known[each] for each in spellings if each in known), ("", None))
-        if not name:
+    values: dict[str, Any] = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        names = (field.name, older.get(field.name, field.name))
+        spellings = (f"{prefix}{name}" for name in names for prefix in ("heedful_", ""))
+        if (given := next(filter(known.__contains__, spellings), None)) is None:
             continue
-        default: Any = one.default
+        name, value = known[given]
+        default: Any = field.default
         try:
-            found[one.name] = type(default)(value.strip() if isinstance(value, str) else value)
+            values[field.name] = type(default)(value.strip() if isinstance(value, str) else value)
         except (TypeError, ValueError) as error:
             what = "a whole number" if type(default) is int else "a number"
             raise errors.InvalidInput(name, value, what) from error
-    return kind(**found)
+    return kind(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +104,12 @@ class Guardrails:
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
         """Read settings from a mapping such as `os.environ`, and ignore its other names.
 
-        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. Older names
-        work too: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
-        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD. A new name takes
-        precedence over its older one. Raises InvalidInput with the name of the wrong setting.
+        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. Older names are
+        read too: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
+        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD; a new name comes
+        first. Raises InvalidInput with the name of the wrong setting.
         """
-        made: Guardrails = read_settings(cls, settings, OLDER)
-        return made
+        return read_settings(cls, settings, OLDER)
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -160,9 +158,10 @@ class Pipeline:
         progress: bool | None = None,
         settings: Guardrails | None = None,
     ) -> None:
+        _check_choices(on_exhausted, on_unvalidated)
         self.name: str = _check_name("name of a pipeline", name)
-        self.on_exhausted: Exhausted = _one_of("on_exhausted", on_exhausted, EXHAUSTED)
-        self.on_unvalidated: Unvalidated = _one_of("on_unvalidated", on_unvalidated, UNVALIDATED)
+        self.on_exhausted: Exhausted = on_exhausted
+        self.on_unvalidated: Unvalidated = on_unvalidated
         self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
         self.store: Store | None = open_store(store) if isinstance(store, str) else store
@@ -189,25 +188,21 @@ class Pipeline:
         attempt, in seconds. In a durable run an output that JSON cannot carry is an error, unless
         `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
         """
-        given = {name: value for name, value in options.items() if value is not None}
-        given = {
-            "on_exhausted": self.on_exhausted,
-            "on_unvalidated": self.on_unvalidated,
-            **given,
-        }
-        _one_of("on_exhausted", given["on_exhausted"], EXHAUSTED)
-        _one_of("on_unvalidated", given["on_unvalidated"], UNVALIDATED)
+        given: dict[str, Any] = {"on_exhausted": self.on_exhausted}
+        given["on_unvalidated"] = self.on_unvalidated
+        given |= {name: value for name, value in options.items() if value is not None}
+        _check_choices(given["on_exhausted"], given["on_unvalidated"])
         retries, model = given.pop("retries", None), given.pop("model", None)
         if retries is not None and "policy" in given:
-            raise errors.InvalidInput(
-                "retries", retries, "left out beside a policy, which says it all"
-            )
+            raise errors.InvalidInput("retries", retries, "left out beside a policy")
         if "policy" not in given:
             retries = self.settings.max_stage_retries if retries is None else retries
             record.check_integer("retries", retries, 0)
             given["policy"] = replace(policies.stage, rules=(MaxAttempts(retries + 1),))
         if model is not None:
-            given["writer"] = _writer(model)
+            given["writer"], _ = generator(open_model(model) if isinstance(model, str) else model)
+            if not isinstance(given["writer"], Writer):
+                raise errors.InvalidInput("model", model, "a Model, a Writer or a model's name")
 
         def add(function: Work) -> Work:
             name = self._free(given.get("name", getattr(function, "__name__", "")))
@@ -242,13 +237,6 @@ class Pipeline:
         return await PipelineRun(self, {} if state is None else state, id).finish()
 
 
-def _writer(model: Model | Writer | str) -> Writer:
-    made, _ = generator(open_model(model) if isinstance(model, str) else model)
-    if not isinstance(made, Writer):
-        raise errors.InvalidInput("model", model, "a Model, a Writer or the name of a model")
-    return made
-
-
 def _check_name(what: str, name: object) -> str:
     known = isinstance(name, str) and name.strip() and name.isprintable() and "/" not in name
     if not isinstance(name, str) or not known or len(name.encode()) > LONGEST:
@@ -259,13 +247,13 @@ def _check_name(what: str, name: object) -> str:
     return name
 
 
-Choice = TypeVar("Choice", bound=str)
-
-
-def _one_of(what: str, value: Choice, allowed: Sequence[str]) -> Choice:
-    if value not in allowed:
-        raise errors.InvalidInput(what, value, f"one of {', '.join(allowed)}")
-    return value
+def _check_choices(on_exhausted: str, on_unvalidated: str) -> None:
+    for name, value, allowed in (
+        ("on_exhausted", on_exhausted, EXHAUSTED),
+        ("on_unvalidated", on_unvalidated, UNVALIDATED),
+    ):
+        if value not in allowed:
+            raise errors.InvalidInput(name, value, f"one of {', '.join(allowed)}")
 
 
 _log = logging.getLogger("heedful")
@@ -290,6 +278,7 @@ class PipelineRun:
         self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
         self._reports: list[StageReport] = []
         self._began = time.time()
+        self._active = False  # True once a stage has run now, not in an earlier process
 
     async def finish(self) -> Report:
         """Run all stages that have not ended, and return the report of all stages."""
@@ -299,73 +288,65 @@ class PipelineRun:
         names = [stage.name for stage in pipeline.stages]
         async with self._journal.at_work():
             run = await self._journal.open(runs.head_of(pipeline.name, names))
-            ended = max((one.at for one in run.decisions), default=0.0) if run else 0.0
+            ended = max((decision.at for decision in run.decisions), default=0.0) if run else 0.0
             past: Mapping[str, StoredLoop] = {}
             if pipeline.store is not None:
                 past = await runs.stages_of(pipeline.store, pipeline.scope, self.id, names)
             count = f"{len(names)} stage{'s' * (len(names) != 1)}"
             self.say(f"{pipeline.name}: run {self.id}, {count}")
-            new = False
             for place, stage in enumerate(pipeline.stages, 1):
-                new = await self._stage(place, stage, past.get(stage.name), ended, new) or new
-                if self._reports[-1].action == "halted":
+                report = await self._stage(place, stage, past.get(stage.name), ended)
+                self._reports.append(report)
+                held = stages.reports_of(self.state)
+                held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
+                held["degraded"] = [each.name for each in self._reports if each.degraded]
+                if report.action == "halted":
                     break
-            return await self._over(run, new)
+            return await self._over(run)
 
     async def _stage(
-        self, place: int, stage: Stage, past: StoredLoop | None, ended: float, new: bool
-    ) -> bool:
-        """Run a stage to its end, or restore it; return True if it ran now.
-
-        `ended` is when the run ended before, `new` is True if a stage before this one ran now.
-        """
+        self, place: int, stage: Stage, past: StoredLoop | None, ended: float
+    ) -> StageReport:
+        """Run a stage to its end, or restore it; `ended` is when the run ended before."""
         report, unjudged = None, False
         if past is not None and isinstance(latest_verdict(past.decisions), Done):
             report = runs.stage_report(past, self.id)
-            # A stage that nobody could judge, and that ended the run, is judged again.
+            # A stage that could not be judged, and so ended the run, is judged again.
             unjudged = (report.status, report.action) == ("not_validated", "halted")
             unjudged = unjudged and past.decisions[-1].at <= ended
         durable, values = self.pipeline.store is not None, past.values if past is not None else ()
         attempts = StageState(stage, self.state, self.id if durable else "", values)
-        runs_now = report is None or unjudged
         if report is None or unjudged:
-            with ExitStack() as cut:
-                cut.callback(attempts.undo)
-                cut.callback(attempts.close)
+            with ExitStack() as failure:
+                failure.callback(attempts.undo)
+                failure.callback(attempts.close)
                 report = await StageRunner(self, place, attempts).finish(reconsidered=unjudged)
-                cut.pop_all()
+                failure.pop_all()
+            self._active = True
             self._warn_of(report)
         else:
-            kept = f"done before, attempt {report.kept}"
-            self.say(f"[{place}/{len(self.pipeline.stages)}] {stage.name}: {kept}")
-            if new:
+            of_all = f"[{place}/{len(self.pipeline.stages)}]"
+            self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")
+            if self._active:
                 self.warn(OUTDATED.format(stage.name))
-        await self._keep(attempts, report)
-        attempts.close()
-        self._reports.append(report)
-        held = stages.reports_of(self.state)
-        held[stage.name] = report.attempts[-1].plain() if report.attempts else {}
-        held["degraded"] = [one.name for one in self._reports if one.degraded]
-        return runs_now
-
-    async def _keep(self, attempts: StageState, report: StageReport) -> None:
-        """Leave the state as the kept attempt left it."""
-        said = ["", *(one.feedback_for_agent for one in report.attempts)]
+        said = ["", *(made.feedback_for_agent for made in report.attempts)]
         if kept := report.kept:
             loop = runs.loop_of(self.id, report.name)
             await attempts.restore(Context(None, kept, loop, said[kept - 1], data=self.state))
         stages.tell(self.state, report.name, said[-2] if len(said) > 1 else "")
+        attempts.close()
+        return report
 
-    async def _over(self, run: StoredLoop | None, new: bool) -> Report:
+    async def _over(self, run: StoredLoop | None) -> Report:
         """Return the report of the ended run, and record its end once."""
         pipeline = self.pipeline
-        names = [stage.name for stage in pipeline.stages]
-        rest = tuple(StageReport(n, "not_run", "not_run") for n in names[len(self._reports) :])
+        rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
+        every = (*self._reports, *(StageReport(name, "not_run", "not_run") for name in rest))
         began = run.created if run else self._began
-        report = Report(pipeline.name, self.id, (*self._reports, *rest), began, time.time())
+        report = Report(pipeline.name, self.id, every, began, time.time())
         past = run.decisions if run else ()
-        decided = (one.timestamp for stage in self._reports for one in stage.attempts)
-        if past and not new and max(decided, default=0.0) <= past[-1].at:
+        decided = (made.timestamp for stage in self._reports for made in stage.attempts)
+        if past and not self._active and max(decided, default=0.0) <= past[-1].at:
             report = replace(report, ended=past[-1].decided)
         else:
             await self._journal.commit(_end(report, len(run.loop.attempts) + 1 if run else 1))
@@ -378,11 +359,11 @@ class PipelineRun:
         return report
 
     def say(self, line: str, level: int = logging.INFO) -> None:
-        """Log a line of progress; print it on standard error if that is wanted."""
+        """Log a line of progress; print it on standard error if the pipeline shows progress."""
         indent = " " * (len(line) - len(line.lstrip()))
         line = f"{indent}{record.clean(line, WIDEST)}"
-        wanted, stream = self.pipeline.progress, sys.stderr  # a program may have no console
-        shown = stream is not None and (stream.isatty() if wanted is None else wanted)
+        progress, stream = self.pipeline.progress, sys.stderr  # None in a program without a console
+        shown = stream is not None and (stream.isatty() if progress is None else progress)
         # Without a handler Python prints a warning on standard error, too.
         if level < logging.WARNING or not shown or _log.hasHandlers():
             _log.log(level, "%s", line.strip() if level == logging.WARNING else line)
@@ -394,31 +375,31 @@ class PipelineRun:
         self.say(f"      {line}", logging.WARNING)
 
     def _warn_of(self, stage: StageReport) -> None:
-        """Warn if a stage did not pass."""
         how = {"halted": "halting the run", "best": f"continuing with attempt {stage.kept}"}
         if stage.status == "failed":
-            goes = how.get(stage.action, "continuing despite failures")
-            self.warn(f"Max retries reached for {stage.name}, {goes}")
+            how_on = how.get(stage.action, "continuing despite failures")
+            self.warn(f"Max retries reached for {stage.name}, {how_on}")
         elif stage.action in ("continued", "halted"):
-            goes = how.get(stage.action, "continuing")
-            self.warn(f"{stage.name} could not be validated, {goes}")
+            self.warn(f"{stage.name} could not be validated, {how.get(stage.action, 'continuing')}")
 
 
 def _end(report: Report, number: int) -> JournalEntry:
     """Return the attempt of the run itself, with a finding for each stage that did not pass."""
-    stood = {one.name: one.action for one in report.stages}
+    actions = {stage.name: stage.action for stage in report.stages}
     findings = tuple(
-        record.Finding("stage", f"{one.name}: {one.status}, {one.action}", key=f"stage: {one.name}")
-        for one in report.stages
-        if one.degraded or one.action == "halted"
+        record.Finding(
+            "stage", f"{stage.name}: {stage.status}, {stage.action}", key=f"stage: {stage.name}"
+        )
+        for stage in report.stages
+        if stage.degraded or stage.action == "halted"
     )
+    candidate, judged = record.Candidate.of(actions), record.Evaluation(findings)
     usage = record.Usage(seconds=report.ended - report.began)
-    attempt = record.Attempt(number, record.Candidate.of(stood), record.Evaluation(findings), usage)
-    what = ", ".join(one.message for one in findings)
-    stops = (Stop(report.status, what),) if findings else ()
-    verdict = Done(number, not findings, stops)
+    what = ", ".join(finding.message for finding in findings)
+    verdict = Done(number, not findings, (Stop(report.status, what),) if findings else ())
+    attempt = record.Attempt(number, candidate, judged, usage)
     return JournalEntry(
-        report.run, 0, attempt=attempt, value=stood, verdict=verdict, decided=report.ended
+        report.run, 0, attempt=attempt, value=actions, verdict=verdict, decided=report.ended
     )
 
 
@@ -464,9 +445,10 @@ class StageRunner:
         )
         made = len(self._attempts.made)
         rules = flat(stage.policy.rules)
-        most = min((rule.limit for rule in rules if isinstance(rule, MaxAttempts)), default=0)
+        limits = [rule.limit for rule in rules if isinstance(rule, MaxAttempts)]
+        of_limit = f" of {min(limits)}" if limits else ""
         while True:
-            self._run.say(f"{self._place}: attempt {made + 1}{f' of {most}' if most else ''} …")
+            self._run.say(f"{self._place}: attempt {made + 1}{of_limit} …")
             try:
                 verdict = await (run.reconsider() if reconsidered else run.step())
             except errors.GenerateFailed as error:
@@ -503,36 +485,33 @@ class StageRunner:
             output = await self._attempts.output(candidate, at)
         except errors.InvalidInput as error:  # the state differs from before; no check is to blame
             raise self._failed(error) from error
-        at = replace(at, previous=self._attempts.returned(at.previous))
+        if isinstance(at.previous, Mapping):  # otherwise it is what a model wrote, or None
+            at = replace(at, previous=Effect.of(at.previous).changed.get(stage.name))
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
     async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
-        memory = self._pipeline.memory
-        lessons = await self._lessons(memory, evaluation) if memory is not None else []
-        return runs.stage_feedback(self._stage.name, evaluation, goals, lessons)
-
-    async def _lessons(self, memory: Memory, evaluation: record.Evaluation) -> list[str]:
-        """Return lessons on the worst errors, found by signature, except those withheld.
+        """Return the feedback, with lessons on the worst errors except those withheld.
 
         Repeat what was recalled for the first attempt. A stage keeps no state between attempts, so
         without it a retry could break what the first attempt got right.
         """
+        memory, stage = self._pipeline.memory, self._stage
+        if memory is None:
+            return runs.stage_feedback(stage.name, evaluation, goals)
         past = await memory.store.read(memory.scope, exposures.past, self.loop)
-        withheld = {one.signature for one in past.exposures if not one.shown}
+        withheld = {exposure.signature for exposure in past.exposures if not exposure.shown}
         texts: list[str] = []
-        for one in sorted(evaluation.errors, key=lambda one: -one.severity)[:MOST]:
-            error = signature(one.check, one.key)
-            for lesson in (await memory.store.read(memory.scope, patterns.seen, error)).lessons:
+        for error in sorted(evaluation.errors, key=lambda error: -error.severity)[:MOST]:
+            known = signature(error.check, error.key)
+            for lesson in (await memory.store.read(memory.scope, patterns.seen, known)).lessons:
                 active = lesson["state"] in ("candidate", "verified")
                 if active and lesson["text"] and lesson["signature"] not in withheld:
                     texts.append(lesson["text"])
                     break
-        if self._stage.writer is None:
-            texts += [one.lesson for one in context().advice]
-        return [
-            KNOWN,
-            *dict.fromkeys(f"- {record.clean(sanitize(text), LESSON)}" for text in texts),
-        ]
+        if stage.writer is None:
+            texts += [match.lesson for match in context().advice]
+        lines = dict.fromkeys(f"- {record.clean(sanitize(text), LESSON)}" for text in texts)
+        return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
     def _report(self, run: Run[Any], verdict: Verdict) -> StageReport:
         """Return the report so far; show the attempt, write its file, and put it into the state."""
@@ -540,23 +519,19 @@ class StageRunner:
         report = runs.stage_report(run.stored, self._run.id)
         if not report.attempts:  # stopped before the first one
             return report
-        last, folder = report.attempts[-1], self._pipeline.reports
-        self._show(last, again=not isinstance(verdict, Done))
-        stages.reports_of(self._attempts.state)[report.name] = last.plain()
-        if folder is not None:
-            write_attempt(last, folder)
-        return report
-
-    def _show(self, last: StageAttempt, again: bool) -> None:
+        last, say = report.attempts[-1], self._run.say
         how = last.overall_status.replace("_", " ") if last.checks else "done, nothing checked"
         took = f"{last.execution_time_ms / 1000:.2f} s"
-        sign = SIGNS[last.overall_status]
-        self._run.say(f"{self._place}: {sign} attempt {last.attempt} {how} in {took}")
-        for one in last.checks:
-            if one.status != "passed":
-                self._run.say(f"      {SIGNS[one.status]} {one.check_name}: {one.message}")
-        if again:
-            self._run.say("      retrying with feedback")
+        say(f"{self._place}: {SIGNS[last.overall_status]} attempt {last.attempt} {how} in {took}")
+        for check in last.checks:
+            if check.status != "passed":
+                say(f"      {SIGNS[check.status]} {check.check_name}: {check.message}")
+        if not isinstance(verdict, Done):
+            say("      retrying with feedback")
+        stages.reports_of(self._attempts.state)[report.name] = last.plain()
+        if self._pipeline.reports is not None:
+            write_attempt(last, self._pipeline.reports)
+        return report
 
 
 def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:

@@ -7,8 +7,9 @@ read. What the report does not contain is named as missing, never guessed.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any
@@ -19,7 +20,7 @@ from heedful.store.runs import Report, StageAttempt, StageReport
 LONGEST = 2_000  # characters of a question, a message or a fix
 SHORT = 200  # characters of a name
 ORDINALS = "last first second third fourth fifth sixth seventh eighth ninth tenth".split()
-# A stage of such a name, or one named by a number, is meant only beside the word "stage".
+# A stage with such a name, or with a number as its name, is found only beside the word "stage".
 COMMON = frozenset("a it run the pipeline check attempt why was did retry retried".split())
 SAID = {"failed": "failed", "not_validated": "could not judge"}
 
@@ -28,8 +29,8 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 class Fact:
     """A statement of the report, with its messages word for word.
 
-    `attempt` is 0 and `stage`, `check` and `file` (the name of the attempt's report) are "" where
-    the fact concerns none in particular. `quote` holds lines that belong to the fact.
+    A fact about the whole run has no `stage` (""), and a fact about a whole stage no `attempt` (0),
+    `check` or `file` (the name of the attempt's report). `quote` holds lines that belong to it.
     """
 
     text: str
@@ -104,7 +105,7 @@ def find_stage(report: Report, stage: str) -> StageReport:
 
 
 def describe_run(report: Report) -> str:
-    """Say how the run as a whole ended."""
+    """Say how the run ended."""
     degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
         "degraded": f"went on degraded from {degraded}",
@@ -174,22 +175,19 @@ def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]
 def _story(stage: StageReport) -> Iterator[Fact]:
     """Yield what was wrong with each attempt, what was fed back, and how the next one ended."""
     for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
+        fact = Fact("", made.run, made.stage_name, made.attempt, file=made.file)
+        if made.attempt > 1:
+            ended = made.overall_status.replace("_", " ").replace("warning", "passed with warnings")
+            yield replace(fact, text=f"attempt {made.attempt} {ended}")
         for check in made.checks:
             if check.status in SAID:
                 text = f"{SAID[check.status]}: {clean(check.message, LONGEST)}".rstrip(" :")
                 fix = f"; fix: {clean(check.suggestion, LONGEST)}" if check.suggestion else ""
-                yield _fact(made, text + fix, check=check.check_name)
-        if after is None:
-            continue
-        if made.feedback_for_agent:
+                yield replace(fact, text=text + fix, check=check.check_name)
+        if after is not None and made.feedback_for_agent:
             lines = [clean(line, LONGEST) for line in made.feedback_for_agent.splitlines()]
-            yield _fact(made, f"fed back to attempt {after.attempt}:", quote="\n".join(lines))
-        ended = after.overall_status.replace("_", " ").replace("warning", "passed with warnings")
-        yield _fact(after, f"attempt {after.attempt} {ended}")
-
-
-def _fact(made: StageAttempt, text: str, check: str = "", quote: str = "") -> Fact:
-    return Fact(text, made.run, made.stage_name, made.attempt, check, made.file, quote)
+            fed = f"fed back to attempt {after.attempt}:"
+            yield replace(fact, text=fed, quote="\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +208,11 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often a stage, or one check, was tried and failed, and what came of it.
+    """How often a stage or a check was tried, how often it failed, and how often stages recovered.
 
-    `runs` counts the stages that tried it, `failed` their attempts that failed it, `stages` those
-    that ended and in which an attempt failed it, `recovered` those of them that passed. `cost` is
-    that of the attempts that follow a failed one; where several checks failed at once, each of them
-    counts it.
+    `runs` counts the stages that tried it, `failed` the attempts that failed it. `stages` counts
+    the ended stages with such an attempt, `recovered` those among them that passed. `cost` is the
+    cost of the attempts after a failed attempt; if several checks failed at once, each counts it.
     """
 
     name: str
@@ -252,19 +249,18 @@ class Statistics:
 def statistics(reports: Iterable[Report]) -> Statistics:
     """Count which checks fail, how many stages recover, and what their retries cost."""
     listed = list(reports)
-    stages: dict[str, list[tuple[StageReport, list[bool]]]] = {}
-    checks: dict[str, list[tuple[StageReport, list[bool]]]] = {}
-    for stage in (stage for report in listed for stage in report.stages if stage.attempts):
+    tried = [stage for report in listed for stage in report.stages if stage.attempts]
+    stages: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
+    checks: dict[str, list[tuple[StageReport, list[bool]]]] = defaultdict(list)
+    for stage in tried:
         fails = [made.overall_status == "failed" for made in stage.attempts]
-        stages.setdefault(stage.name, []).append((stage, fails))
-        for name in dict.fromkeys(one.check_name for made in stage.attempts for one in made.checks):
-            fails = [name in (one.check_name for one in made.failed) for made in stage.attempts]
-            checks.setdefault(name, []).append((stage, fails))
-    tried = [stage for each in stages.values() for stage, _ in each]
-    counted = sorted((Count.of(*one) for one in checks.items()), key=lambda one: -one.failed)
-    return Statistics(
-        len(listed),
-        tuple(counted),
-        tuple(Count.of(*one) for one in stages.items()),
-        AttemptCost.of(made for stage in tried for made in stage.attempts[1:]),
-    )
+        stages[stage.name].append((stage, fails))
+        failed = [{check.check_name for check in made.failed} for made in stage.attempts]
+        asked = (check.check_name for made in stage.attempts for check in made.checks)
+        for name in dict.fromkeys(asked):
+            checks[name].append((stage, [name in names for names in failed]))
+    counts = [Count.of(*item) for item in checks.items()]
+    counts.sort(key=lambda count: -count.failed)
+    retries = AttemptCost.of(made for stage in tried for made in stage.attempts[1:])
+    by_stage = tuple(Count.of(*item) for item in stages.items())
+    return Statistics(len(listed), tuple(counts), by_stage, retries)

@@ -10,15 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from heedful.checks.evaluate import (
-    Check,
-    Context,
-    Evaluate,
-    blocking,
-    call,
-    check_name,
-    context,
-)
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, check_name, context
 from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
@@ -28,6 +20,11 @@ from heedful.store.runs import Exhausted
 
 # The field of the state that holds reports and feedback.
 REPORTS = "guardrail_reports"
+LOOSE = (
+    "stage {!r}: {} is a {}, which cannot be written down, so the run could not go on after a "
+    "crash; save it to a file and keep the path, declare the stage with rerun=True (it runs again "
+    "when the run is resumed), or use store=None"
+)
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]
 
@@ -58,9 +55,9 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stage did to the state: the fields it `changed`, with their values, and removed.
+    """What a stage did to the state: the fields that it `changed`, with their values, and removed.
 
-    The output of the stage is the field of its own name.
+    The output of the stage is the field with the name of the stage.
     """
 
     changed: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +66,7 @@ class Effect:
     def plain(self) -> dict[str, Any]:
         """Return the effect as a candidate; values with a NaN, which JSON lacks, as text."""
         texts = {name: written(value) for name, value in self.changed.items()}
-        odd = {name: text for name, text in texts.items() if text and _odd(text)}
+        odd = {name: text for name, text in texts.items() if text and "NaN" in text}
         changed = {name: value for name, value in self.changed.items() if name not in odd}
         more = {"text": odd, "gone": list(self.gone)}
         return {"changed": changed, **{name: value for name, value in more.items() if value}}
@@ -96,10 +93,10 @@ class Before:
 
     def __init__(self, state: Any) -> None:
         # Each value, its JSON or None, and what to put back: a copy, or the value itself.
-        texts = {name: (value, written(value)) for name, value in fields_of(state).items()}
-        self._fields = {
-            name: (value, text, _copy(value, text)) for name, (value, text) in texts.items()
-        }
+        self._fields: dict[str, tuple[Any, str | None, Any]] = {}
+        for name, value in fields_of(state).items():
+            text = written(value)
+            self._fields[name] = value, text, _copy(value, text)
 
     def _same(self, name: str, value: Any, text: str | None) -> bool:
         before, known, _ = self._fields.get(name, (None, None, None))
@@ -132,7 +129,7 @@ def _copy(value: Any, text: str | None) -> Any:
 
 
 def written(value: Any) -> str | None:
-    """Return JSON that carries the value exactly (NaN included), or None if there is none."""
+    """Return JSON that carries the value exactly (NaN included), or None if JSON cannot."""
     try:
         text = json.dumps(value)
         again = json.loads(text)
@@ -142,17 +139,11 @@ def written(value: Any) -> str | None:
     return text if same else None
 
 
-def _odd(text: str) -> bool:
-    """Return True if JSON text has a NaN, which other readers refuse."""
-    constants: list[str] = []
-    if "NaN" in text:
-        json.loads(text, parse_constant=constants.append)
-    return "NaN" in constants
-
-
 def fields_of(state: Any) -> dict[str, Any]:
     """Return the fields of a state by name, without those of heedful. Raises InvalidInput."""
-    slots = [name for kind in type(state).__mro__ for name in _slots(kind)]
+    named = [kind.__dict__.get("__slots__", ()) for kind in type(state).__mro__]
+    every = [name for names in named for name in ([names] if isinstance(names, str) else names)]
+    slots = [name for name in every if not name.startswith("__")]
     if isinstance(state, Mapping):
         settable, held = isinstance(state, MutableMapping), dict(state)
     else:
@@ -165,12 +156,6 @@ def fields_of(state: Any) -> dict[str, Any]:
         allowed = "a mutable mapping with names as keys, or an object whose attributes can be set"
         raise InvalidInput("state", state, allowed)
     return {name: value for name, value in held.items() if name != REPORTS}
-
-
-def _slots(kind: type) -> list[str]:
-    named = kind.__dict__.get("__slots__", ())
-    names = (named,) if isinstance(named, str) else tuple(named)
-    return [name for name in names if not name.startswith("__")]
 
 
 def put(state: Any, name: str, value: Any) -> None:
@@ -222,7 +207,7 @@ class StageState:
         self._effects: dict[int, Effect] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
         self._over = False
-        self._told = _takes_feedback(stage.function)
+        self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
         """Run the function on the state before the stage; its effect is the candidate."""
@@ -230,7 +215,7 @@ class StageState:
         self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
         tell(self.state, self.stage.name, said)
-        named = {"feedback": said or None} if self._told else {}
+        named = {"feedback": said or None} if self._takes_feedback else {}
         value = self.stage.function(self.state, **named)
         return self._awaited(value, at) if hasattr(value, "__await__") else self._done(value, at)
 
@@ -239,7 +224,7 @@ class StageState:
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
         """Return the part of the effect that JSON can carry. Raises NotJournalable."""
-        if self._over:  # a thread that timed out cannot be stopped, and nobody waits for it
+        if self._over:  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
         if returned:
@@ -250,7 +235,13 @@ class StageState:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
         if loose and not self.stage.rerun:
-            raise _loose(self.stage.name, loose[0], effect.changed[loose[0]])
+            name, kind = loose[0], type(effect.changed[loose[0]]).__name__
+            what = (
+                f"what it left in the state as {name!r}"
+                if name != self.stage.name
+                else "its output"
+            )
+            raise NotJournalable(LOOSE.format(self.stage.name, what, kind))
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
         # Changes inside a value that JSON cannot carry are not seen here.
         again = {"rerun": sorted(loose)} if self.stage.rerun else {}
@@ -263,12 +254,6 @@ class StageState:
         """
         await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
-
-    def returned(self, candidate: Any) -> Any:
-        """Return the output of the stage in a candidate, or None."""
-        if candidate is None or isinstance(candidate, str):
-            return candidate
-        return Effect.of(candidate).changed.get(self.stage.name)
 
     async def restore(self, at: Context, candidate: Any = None) -> None:
         """Leave the state as an attempt left it. Raises StageFailed."""
@@ -308,15 +293,6 @@ def tell(state: Any, stage: str, feedback: str) -> None:
         reports.pop(f"{stage}_feedback", None)
 
 
-def _loose(stage: str, name: str, value: Any) -> NotJournalable:
-    where = "its output" if name == stage else f"what it left in the state as {name!r}"
-    return NotJournalable(
-        f"stage {stage!r}: {where} is a {type(value).__name__}, which cannot be written down, so "
-        "the run could not go on after a crash; save it to a file and keep the path, declare the "
-        "stage with rerun=True (it runs again when the run is resumed), or use store=None"
-    )
-
-
 def _takes_feedback(function: Work) -> bool:
     """Return True if the function, and any function it wraps, accepts `feedback`."""
     try:
@@ -325,6 +301,6 @@ def _takes_feedback(function: Work) -> bool:
         return False
     any_name = inspect.Parameter.VAR_KEYWORD
     return all(
-        "feedback" in one.parameters or any(p.kind is any_name for p in one.parameters.values())
-        for one in signatures
+        "feedback" in each.parameters or any(p.kind is any_name for p in each.parameters.values())
+        for each in signatures
     )

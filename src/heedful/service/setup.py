@@ -15,8 +15,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
-from heedful.compat.reflections import Reflections
-from heedful.compat.shapes import LoopGuardrails
+from heedful.compat import LoopGuardrails, Reflections
 from heedful.lessons.lesson import SHARE, Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from heedful.compat import guardrails, shapes
+from heedful.compat import answers, guardrails
 from heedful.compat import reflections as engine
 from heedful.service.auth import Approving, Caller, Reading, Writing
 from heedful.service.problems import Problem
@@ -19,8 +19,8 @@ from heedful.service.schemas import Name, Share
 from heedful.traces.episode import Ended
 
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
-_Loop = Annotated[str, Field(min_length=1, max_length=shapes.LONGEST_NAME)]
-LoopId = Annotated[str, Path(min_length=1, max_length=shapes.LONGEST_NAME)]
+_Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME)]
+LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.LONGEST_NAME)]
 Identifier = Annotated[str | int, AfterValidator(str)]  # a number counts as its digits
 LongText = Annotated[str, Field(max_length=1_000_000)]
 # Fields of a body that say for whom and by whom a call is made.
@@ -142,7 +142,7 @@ router: APIRouter = APIRouter(
 )
 
 
-@router.post("/loop-complete", response_model=shapes.LoopDecision)
+@router.post("/loop-complete", response_model=answers.LoopDecision)
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     """Decide whether a loop that was run is run again, as which loop, and why.
 
@@ -160,13 +160,13 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
     )
 
 
-@router.get("/guardrails-status/{loop_id:path}", response_model=shapes.GuardrailsStatus)
+@router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
     """Show the state of a loop: reruns, echo, fatigue, and why it was run again or ended."""
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
-@router.post("/override-guardrails/{loop_id:path}", response_model=shapes.GuardrailsOverride)
+@router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
     """Let a loop go on past limits; a loop that has ended is decided again at once."""
     arguments = change.model_dump(exclude=WHO)

@@ -1,0 +1,270 @@
+"""The answers of loop guardrails: the fields that earlier systems know, read from a stored loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar
+
+from heedful.loop import codec, decide, record, stop
+from heedful.store.records import StoredLoop
+from heedful.store.runs import iso
+
+ALIGNMENT, DRIFT = "alignment", "drift"
+BIAS = "bias: "  # how the keys of findings that are bias tags begin
+VALID = "summary_valid"
+# The rule that ended a loop -> its name here; other rules keep their names.
+ENDED: Mapping[str, str] = {
+    "attempts": "max_reruns_reached",
+    "echo": "bias_echo_detected",
+    "fatigue": "fatigue_threshold_exceeded",
+}
+Rule = TypeVar("Rule", stop.Echo, stop.Fatigue)
+T = TypeVar("T")
+
+
+def name_of(stored: StoredLoop, number: int) -> str:
+    """Return the name of an existing attempt: the name in its report, if there was one."""
+    name = stored.loop.attempts[number - 1].reported_as
+    return stored.id if number == 1 else name or f"{stored.id}_r{number - 1}"
+
+
+class LoopView:
+    """One decision on a stored loop: the latest, or the latest after attempt `number`.
+
+    `following` is the name of the next attempt. `facts` holds every field that earlier systems
+    know; before the first decision they are null, counts 0 and flags false.
+    """
+
+    def __init__(self, stored: StoredLoop, following: str, number: int | None = None) -> None:
+        self.stored: StoredLoop = stored
+        self.policy: decide.Policy = codec.policy_from(stored.head.policy)
+        self.loop: record.Loop = replace(stored.loop, improves=self.policy.improvement)
+        decisions = [each for each in stored.decisions if number in (None, each.attempt)]
+        self.decision: decide.Decision | None = decisions[-1] if decisions else None
+        self.number: int = self.decision.attempt if self.decision else number or 0
+        verdict = self.decision.verdict if self.decision else None
+        self.again: bool = isinstance(verdict, decide.Again)
+        stops = verdict.stopped_by if isinstance(verdict, decide.Done) else ()
+        self.stopped_by: list[str] = [each.rule for each in stops]
+        self._lifted = verdict.lifted if verdict else ()
+        self._following = following
+        self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
+
+    @property
+    def at(self) -> float:
+        """The time of the decision, or of the loop's start, in seconds since 1970."""
+        return self.decision.at if self.decision else self.stored.created
+
+    def answer(self, shape: type[T], **more: Any) -> T:
+        """Return the facts in a shape, together with `more` of its fields."""
+        facts = {**self.facts, **more}
+        return shape(**{field.name: facts[field.name] for field in fields(shape)})  # type: ignore[arg-type]
+
+    def name(self, number: int) -> str:
+        """Return the name of an attempt by its number."""
+        exists = number <= len(self.loop.attempts)
+        return name_of(self.stored, number) if exists else self._following
+
+    def lifted_by(self, rule: str, at: float) -> str:
+        """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
+        actors = [lift.by for lift in self._lifted if lift.stop.rule == rule]
+        actors += [each.by for each in self.loop.overrides if each.rule == rule and each.lifts(at)]
+        return actors[0] if actors else ""
+
+    def _limits(self) -> dict[str, Any]:
+        """Return what was decided and why, and the reruns, with the one just decided on."""
+        rules = stop.flat(self.policy.rules)
+        limits = [rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)]
+        most, before = min(limits, default=None), max(0, self.number - 1)
+        reason, detail, triggers = "", "", []
+        for why in decide.reasoning(self.loop, [self.decision] if self.decision else []):
+            reason, detail = "" if why.decided == "passed" else why.reason, why.detail
+            triggers = list(dict.fromkeys(each.code for each in why.triggers))
+            if why.decided == "stopped":
+                reason = ENDED.get(reason, reason)
+                detail = f"Forced finalization due to {reason}"
+        return {
+            "decision": "rerun" if self.again else "finalize",
+            "original_loop_id": self.loop.id,
+            "new_loop_id": self.name(self.number + 1) if self.again else None,
+            "rerun_reason": reason or None,
+            "rerun_reason_detail": detail or None,
+            "rerun_trigger": triggers,
+            "rerun_number": self.number if self.again else before,
+            "rerun_count": before + self.again,
+            "max_reruns": most,
+            "rerun_limit_reached": most is not None and before + self.again >= most,
+            "force_finalize": bool(self.stopped_by),
+            "overridden": bool(self._lifted),
+            "overridden_by": ", ".join(dict.fromkeys(lift.by for lift in self._lifted)) or None,
+        }
+
+    def _wear(self) -> dict[str, Any]:
+        """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
+        worn = self.decision.standing if self.decision else decide.Standing()
+        exceeded = worn.fatigue >= rule_of(self.policy, stop.Fatigue).limit
+        most = rule_of(self.policy, stop.Echo).times
+        repeated = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
+        return {
+            **echo(repeated, most),
+            "reflection_fatigue": worn.fatigue,
+            "previous_fatigue": round(worn.fatigue - worn.change, 3),
+            "fatigue_increment": worn.change,
+            "fatigue_increased": worn.change > 0,
+            "improvement_detected": self.number > 1 and self.loop.improved[self.number - 1],
+            "threshold_exceeded": exceeded,
+            "fatigue_threshold_exceeded": exceeded,
+        }
+
+    def _judged(self) -> dict[str, Any]:
+        """Return scores and bias tags of the attempt that was decided on, and who took part."""
+        attempt = (
+            self.loop.attempts[self.number - 1] if self.number and self.loop.attempts else None
+        )
+        evaluation = (attempt and attempt.evaluation) or record.Evaluation()
+        scores = {name: float(score) for name, score in evaluation.scores.items()}
+        text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})
+        biases = [each for each in evaluation.findings if each.key.startswith(BIAS)]
+        tags = [{"tag": tag(each.key), "severity": each.severity} for each in biases]
+        return {
+            "alignment_score": scores.get(ALIGNMENT),
+            "drift_score": scores.get(DRIFT),
+            # A summary that nobody judged is valid if it has text.
+            "summary_valid": bool(scores.get(VALID, text and text.strip())),
+            "agent_results": {"pessimist": {"bias_analysis": {"bias_tags_detail": tags}}},
+            "orchestrator_persona": labels.get("orchestrator_persona"),
+            "reflection_persona": labels.get("reflection_persona"),
+        }
+
+
+def rule_of(policy: decide.Policy, kind: type[Rule]) -> Rule:
+    """Return the policy's rule of this kind, or the default one."""
+    return next((rule for rule in stop.flat(policy.rules) if isinstance(rule, kind)), kind())
+
+
+def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
+    """Return which tags are an echo; at an echo the pessimist halts the loop."""
+    repeated = [tag for tag, times in counts.items() if times >= threshold]
+    return {
+        "bias_repetition": bool(repeated),
+        "repeated_tags": repeated,
+        "repetition_counts": dict(counts),
+        "threshold": threshold,
+        "bias_echo": bool(repeated),
+        "trigger": "pessimist" if repeated else None,
+        "action": "halt_loop" if repeated else None,
+    }
+
+
+def tag(key: str) -> str:
+    """Return the bias tag of a finding, or the key of a finding that has no tag."""
+    return key.removeprefix(BIAS)
+
+
+@dataclass(frozen=True, slots=True)
+class ReflectionResult:
+    """The result of reflecting on a completion: scores, echo and fatigue."""
+
+    alignment_score: float | None
+    drift_score: float | None
+    summary_valid: bool
+    reflection_persona: str | None
+    bias_echo: bool
+    repeated_tags: list[str]
+    repetition_counts: dict[str, int]
+    reflection_fatigue: float
+    agent_results: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """Whether the loop is run again, as what, and why."""
+
+    decision: Literal["rerun", "finalize"]
+    original_loop_id: str
+    new_loop_id: str | None
+    rerun_reason: str | None
+    rerun_reason_detail: str | None
+    rerun_trigger: list[str]
+    rerun_number: int
+    rerun_count: int
+    max_reruns: int | None
+    force_finalize: bool
+    overridden: bool
+    overridden_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopDecision:
+    """The decision on a completion; a repeated completion gets the latest decision."""
+
+    status: Literal["success"]
+    loop_id: str
+    reflection_result: ReflectionResult
+    decision_result: DecisionResult
+    orchestrator_persona: str | None
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStanding:
+    """The state of a loop under its guardrails."""
+
+    loop_id: str
+    rerun_count: int
+    max_reruns: int | None
+    rerun_limit_reached: bool
+    bias_echo: bool
+    reflection_fatigue: float
+    fatigue_threshold_exceeded: bool
+    force_finalize: bool
+    rerun_reason: str | None
+    rerun_trigger: list[str]
+    alignment_score: float | None
+    drift_score: float | None
+    summary_valid: bool
+    reflection_persona: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailsStatus:
+    """The answer of `get_guardrails_status`."""
+
+    status: Literal["success"]
+    guardrails_status: LoopStanding
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailsOverride:
+    """An override, as it was given."""
+
+    status: Literal["success"]
+    loop_id: str
+    override_fatigue: bool
+    override_max_reruns: bool
+    overridden_by: str | None
+    override_reason: str | None
+
+
+TRACE = (
+    "loop_id status timestamp rerun_of rerun_depth rerun_count max_reruns bias_echo repeated_tags "
+    "repetition_counts threshold trigger action reflection_fatigue previous_fatigue "
+    "fatigue_increment fatigue_increased improvement_detected threshold_exceeded rerun_reason "
+    "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
+    "reflection_persona"
+).split()
+
+
+def trace(view: LoopView, number: int) -> dict[str, Any]:
+    """Return the trace of one attempt; the next attempt, before its report, is pending."""
+    ended = "finalized" if view.decision is not None and not view.again else "completed"
+    facts = {
+        **view.facts,
+        "loop_id": view.name(number),
+        "status": "pending" if number > len(view.loop.attempts) else ended,
+        "timestamp": iso(view.decision.at) if view.decision else None,
+        "rerun_of": view.name(number - 1) if number > 1 else None,
+        "rerun_depth": number - 1,
+    }
+    return {name: facts[name] for name in TRACE}
