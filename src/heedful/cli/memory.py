@@ -254,7 +254,8 @@ def _print_dream(one: Dream) -> None:
         differs = _differences(one, proposal)
         show(f"{proposal.action}: {clean(proposal.why, WORDS)}; {clean(proposal.outcome, WORDS)}")
         text = one.texts.get(proposal.survivor, "")
-        show(f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}")
+        if proposal.survivor:
+            show(f"  into {proposal.survivor}: {clean(text, WORDS) or 'gone'}")
         for id in proposal.members[:SHOWN]:
             differ = f"; differs: {clean(differs[id], WORDS)}" if differs.get(id) else ""
             show(f"  {id}: {clean(one.texts.get(id, ''), WORDS) or 'gone'}{differ}")

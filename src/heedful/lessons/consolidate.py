@@ -1,24 +1,27 @@
-"""Consolidation: which lessons say the same and may become one, and which must not.
+"""Consolidation: which lessons say the same and may become one, and which contradict each other.
 
 `propose` compares lessons by their vectors or words. A pair that is near enough is merged, unless a
-veto holds it apart: another kind, trust or scope of meaning. `first_difference` finds differences
-that likeness does not see: numbers, negations, names, and one word in the place of another.
+veto keeps it apart: another kind or trust, or another meaning. `first_difference` finds differences
+that similarity does not show: numbers, negations, names, and one word in the place of another.
+`contradictions` lists rules for one failure that oppose each other; a person decides about them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations, islice
 from math import ceil
 from typing import Any, Literal
 
 from heedful.lessons.lesson import Trust
 from heedful.lessons.patterns import is_assertion
+from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import near_vectors
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import failure_of, signature
 from heedful.lessons.trust import HELD
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
@@ -77,8 +80,8 @@ def names_of(text: str) -> tuple[str, ...]:
 def first_difference(one: str, other: str) -> Difference:
     """Return the first kind of difference between two texts; "" if they may say the same.
 
-    "wording" means that at one place up to two words replace up to two others: nobody can tell what
-    they mean. More words are a turn of phrase, and words left out are brevity.
+    "wording" means that at one place up to two words replace up to two others, which may change the
+    meaning. More words are a turn of phrase, and words left out are brevity.
 
     >>> first_difference("Retry 3 times", "Retry 5 times")
     'digits'
@@ -94,36 +97,64 @@ def first_difference(one: str, other: str) -> Difference:
         return "negation"
     if names_of(one) != names_of(other):
         return "names"
-    return "wording" if _words_replaced(one, other) else ""
+    from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
+
+    most = _SPAN if one.isascii() and other.isascii() else _DENSE
+    matched = SequenceMatcher(None, words(one), words(other), autojunk=False).get_opcodes()
+    replaced = ((i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matched if tag == "replace")
+    return "wording" if any(max(sizes) <= most for sizes in replaced) else ""
+
+
+def opposition(one: str, other: str) -> Difference:
+    """Return how two rules for one failure oppose each other; "" if both may be right.
+
+    They name the same things and share most of their other words. Then they oppose each other if
+    they give as many numbers, but not the same ones, or if one negates and the other does not.
+
+    >>> opposition("Retry the call 3 times", "Retry the call 5 times")
+    'digits'
+    >>> opposition("Retry the call", "Do not retry the call")
+    'negation'
+    >>> opposition("Never retry the call", "Do not retry the call")
+    ''
+    """
+    (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
+    decisive = {*digits, *negations, *others, *other_negations}
+    a, b = (
+        {*words(" ".join(word for word in _lower_words(text) if word not in decisive))}
+        for text in (one, other)
+    )
+    if 2 * len(a & b) < ALIKE_RULES * (len(a) + len(b)) or names_of(one) != names_of(other):
+        return ""
+    if len(digits) == len(others) and digits != others:
+        return "digits"
+    return "negation" if (len(negations) - len(other_negations)) % 2 else ""
 
 
 def _lower_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _words_replaced(one: str, other: str) -> bool:
-    a, b = words(one), words(other)
-    most = _SPAN if one.isascii() and other.isascii() else _DENSE
-    from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
-
-    matched = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-    return any(
-        tag == "replace" and i2 - i1 <= most and j2 - j1 <= most for tag, i1, i2, j1, j2 in matched
-    )
-
-
 Mode = Literal["lite", "full"]
+Action = Literal["merge", "contradict", "retire"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
+# The Dice similarity of the other words of two rules that oppose each other; how many rules of one
+# failure are compared, and how many pairs are listed.
+ALIKE_RULES = 0.75
+MOST_RULES = 50
+MOST_PAIRS = 100
 # A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
 # at least so many of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
+# The outcome of a proposal that only a person may carry out.
+FOR_A_PERSON = "for a person"
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -150,6 +181,7 @@ class Lesson:
     text: str
     state: str
     trust: Trust
+    pattern: str = ""
     importance: float = 0.5
     pinned: bool = False
     apart: bool = False
@@ -184,12 +216,14 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed merge of lessons, by their ids: the `survivor` supersedes the `members`.
+    """A proposed change of lessons, by their ids.
 
-    `outcome` is "done", "proposed" (after a dry run), or the reason why nothing was done.
+    After a "merge" the `survivor` supersedes the `members`. "contradict" and "retire" change
+    nothing: they list members for a person to decide about, and have no survivor (0). `outcome` is
+    "done", "proposed" (after a dry run), "for a person", or the reason why nothing was done.
     """
 
-    action: Literal["merge"]
+    action: Action
     members: tuple[int, ...]
     survivor: int = 0
     why: str = ""
@@ -221,7 +255,11 @@ def propose(
     """
     order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
     lessons = [lessons[at] for at in order]
-    chosen = {one.id for one in lessons if mode == "lite" or _is_fresh(one, now)}
+    chosen = {
+        one.id
+        for one in lessons
+        if mode == "lite" or (one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK)
+    }
     if len(lessons) < 2:
         return Proposed(nothing=f"too few lessons: {len(lessons)}, and it takes two to merge")
     if mode == "full" and len(chosen) < LEAST:
@@ -248,11 +286,6 @@ def propose(
         reasons = ", ".join(f"{VETOES[why]} ({n})" for why, n in sorted(vetoes.items()))
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
     return Proposed(merges, dict(sorted(vetoes.items())), nothing)
-
-
-def _is_fresh(one: Lesson, now: float) -> bool:
-    """Return True for lessons seen lately and important."""
-    return one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK
 
 
 def veto(one: Lesson, other: Lesson) -> str:
@@ -301,6 +334,39 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
             ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
             if ids:
                 yield Proposal("merge", ids, lessons[best].id, "they say the same")
+
+
+def contradictions(lessons: Sequence[Lesson]) -> list[Proposal]:
+    """List the pairs of rules for one failure that oppose each other.
+
+    A rule is a strategy, or a lesson of a check or an error; lessons with one signature, and the
+    strategies of one reflection, are for one failure.
+    """
+    rules: dict[str, list[Lesson]] = defaultdict(list)
+    for lesson in sorted(lessons, key=lambda lesson: lesson.evidence):
+        if lesson.kind not in ("reflection", "example"):
+            rules[failure_of(lesson.signature, lesson.pattern)].append(lesson)
+    found = (
+        Proposal("contradict", (one.id, other.id), 0, VETOES[why], FOR_A_PERSON)
+        for those in rules.values()
+        for one, other in combinations(those[:MOST_RULES], 2)
+        if (why := opposition(one.text, other.text))
+    )
+    return list(islice(found, MOST_PAIRS))
+
+
+def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:
+    """List the lessons that are proven to hurt or to make no difference, except pinned ones."""
+    useless = {
+        each.lesson: str(each)
+        for each in compared
+        if each.conclusion in ("hurts", "no difference shown")
+    }
+    return [
+        Proposal("retire", (lesson.id,), 0, useless[lesson.name], FOR_A_PERSON)
+        for lesson in lessons
+        if lesson.name in useless and not lesson.pinned
+    ]
 
 
 def find_regressions(
