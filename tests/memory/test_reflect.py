@@ -17,7 +17,7 @@ from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeo
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
-from heedful.memory.draft import BUDGET, EVENT, IMPORTANCE, shown, study, unlearnt
+from heedful.memory.draft import BUDGET, EVENT, IMPORTANCE, Excerpt, Study, remove_lessons
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
 from heedful.models.contract import Message, tokens
@@ -197,7 +197,7 @@ def test_what_the_events_hold_of_an_answer_is_kept(said, text, ungrounded, rule)
     assert made.reflection.meta["ungrounded"] == ungrounded
     assert (made.strategy and made.strategy.text) == rule
     unheld = [("99",), ("Mark Twain",), ("event 44",)] if said == UNHELD else []
-    assert [one.unheld for one in made.dropped] == unheld
+    assert [one.unsupported for one in made.dropped] == unheld
     own = {"rated": 0.9, "confidence": 0.8} if "rated" in said or said == GOOD else {}
     assert made.reflection.meta.items() >= own.items()
 
@@ -264,7 +264,7 @@ def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
         assert absent not in user.content
     mark = system.content.partition("<name ")[2].partition(">")[0]
     assert user.content.count(f"</events {mark}>") == 1
-    told = shown(study(Episode(many, "error")))
+    told = Excerpt.of(Study.of(Episode(many, "error")))
     assert tokens(told.texts["events"]) + tokens(told.texts["signals"]) <= BUDGET + 100
     assert max(map(len, told.texts["events"].splitlines())) <= EVENT + 200
     assert tokens(user.content + system.content) < 3_500
@@ -644,7 +644,7 @@ def test_what_heedful_put_into_a_prompt_is_not_learnt_again(memory):
     model = ScriptedModel(GOOD, forever=True)
     made = run(reflect(Episode(events, "failure", "x"), memory=memory, model=model))
     assert "zzkilos" not in model.prompts[0][1].content
-    assert unlearnt(Episode(events)).events[2].content == "Now weigh the other one."
+    assert remove_lessons(Episode(events)).events[2].content == "Now weigh the other one."
     assert "zzkilos" not in f"{made.text} {made.strategy}"
 
 

@@ -334,6 +334,12 @@ def check_texts(**arguments: object) -> None:
             raise InvalidInput(name, value, "a text")
 
 
+def check_trust(trust: object) -> None:
+    """Raise InvalidInput unless this is a level of trust."""
+    if trust not in ORDER:
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+
+
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
     """Raise InvalidInput unless `values` is a sequence of that kind; a text is not one."""
     text = isinstance(values, str | bytes)
@@ -368,8 +374,7 @@ def check_memory(
     """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
     if not text.strip():
         raise InvalidInput("text", text, "the text of an error")
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    check_trust(trust)
     check_share("importance", importance)
     check_sequence("tags", tags, str, "a sequence of tags, each a text")
     check_sequence("derived_from", parents, int, "ids of examples of this scope")

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import gather, receive
-from heedful.memory.reflect import file, reflect
+from heedful.memory.reflect import reflect, to_stored_episode
 from heedful.service.auth import Caller, Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
@@ -73,11 +73,11 @@ def _episode(new: NewEpisode) -> Episode:
 
 
 async def _later(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
-    filed = await asyncio.to_thread(file, episode, episode.digest, trust)
-    state = await episodes.put(caller.setup.store, caller.scope, filed)
+    stored = await asyncio.to_thread(to_stored_episode, episode, trust)
+    state = await episodes.put(caller.setup.store, caller.scope, stored)
     if state != "reflected":
-        await caller.setup.work.defer("reflect", caller.scope, digest=filed.digest)
-    return EpisodeReceipt(filed.digest, state)
+        await caller.setup.work.defer("reflect", caller.scope, digest=stored.digest)
+    return EpisodeReceipt(stored.digest, state)
 
 
 async def _now(caller: Caller, episode: Episode, trust: TaskTrust) -> EpisodeReceipt:
