@@ -19,7 +19,7 @@ from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons import patterns, proof, ranking
-from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
@@ -185,7 +185,7 @@ class Memory:
         """Store a lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         example = reflection.example
         space, vector = await self._embed(example.task if example else reflection.text)
-        lessons, most = with_vector([reflection], space, vector), self.max_entries or 0
+        lessons, most = [replace(reflection, space=space, vector=vector)], self.max_entries or 0
         (answer,) = await self.store.write(
             self.scope, exposure_store.remember, lessons, most=most, quota=self.quota
         )
@@ -337,9 +337,9 @@ class Memory:
 
         So revoking a source also removes what was learnt with its text in the prompt.
         """
-        found = with_vector(learn(loop, task, outputs), briefing.space, briefing.vector)
-        source, parents = f"loop:{loop.id}", briefing.shown
-        return tuple(replace(lesson, source=source, parents=parents) for lesson in found)
+        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
+        origin |= {"space": briefing.space, "vector": briefing.vector}
+        return tuple(replace(lesson, **origin) for lesson in learn(loop, task, outputs))
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""

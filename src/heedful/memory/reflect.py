@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
-from heedful.lessons.learn import with_vector
 from heedful.lessons.lesson import Example, Reflection, Remembered, Trust
 from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import initial_state, lowest_trust
@@ -311,7 +310,7 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
         texts = [each.example.task if each.example else each.text for each in lessons]
         vectors = await embed(memory.embedder, texts)
         space, pairs = space_of(memory.embedder), zip(lessons, vectors, strict=True)
-        lessons = [lesson for each, at in pairs for lesson in with_vector([each], space, at)]
+        lessons = [replace(each, space=space, vector=vector) for each, vector in pairs]
     answers = await memory.store.write(
         memory.scope,
         episodes.record_lessons,
