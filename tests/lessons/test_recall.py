@@ -22,8 +22,6 @@ from heedful.lessons.ranking import (
 from heedful.models.contract import tokens
 from tests.lessons.support import found
 
-# -- rank
-
 
 def ids(ranked: Iterable[Match]) -> list[int]:
     return [one.id for one in ranked]
@@ -153,9 +151,6 @@ def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
     shuffled = list(unique)
     random.shuffle(shuffled)
     assert rank("convert to kg", shuffled, limit) == rank("convert to kg", unique, limit)
-
-
-# -- choose
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.lessons import patterns as templates
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
@@ -36,9 +35,6 @@ def do(coroutine: Any) -> Any:
     return asyncio.run(coroutine)
 
 
-# -- a group is counted as one
-
-
 def forget(db, scope):
     """What the connection keeps of the templates."""
     db.local(grouping.Learned)._kept.clear()
@@ -61,36 +57,6 @@ async def test_a_pattern_answers_for_its_group(memory):
     assert [one["pattern"] for one in known.lessons] == order
     # `remember` counts the very pattern.
     assert (await memory.remember("log", LOGIN[0])).seen == 2
-
-
-async def test_a_text_that_was_never_stored_is_known_by_its_group(memory):
-    await told(memory, LOGIN[:4])
-    known = await memory.seen("log", "login failed for zoe here")
-    assert (known.count, len(known.lessons)) == (4, 4)
-    assert not await memory.seen("log", "login worked for zoe here")
-    assert not await memory.seen("other", "login failed for zoe here")
-    assert await memory.count() == 4, "a question teaches nothing"
-
-
-@pytest.mark.parametrize(
-    ("kind", "texts"),
-    [
-        ("AssertionError", LOGIN),
-        ("log", [f"assert f({n}) == 4 in all of them" for n in range(8)]),
-        ("KeyError", [f"there is no key '{name}' in it" for name in NAMES]),
-        ("log", [f"job ended with {name.title()}Error today" for name in NAMES]),
-        ("log", ["login failed " + "so " * templates.LONGEST + name for name in NAMES]),
-    ],
-)
-async def test_what_is_never_merged(memory, kind, texts):
-    await told(memory, texts, kind)
-    for text in texts:
-        known = await memory.seen(kind, text)
-        assert (known.count, known.group) == (1, None)
-    assert await memory.patterns() == []
-
-
-# -- trust
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
@@ -126,9 +92,6 @@ async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     assert (lesson["text"], lesson["tags"]) == ("", [])
 
 
-# -- undone and back
-
-
 def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
     async def scenario() -> None:
         await told(memory, LOGIN[:5])
@@ -154,9 +117,6 @@ def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
         ("unmerge", digest(LOGIN[0]), "ann", "ada is a service"),
         ("remerge", digest(LOGIN[0]), "bob", ""),
     ]
-
-
-# -- what is kept in a process
 
 
 @pytest.mark.sqlite
@@ -218,9 +178,6 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
 
     with opened(":memory:") as store:
         asyncio.run(scenario(Memory(store)))
-
-
-# -- suggestions
 
 
 class Same(FixedEmbedder):

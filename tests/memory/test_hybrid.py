@@ -43,9 +43,6 @@ async def lessons(memory: Memory, task: str, **filters: Any) -> list[str]:
     return [one.lesson for one in await memory.recall(task, **filters)]
 
 
-# -- a lesson without an example
-
-
 async def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
     await kept(memory, "The billing host sleeps at night: retry later.", "Rivers end in seas.")
     (one,) = await memory.recall("why does the billing host sleep")
@@ -67,9 +64,6 @@ async def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
     assert await lessons(memory, "restart printers") == ["restart printers"]
 
 
-# -- context
-
-
 async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
     memory = Memory(store, embedder=FixedEmbedder())
     await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
@@ -78,9 +72,6 @@ async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_mea
     assert (one.error_type, one.example.task) == ("a", "yes, gladly")
     (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
     assert cosine == pytest.approx(1)
-
-
-# -- any script
 
 
 WORDS = ["kilogram", "parcel", "重量", "вес", "🚀", "وزن", '"', "NEAR(", "words :", "*", "AND"]
@@ -103,9 +94,6 @@ def test_any_query_is_answered_and_what_is_unrelated_brings_nothing(stored, aske
         asyncio.run(scenario(store))
 
 
-# -- the index
-
-
 async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(memory):
     await memory.remember("good", "retry the billing upload once")
     before = await memory.recall("billing upload broken today")
@@ -114,9 +102,6 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
         await memory.remember(f"bad {n}", text, trust="external")
     assert await memory.recall("billing upload broken today") == before
     assert [one.error_type for one in before] == ["good"]
-
-
-# -- filters
 
 
 @pytest.mark.parametrize(

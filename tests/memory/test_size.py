@@ -74,21 +74,6 @@ async def set_to(store: Any, text: str, **columns: Any) -> None:
         await store.write(Scope(), lambda db, _, s=sql, v=values: db.execute(s, v).rowcount)
 
 
-# -- max_entries
-
-
-async def test_the_one_longest_of_no_use_makes_room(store, clock):
-    memory = Memory(store, max_entries=3)
-    for text in ("one", "two", "three", "one"):
-        await memory.remember("E", text)
-    answer = await memory.remember("E", "four")
-    assert answer.created
-    assert await kept(memory) == {"one", "three", "four"}
-    # What is seen again needs no room.
-    await memory.remember("E", "three")
-    assert await kept(memory) == {"one", "three", "four"}
-
-
 async def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
     memory = Memory(store, embedder=FixedEmbedder(), max_entries=5)
     pinned = Example("parcel 99", "99 kg")
@@ -235,9 +220,6 @@ def test_a_bound_holds_whatever_happens(done, most):
         asyncio.run(scenario(store))
 
 
-# -- pin
-
-
 async def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
     memory = Memory(store)
     answer = await memory.remember("E", "one")
@@ -257,9 +239,6 @@ async def test_a_pin_is_on_record_and_needs_an_actor_and_a_lesson(store, path):
         ("pin", name, "ann", "it is the house rule"),
         ("unpin", name, "bob", ""),
     ]
-
-
-# -- prune
 
 
 async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
@@ -302,6 +281,3 @@ async def test_so_many_are_kept_the_most_useful(store, clock):
         ("error f", "the least useful beyond 4"),
     ]
     assert await memory.prune(by="ann", keep=4) == []
-
-
-# -- a clock that is wrong

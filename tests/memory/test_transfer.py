@@ -55,9 +55,6 @@ async def rulings(memory: Memory) -> list[Any]:
     return await memory.store.read(memory.scope, exposures.rulings, 99)
 
 
-# -- the same again, and each thing once
-
-
 @pytest.mark.both
 async def test_moved_into_an_empty_memory_it_gives_the_same_bytes():
     memory, other = await everything(), fresh()
@@ -123,8 +120,6 @@ async def test_an_outcome_that_comes_later_is_taken_in_later():
     assert await exported(other) == second
     assert await other.prove() == await memory.prove()
 
-
-# -- random memories
 
 CHARACTERS = st.characters(exclude_categories=())  # lone surrogates are characters, too
 SECRET = st.sampled_from([text for text, _ in PLANTED])
@@ -247,9 +242,6 @@ def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(le
             await memory.store.close()
 
     do(scenario())
-
-
-# -- a damaged file
 
 
 def refused(data: bytes) -> ExportFileError:
@@ -381,9 +373,6 @@ def test_a_file_that_changes_while_it_is_read_is_refused():
         do(fresh().import_(Changing(DATA, LINES[0])))
 
 
-# -- writing
-
-
 class Full(BytesIO):
     """A disk with so much room."""
 
@@ -453,9 +442,6 @@ async def test_what_no_line_can_hold(monkeypatch):
     monkeypatch.setattr(transfer, "LONGEST_LINE", 200)
     with pytest.raises(InvalidInput, match="at most 200 bytes long"):
         await exported(memory)
-
-
-# -- trust
 
 
 async def one_lesson(**options: Any) -> bytes:
@@ -588,9 +574,6 @@ def test_who_vouches_says_who_and_why():
             do(fresh().import_("none.jsonl", trust=wrong, by=by, why=why))
 
 
-# -- what somebody else's export may not claim
-
-
 async def test_nothing_that_others_decided_or_proved_is_taken():
     made, memory = records(DATA), fresh()
     done = await transfers.given(DATA, memory)
@@ -690,16 +673,6 @@ async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_bac
     assert await exported(own) == data
 
 
-async def test_an_error_type_that_was_cut_is_not_taken_for_a_damaged_one():
-    memory, other = fresh(), fresh()
-    await memory.remember("E" * 5_000, "long", trust="external")
-    data = await exported(memory)
-    await moved(data, other)
-    assert await exported(other) == data
-
-
-# -- texts are data
-
 TEXTS = ("text", "error_type", "source", "words", "by", "why", "loop", "subject")
 
 
@@ -734,9 +707,6 @@ async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     files.append(await exported(memory))
     assert [needle for _, needle in PLANTED if any(needle in one for one in files)] == []
     await memory.store.close()
-
-
-# -- what is derived
 
 
 @pytest.mark.both

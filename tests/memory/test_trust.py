@@ -34,12 +34,6 @@ async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-# -- the order
-
-
-# -- the database agrees
-
-
 @pytest.mark.parametrize(("known", "new"), list(product(ORDER, ORDER)))
 @pytest.mark.parametrize("with_example", [True, False])
 async def test_the_database_raises_what_the_rule_raises(store, memory, known, new, with_example):
@@ -82,9 +76,6 @@ async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
     state = "verified" if trust in RAISING else "candidate"
     assert await rows(store, "select state, trust from example") == [(state, "operator")]
     assert await rows(store, "select state, trust from reflection") == [(state, "operator")]
-
-
-# -- what is derived
 
 
 @pytest.mark.parametrize(("own", "parents"), [
@@ -131,9 +122,6 @@ async def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
         ("kept", 1),
         ("page", 0),
     ]
-
-
-# -- quotas
 
 
 async def test_a_source_that_is_not_trusted_fills_no_quarantine(store):
