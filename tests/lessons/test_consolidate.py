@@ -11,15 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.consolidate import (
+    FOR_A_PERSON,
     SAME_WORDS,
     VETOES,
     Lesson,
+    Proposal,
+    contradictions,
     find_regressions,
     first_difference,
     near_words,
+    opposition,
     propose,
+    retirements,
     veto,
 )
+from heedful.lessons.proof import Comparison, Effect
+from heedful.lessons.signature import signature, strategy_signature
 from heedful.lessons.words import words
 
 NOW = 1_000_000_000.0
@@ -62,37 +69,116 @@ def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
     assert first_difference(one, other) == first_difference(other, one) == differs
 
 
+ASSERTS = "assert f(2) == 4  # 5"
+
+
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("both", "fields", "why"),
     [
-        ({}, ""),
-        ({"kind": "check"}, "kind"),
-        ({"error_type": "other"}, "error_type"),
-        ({"trust": "model"}, "trust"),
-        ({"held": True}, "held"),
-        ({"apart": True}, "apart"),
-        ({"pinned": True}, ""),
-        ({"text": TEXT + " twice"}, "digits"),
-        ({"text": "never " + TEXT}, "negation"),
-        ({"text": TEXT + " of Ada"}, "names"),
-        ({"text": TEXT.replace("large", "small")}, "wording"),
+        ({}, {}, ""),
+        ({}, {"kind": "check"}, "kind"),
+        ({}, {"error_type": "other"}, "error_type"),
+        ({}, {"trust": "model"}, "trust"),
+        ({}, {"held": True}, "held"),
+        ({"trust": "tool"}, {}, "held"),
+        ({}, {"apart": True}, "apart"),
+        ({}, {"pinned": True}, ""),
+        ({"pinned": True}, {}, "pinned"),
+        ({"text": ASSERTS}, {}, "assertion"),
+        ({}, {"text": TEXT + " twice"}, "digits"),
+        ({}, {"text": "never " + TEXT}, "negation"),
+        ({}, {"text": TEXT + " of Ada"}, "names"),
+        ({}, {"text": TEXT.replace("large", "small")}, "wording"),
     ],
 )
-def test_a_veto_says_why(fields, why):
-    one, other = lesson(), lesson(2, **fields)
+def test_a_veto_says_why(both, fields, why):
+    one, other = lesson(**both), lesson(2, **{**both, **fields})
     assert veto(one, other) == veto(other, one) == why
     found = propose([one, other], [[1.0, 0.0], [1.0, 0.0]], "lite", NOW)
-    assert [p.action for p in found.proposals if p.action == "merge"] == ["merge"] * (not why)
+    assert [p.action for p in found.proposals] == ["merge"] * (not why)
     assert found.vetoes == ({why: 1} if why else {})
     assert bool(found.nothing) is bool(why)
     assert not why or VETOES[why] in found.nothing
 
 
-def test_what_is_held_back_assertions_and_two_pins_are_never_merged():
-    assert veto(lesson(trust="tool"), lesson(2, trust="tool")) == "held"
-    assert veto(lesson(pinned=True), lesson(2, pinned=True)) == "pinned"
-    said = "assert f(2) == 4  # 5"
-    assert veto(lesson(1, said), lesson(2, said)) == "assertion"
+@pytest.mark.parametrize(
+    ("lessons", "why"),
+    [
+        ([lesson()], "too few lessons: 1, and it takes two to merge"),
+        ([lesson(), lesson(2, text="wholly other words")], "no two lessons say the same"),
+    ],
+)
+def test_without_a_pair_there_is_a_reason(lessons, why):
+    assert propose(lessons, None, "lite", NOW).nothing == why
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "how"),
+    [
+        ("Retry the call", "Do not retry the call", "negation"),
+        ("Retry the call", "Don't retry the call", "negation"),
+        ("Always retry the call", "Never retry the call", "negation"),
+        ("Do not retry the call", "Never retry the call", ""),
+        ("Avoid the call", "Do not avoid the call", "negation"),
+        ("Retry at most 3 times", "Retry at most 5 times", "digits"),
+        ("Retry at most three times", "Retry at most five times", "digits"),
+        ("Retry the call", "Retry the call 3 times", ""),  # a number that only one gives
+        ("Retry the call", "Never read the page before you ask", ""),
+        ("So ask Ada at once", "So do not ask Bo at once", ""),
+        ("Use kilograms", "Use pounds", ""),
+        ("", "", ""),
+    ],
+)
+def test_two_rules_oppose_each_other(one, other, how):
+    assert opposition(one, other) == opposition(other, one) == how
+
+
+def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> Lesson:
+    """A strategy of the reflection on this failure."""
+    name = strategy_signature(signature("error", failure), text)
+    kind = {"kind": "strategy", "signature": name.digest, "pattern": name.pattern, **fields}
+    return lesson(id, text, **kind)
+
+
+@pytest.mark.parametrize(
+    ("lessons", "found"),
+    [
+        ([rule(1, "Retry the call"), rule(2, "Never retry the call")], [(2, 1)]),
+        ([rule(1, "Retry the call"), rule(2, "Never retry the call", "no such file")], []),
+        ([rule(1, "Retry 3 times", seen=2), rule(2, "Retry 5 times")], [(1, 2)]),
+        (
+            [
+                lesson(1, "Retry the call", signature="a", kind="check"),
+                lesson(2, "Never retry the call", signature="a", trust="model"),
+                lesson(3, "Never retry the call", signature="a", kind="reflection"),
+            ],
+            [(2, 1)],
+        ),
+    ],
+)
+def test_contradictions_are_of_one_failure_and_for_a_person(lessons, found):
+    proposals = contradictions(lessons)
+    assert [one.members for one in proposals] == found
+    assert all((one.action, one.survivor) == ("contradict", 0) for one in proposals)
+    assert all(one.outcome == FOR_A_PERSON for one in proposals)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "fields", "listed"),
+    [
+        ("hurts", {}, True),
+        ("no difference shown", {}, True),
+        ("hurts", {"pinned": True}, False),
+        ("helps", {}, False),
+        ("insufficient data", {}, False),
+    ],
+)
+def test_what_is_proven_useless_is_listed(conclusion, fields, listed):
+    one, effect = lesson(**fields), Effect(0.5, 0.5, 0.0, -0.05, 0.05)
+    compared = Comparison(one.name, 90, 10, effect, effect, effect, True, conclusion)
+    why = str(compared)
+    expected = [Proposal("retire", (1,), 0, why, FOR_A_PERSON)] if listed else []
+    assert retirements([one, lesson(2)], [compared]) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,12 +205,6 @@ def test_a_periodic_run_needs_three_fresh_and_important_ones_of_others():
     others = [lesson(n, text="an old story that two tell alike", importance=0.1) for n in (7, 8)]
     (merge,) = propose([*fresh, third, *others], None, "full", NOW).proposals
     assert {merge.survivor, *merge.members} == {1, 2}
-
-
-def test_nothing_to_do_is_told():
-    assert "it takes two" in propose([lesson()], None, "lite", NOW).nothing
-    two = [lesson(), lesson(2, text="wholly other words")]
-    assert propose(two, None, "lite", NOW).nothing == "no two lessons say the same"
 
 
 def test_every_member_is_near_its_survivor():

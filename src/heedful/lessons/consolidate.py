@@ -36,7 +36,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’]t\b)?")
 # Quoted texts; identifiers, paths and calls; and words that are capitalised within a sentence.
 _NAME = re.compile(
     r"[\"“`][^\"”`\n]{1,100}[\"”`]|(?<!\w)'[^'\n]{1,100}'(?!\w)"
-    r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|\b[b-z]\b(?!['’])"
+    r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|(?<!['’])\b[b-z]\b(?!['’])"
     r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
 )
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
