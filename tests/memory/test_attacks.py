@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,10 +48,6 @@ ATTACKS: dict[str, dict[str, Any]] = {
 def memory(request, tmp_path):
     with opened(tmp_path / "a.db") as store:
         yield Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 async def attack(memory: Memory, error_type: str = "u", text: str = "x", **more: Any) -> None:

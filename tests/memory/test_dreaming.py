@@ -16,7 +16,8 @@ from heedful.errors import (
     RollbackRefused,
     StoreError,
 )
-from heedful.lessons.lesson import Example, Scope
+from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
+from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE, Dreams, consolidate
 from heedful.memory.memory import Memory
 from heedful.store import exposures, patterns
@@ -29,10 +30,6 @@ from tests.store.support import opened, rows
 pytestmark = IN_SOAK
 
 BY = {"by": "ada", "why": "it was wrong"}
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 @pytest.fixture
@@ -197,7 +194,7 @@ def test_members_come_back_when_their_survivor_is_gone_or_says_another_thing(mem
         assert await Dreams(memory).rollback(dream.id, **BY) == 0
         assert (await states(memory))[SAME] == "candidate"
 
-    do(run())
+    asyncio.run(run())
 
 
 async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_survivor(memory):
@@ -211,6 +208,32 @@ async def test_what_is_released_of_a_superseded_lesson_is_recalled_with_its_surv
     assert (best.example.accepted, best.reflection) == ("label 1", 1)
     await memory.quarantine.revoke("page", by="ada")
     assert not [one for one in await memory.recall(example(1).task) if one.example.accepted]
+
+
+async def test_contradictions_and_useless_lessons_are_listed_for_a_person(memory):
+    """Nothing of them is changed, and nothing comes back with them."""
+    for text in ("Retry the call.", "Never retry the call."):
+        name = strategy_signature(signature("timeout", "late"), text)
+        await memory.keep(Reflection("strategy", name, "timeout", text, text, trust="model"))
+    useless = await memory.remember("k", TEXT, importance=0.1)
+    digest = signature("k", TEXT).digest
+    for n in range(50):
+        shown = Exposure(f"error/{digest}", f"l{n}", n < 45, digest)
+        end = Outcome(f"l{n}", n >= 45, 1)
+        work = {"exposures": [shown], "outcome": end}
+        await memory.store.write(memory.scope, exposures.remember, [], **work)
+    before = await dump(memory)
+    for mode in ("lite", "full"):
+        dream = await consolidate(memory, mode=mode)
+        contradiction, harm = dream.proposals
+        assert (contradiction.action, set(contradiction.members)) == ("contradict", {1, 2})
+        assert (harm.action, harm.members) == ("retire", (useless.id,))
+        assert "hurts" in harm.why
+        assert (dream.done, dream.after, len(dream.texts)) == ((), dream.before, 3)
+        assert dream.nothing.startswith(("no two lessons", "too few lessons"))
+        assert (await Dreams(memory).show(dream.id)).proposals == dream.proposals
+        assert await Dreams(memory).rollback(dream.id, **BY) == 0
+    assert await dump(memory) == before
 
 
 async def test_a_dry_run_writes_nothing(memory):
@@ -312,7 +335,7 @@ def test_what_fails_on_the_way_leaves_no_trace(path, monkeypatch, engine, at):
         assert await Dreams(memory).log() == []
 
     with opened(path) as store:
-        do(run(Memory(store, Scope("ours"), FixedEmbedder())))
+        asyncio.run(run(Memory(store, Scope("ours"), FixedEmbedder())))
 
 
 async def test_what_waits_in_quarantine_is_merged_with_nothing(memory):

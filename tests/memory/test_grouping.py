@@ -31,10 +31,6 @@ async def told(memory: Memory, texts: list[str], kind: str = "log", **more: Any)
         await memory.remember(kind, text, **more)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 def forget(db, scope):
     """What the connection keeps of the templates."""
     db.local(grouping.Learned)._kept.clear()
@@ -112,7 +108,7 @@ def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
         await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
         assert (await memory.seen("log", LOGIN[0])).count == 5
 
-    do(scenario())
+    asyncio.run(scenario())
     assert rows(path, "select action, subject, by, why from ruling order by id") == [
         ("unmerge", digest(LOGIN[0]), "ann", "ada is a service"),
         ("remerge", digest(LOGIN[0]), "bob", ""),
@@ -121,8 +117,8 @@ def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
 
 @pytest.mark.sqlite
 def test_what_another_process_writes_is_seen(memory, path):
-    do(told(memory, LOGIN[:3]))
-    assert do(memory.seen("log", LOGIN[0])).count == 1
+    asyncio.run(told(memory, LOGIN[:3]))
+    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 1
     other = """
 import asyncio, sys
 from heedful.memory.memory import Memory
@@ -139,9 +135,9 @@ with opened(sys.argv[1]) as store:
     asyncio.run(main(Memory(store)))
 """
     ended(python(other, path, "remember", LOGIN[3]))
-    assert do(memory.seen("log", LOGIN[0])).count == 4
+    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 4
     ended(python(other, path, "apart", LOGIN[0]))
-    assert do(memory.seen("log", LOGIN[0])).count == 1
+    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 1
 
 
 steps = st.lists(

@@ -30,10 +30,6 @@ def memory(request, store):
     return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def kept(memory: Memory, *lessons: str, **fields: Any) -> None:
     for n, lesson in enumerate(lessons):
         await memory.remember(f"e{n}", "what happened", lesson=lesson, **fields)
@@ -163,5 +159,5 @@ async def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory)
 )
 def test_a_filter_that_cannot_be_is_named(store, filters, field):
     with pytest.raises(InvalidInput) as caught:
-        do(Memory(store).recall("x", **filters))
+        asyncio.run(Memory(store).recall("x", **filters))
     assert caught.value.field == field

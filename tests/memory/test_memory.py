@@ -32,10 +32,6 @@ def memory(request, store):
     return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     memory = Memory(store)
     first = await memory.remember("ValueError", "line 3: bad value 'x'")
@@ -75,7 +71,7 @@ def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
         ]
         for call in calls:
             with pytest.raises(StoreError):
-                do(call)
+                asyncio.run(call)
 
 
 async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):

@@ -30,10 +30,6 @@ def memory(request, store):
     return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def rows(memory: Memory, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     store: Any = memory.store
     found: list[tuple[Any, ...]] = await store.read(
@@ -194,7 +190,7 @@ def test_of_two_processes_one_rules_and_the_other_is_told(tmp_path):
             rulings = await one.read(Scope(), exposures.rulings, 99)
             assert len({ruling["record"]["example"] for ruling in rulings}) == len(rulings) == 20
 
-        do(scenario())
+        asyncio.run(scenario())
 
 
 async def test_a_source_is_revoked_with_all_that_rests_on_it(memory):

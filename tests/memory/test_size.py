@@ -47,10 +47,6 @@ def clock(monkeypatch):
     return one
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def kept(memory: Memory) -> set[str]:
     """The texts of all lessons, those that are held back included."""
     store: Any = memory.store
@@ -170,7 +166,7 @@ with opened(sys.argv[1]) as store:
     asyncio.run(main(Memory(store, max_entries=7)))
 """
     with opened(path) as store:
-        do(Memory(store).count())
+        asyncio.run(Memory(store).count())
     for process in [python(program, path, name) for name in "abc"]:
         ended(process)
     assert rows(path, "select count(*), (select sum(lessons) from tally) from reflection") == [
