@@ -16,7 +16,6 @@ from heedful.lessons.consolidate import (
     VETOES,
     Lesson,
     Proposal,
-    contradictions,
     find_regressions,
     first_difference,
     near_words,
@@ -95,7 +94,7 @@ def test_a_veto_says_why(both, fields, why):
     one, other = lesson(**both), lesson(2, **{**both, **fields})
     assert veto(one, other) == veto(other, one) == why
     found = propose([one, other], [[1.0, 0.0], [1.0, 0.0]], "lite", NOW)
-    assert [p.action for p in found.proposals] == ["merge"] * (not why)
+    assert [p.action for p in found.merges] == ["merge"] * (not why)
     assert found.vetoes == ({why: 1} if why else {})
     assert bool(found.nothing) is bool(why)
     assert not why or VETOES[why] in found.nothing
@@ -140,11 +139,18 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> Lesson:
     return lesson(id, text, **kind)
 
 
+def own(text: str) -> str:
+    return signature("k", text).digest
+
+
 @pytest.mark.parametrize(
     ("lessons", "found"),
     [
         ([rule(1, "Retry the call"), rule(2, "Never retry the call")], [(2, 1)]),
         ([rule(1, "Retry the call"), rule(2, "Never retry the call", "no such file")], []),
+        ([rule(1, TEXT), rule(2, f"Never: {TEXT}", "no such file")], [(2, 1)]),
+        ([lesson(1), lesson(2, f"Never: {TEXT}", trust="model")], [(2, 1)]),
+        ([lesson(n, text, signature=own(text)) for n, text in ((1, TEXT), (2, "3: " + TEXT))], []),
         ([rule(1, "Retry 3 times", seen=2), rule(2, "Retry 5 times")], [(1, 2)]),
         (
             [
@@ -156,11 +162,12 @@ def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> Lesson:
         ),
     ],
 )
-def test_contradictions_are_of_one_failure_and_for_a_person(lessons, found):
-    proposals = contradictions(lessons)
-    assert [one.members for one in proposals] == found
-    assert all((one.action, one.survivor) == ("contradict", 0) for one in proposals)
-    assert all(one.outcome == FOR_A_PERSON for one in proposals)
+def test_rules_that_contradict_each_other_are_for_a_person(lessons, found):
+    for those in (lessons, lessons[::-1]):
+        listed = propose(those, None, "lite", NOW).contradictions
+        assert [one.members for one in listed] == found
+        assert all((one.action, one.survivor) == ("contradict", 0) for one in listed)
+        assert all(one.outcome == FOR_A_PERSON for one in listed)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +195,7 @@ def test_what_is_proven_useless_is_listed(conclusion, fields, listed):
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
     two = [lesson(1), lesson(2, **better)]
     for lessons in (two, two[::-1]):
-        (merge,) = propose(lessons, None, "lite", NOW).proposals
+        (merge,) = propose(lessons, None, "lite", NOW).merges
         assert (merge.survivor, merge.members) == (2, (1,))
 
 
@@ -197,13 +204,13 @@ def test_a_periodic_run_needs_three_fresh_and_important_ones_of_others():
     old = lesson(3, importance=0.9, last_seen=NOW - 86_401)
     poor = lesson(4, importance=0.59)
     found = propose([*fresh, old, poor], None, "full", NOW)
-    assert found.proposals == ()
+    assert found.merges == ()
     assert found.nothing.endswith("hours: 2, and a periodic run needs 3")
     third = lesson(6, importance=0.6, text="something else")
-    (merge,) = propose([*fresh, old, poor, third], None, "full", NOW).proposals
+    (merge,) = propose([*fresh, old, poor, third], None, "full", NOW).merges
     assert {merge.survivor, *merge.members} == {1, 2, 3}
     others = [lesson(n, text="an old story that two tell alike", importance=0.1) for n in (7, 8)]
-    (merge,) = propose([*fresh, third, *others], None, "full", NOW).proposals
+    (merge,) = propose([*fresh, third, *others], None, "full", NOW).merges
     assert {merge.survivor, *merge.members} == {1, 2}
 
 
@@ -211,7 +218,7 @@ def test_every_member_is_near_its_survivor():
     """No chain: the first is near the second, that near the third, but not the first."""
     vectors = [[1.0, 0.0], [0.96, 0.28], [0.8432, 0.5376]]
     lessons = [lesson(1, seen=2), lesson(2), lesson(3)]
-    (merge,) = propose(lessons, vectors, "lite", NOW).proposals
+    (merge,) = propose(lessons, vectors, "lite", NOW).merges
     assert (merge.survivor, merge.members) == (1, (2,))
 
 
@@ -269,7 +276,7 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
     lessons = [lesson(n, **one) for n, one in enumerate(fields)]
     vectors = None if by_words else [[1.0]] * len(lessons)
     found = propose(lessons, vectors, "lite", NOW)
-    merges = [one for one in found.proposals if one.action == "merge"]
+    merges = found.merges
     taken = [id for one in merges for id in (*one.members, one.survivor)]
     assert len(taken) == len(set(taken))
     for one in merges:
@@ -281,7 +288,7 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
             assert not any(part.apart or part.held or part.trust == "tool" for part in parts)
     shuffled = chance.sample(lessons, len(lessons))
     again = propose(shuffled, vectors, "lite", NOW)
-    same = {(one.survivor, one.members) for one in again.proposals if one.action == "merge"}
+    same = {(one.survivor, one.members) for one in again.merges}
     assert same == {(one.survivor, one.members) for one in merges}
     assert again.vetoes == found.vetoes
 

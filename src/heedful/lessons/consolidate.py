@@ -3,7 +3,7 @@
 `propose` compares lessons by their vectors or words. A pair that is near enough is merged, unless a
 veto keeps it apart: another kind or trust, or another meaning. `first_difference` finds differences
 that similarity does not show: numbers, negations, names, and one word in the place of another.
-`contradictions` lists rules for one failure that oppose each other; a person decides about them.
+Rules that oppose each other, and lessons that are proven useless, are listed for a person.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations, islice
+from itertools import combinations
 from math import ceil
 from typing import Any, Literal
 
@@ -50,6 +50,14 @@ _DENSE = 6
 def has_assertion(error_type: str, text: str) -> bool:
     """Return True if a text has an assertion, whose expectation is its name: it is never merged."""
     return is_assertion(error_type, signature(error_type, text).pattern)
+
+
+@lru_cache(CACHED)
+def is_rule(kind: str, error_type: str, text: str, digest: str) -> bool:
+    """Return True if a lesson says what to do: a remembered error may only quote the error."""
+    if kind == "error":
+        return signature(error_type, text).digest != digest
+    return kind in ("check", "strategy")
 
 
 @lru_cache(CACHED)
@@ -106,7 +114,7 @@ def first_difference(one: str, other: str) -> Difference:
 
 
 def opposition(one: str, other: str) -> Difference:
-    """Return how two rules for one failure oppose each other; "" if both may be right.
+    """Return how two rules oppose each other; "" if both may be right.
 
     They name the same things and share most of their other words. Then they oppose each other if
     they give as many numbers, but not the same ones, or if one negates and the other does not.
@@ -232,12 +240,13 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What consolidation found: merges, and how many near pairs each veto held apart.
+    """Merges, contradictions, and how many near pairs each veto kept apart.
 
-    `nothing` is the reason why there is nothing to do, or "".
+    `nothing` is the reason why there is nothing to merge, or "".
     """
 
-    proposals: tuple[Proposal, ...] = ()
+    merges: tuple[Proposal, ...] = ()
+    contradictions: tuple[Proposal, ...] = ()
     vetoes: Mapping[str, int] = field(default_factory=dict)
     nothing: str = ""
 
@@ -248,7 +257,7 @@ def propose(
     mode: Mode,
     now: float,
 ) -> Proposed:
-    """Propose merges of the lessons that say the same.
+    """Propose merges of the lessons that say the same, and list rules that contradict each other.
 
     `vectors` have length 1, one for each lesson; without them words are compared. The order of the
     lessons does not matter.
@@ -271,9 +280,13 @@ def propose(
         pairs, least = near_vectors([vectors[at] for at in order]), SAME
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
+    against: dict[tuple[int, ...], Proposal] = {}
     for a, b, score in pairs:
         one, other = lessons[a], lessons[b]
-        if score < least or not chosen & {one.id, other.id}:
+        if not chosen & {one.id, other.id}:
+            continue
+        against |= {each.members: each for each in _contradictions([(one, other)])}
+        if score < least:
             continue
         if why := veto(one, other):
             vetoes[why] += 1
@@ -281,11 +294,33 @@ def propose(
             near[a].add(b)
             near[b].add(a)
     merges = tuple(_merges(lessons, near))
+    gone = {id for one in merges for id in one.members}
+    fresh = ((a, b) for a, b in _of_one_failure(lessons) if chosen & {a.id, b.id})
+    against |= {each.members: each for each in _contradictions(fresh)}
+    listed = [each for each in against.values() if not gone.intersection(each.members)]
     nothing = "" if merges else "no two lessons say the same"
     if vetoes and not merges:
         reasons = ", ".join(f"{VETOES[why]} ({n})" for why, n in sorted(vetoes.items()))
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
-    return Proposed(merges, dict(sorted(vetoes.items())), nothing)
+    return Proposed(merges, tuple(listed[:MOST_PAIRS]), dict(sorted(vetoes.items())), nothing)
+
+
+def _contradictions(pairs: Iterable[tuple[Lesson, Lesson]]) -> Iterator[Proposal]:
+    """List the pairs of rules that oppose each other, the rule with the better evidence first."""
+    for pair in pairs:
+        how = opposition(pair[0].text, pair[1].text)
+        if how and all(is_rule(one.kind, one.error_type, one.text, one.signature) for one in pair):
+            ids = tuple(one.id for one in sorted(pair, key=lambda one: one.evidence))
+            yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
+
+
+def _of_one_failure(lessons: Iterable[Lesson]) -> Iterator[tuple[Lesson, Lesson]]:
+    """Yield the pairs of lessons with one signature, and of strategies of one reflection."""
+    about: dict[str, list[Lesson]] = defaultdict(list)
+    for lesson in lessons:
+        about[failure_of(lesson.signature, lesson.pattern)].append(lesson)
+    for those in about.values():
+        yield from combinations(those[:MOST_RULES], 2)
 
 
 def veto(one: Lesson, other: Lesson) -> str:
@@ -334,25 +369,6 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
             ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
             if ids:
                 yield Proposal("merge", ids, lessons[best].id, "they say the same")
-
-
-def contradictions(lessons: Sequence[Lesson]) -> list[Proposal]:
-    """List the pairs of rules for one failure that oppose each other.
-
-    A rule is a strategy, or a lesson of a check or an error; lessons with one signature, and the
-    strategies of one reflection, are for one failure.
-    """
-    rules: dict[str, list[Lesson]] = defaultdict(list)
-    for lesson in sorted(lessons, key=lambda lesson: lesson.evidence):
-        if lesson.kind not in ("reflection", "example"):
-            rules[failure_of(lesson.signature, lesson.pattern)].append(lesson)
-    found = (
-        Proposal("contradict", (one.id, other.id), 0, VETOES[why], FOR_A_PERSON)
-        for those in rules.values()
-        for one, other in combinations(those[:MOST_RULES], 2)
-        if (why := opposition(one.text, other.text))
-    )
-    return list(islice(found, MOST_PAIRS))
 
 
 def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:

@@ -137,19 +137,12 @@ async def consolidate(
     lessons, vectors = await _material(memory, progress)
     found = await asyncio.to_thread(rules.propose, lessons, vectors, mode, now)
     expected = {lesson.id: lesson for lesson in lessons}
-    proposals, queries = list(found.proposals), 0
-    if proposals:
-        own = dict(zip(expected, vectors or (), strict=vectors is not None))
-        asked = await _queries(memory, proposals, expected, own)
-        proposals, queries = (
-            await _rehearse(memory, proposals, expected, asked, progress),
-            len(asked),
-        )
-    gone = {id for one in proposals if one.outcome == "proposed" for id in one.members}
-    left = [lesson for lesson in lessons if lesson.id not in gone]
-    proposals += await asyncio.to_thread(rules.contradictions, left)
-    proposals += rules.retirements(left, (await memory.prove()).lessons)
-    report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": queries}
+    own = dict(zip(expected, vectors or (), strict=vectors is not None))
+    asked = await _queries(memory, found.merges, expected, own)
+    proposals = await _rehearse(memory, found.merges, expected, asked, progress)
+    proposals += found.contradictions
+    proposals += rules.retirements(lessons, (await memory.prove()).lessons)
+    report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
     if not dry_run:
