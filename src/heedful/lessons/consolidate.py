@@ -151,8 +151,10 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# The Dice similarity of the other words of two rules that oppose each other; how many rules of one
-# failure are compared, and how many pairs are listed.
+# From here on two lessons are near enough to contradict each other.
+ALIKE_WORDS = 0.8
+# The Dice similarity of the words of two rules that oppose each other, without those in which they
+# differ; how many rules for one failure are compared, and how many pairs are listed.
 ALIKE_RULES = 0.75
 MOST_RULES = 50
 MOST_PAIRS = 100
@@ -340,7 +342,7 @@ def veto(one: Lesson, other: Lesson) -> str:
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs whose sets of words have a Dice similarity of at least `SAME_WORDS`.
+    """Yield pairs whose sets of words have a Dice similarity of at least `ALIKE_WORDS`.
 
     Two such sets share one of the rarest words of each, so only a prefix of n words is indexed: all
     but the n·t/(2 − t) commonest, and one more (Chaudhuri and others, 2006).
@@ -350,10 +352,10 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
     index: dict[str, list[int]] = defaultdict(list)
     for b, those in enumerate(said):
         rare = sorted(those, key=lambda word: (counts[word], word))
-        keep = len(rare) - ceil(len(rare) * SAME_WORDS / (2 - SAME_WORDS) - 1e-9) + 1
+        keep = len(rare) - ceil(len(rare) * ALIKE_WORDS / (2 - ALIKE_WORDS) - 1e-9) + 1
         for a in sorted({a for word in rare[:keep] for a in index[word]}):
             score = 2 * len(said[a] & those) / (len(said[a]) + len(those))
-            if score >= SAME_WORDS:
+            if score >= ALIKE_WORDS:
                 yield a, b, score
         for word in rare[:keep]:
             index[word].append(b)
