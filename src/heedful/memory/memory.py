@@ -185,16 +185,12 @@ class Memory:
         """Store a lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         example = reflection.example
         space, vector = await self._embed(example.task if example else reflection.text)
-        lessons, most = [replace(reflection, space=space, vector=vector)], self.max_entries or 0
-        (answer,) = await self.store.write(
-            self.scope, exposure_store.remember, lessons, most=most, quota=self.quota
-        )
-        if not answer.id:
-            _log.info("skipped")
-        elif answer.created:
-            _log.info("stored: lesson %d", answer.id)
-        else:
-            _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
+        lessons = [replace(reflection, space=space, vector=vector)]
+        bounds: dict[str, Any] = {"most": self.max_entries or 0, "quota": self.quota}
+        (answer,) = await self.store.write(self.scope, exposure_store.remember, lessons, **bounds)
+        known = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
+        stored = f"stored: lesson {answer.id}" if answer.created else known
+        _log.info(stored if answer.id else "skipped")
         return answer
 
     @property
@@ -235,11 +231,11 @@ class Memory:
         """
         if self.embedder is None:
             raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
-        groups: dict[str, object] = {}
-        for number, entry in enumerate(await self.patterns()):
-            groups |= {
-                one["signature"]: "" if entry["apart"] else number for one in entry["patterns"]
-            }
+        groups = {
+            one["signature"]: "" if entry["apart"] else number
+            for number, entry in enumerate(await self.patterns())
+            for one in entry["patterns"]
+        }
         lessons = [
             one
             for one in await self.top(AMONG)
@@ -405,11 +401,10 @@ class Memory:
             check_number("unused_for", unused_for, 1e-9, LARGEST)
         if keep is not None:
             check_integer("keep", keep, 0)
-        least = -1 if keep is None else keep
-        unused = unused_for or 0.0
+        bounds = unused_for or 0.0, -1 if keep is None else keep
         if dry_run:
-            return await self.store.read(self.scope, lesson_store.prunable, unused, least)
-        return await self.store.write(self.scope, lesson_store.prune, unused, least, by)
+            return await self.store.read(self.scope, lesson_store.prunable, *bounds)
+        return await self.store.write(self.scope, lesson_store.prune, *bounds, by)
 
     async def spaces(self) -> Spaces:
         """Count the examples in each embedding space, as seen from the embedder."""

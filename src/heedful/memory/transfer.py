@@ -90,13 +90,7 @@ async def export_to(
     """
     if isinstance(file, str | os.PathLike):
         with _replace(Path(file), force) as out:
-            return await _write(store, scope, out, vectors, progress)
-    return await _write(store, scope, file, vectors, progress)
-
-
-async def _write(
-    store: Store, scope: Scope, out: BinaryIO, vectors: bool, progress: TransferProgress | None
-) -> Exported:
+            return await export_to(store, scope, out, vectors, force, progress)
     digest, counts, size, running = sha256(), Counter[str](), 0, True
 
     def work(db: Db, scope: Scope) -> None:
@@ -109,7 +103,7 @@ async def _write(
             if len(line) > LONGEST_LINE:
                 raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
             with _writing("the export"):
-                out.write(line)
+                file.write(line)
             digest.update(line)
             size += len(line)
             counts[record.type] += 1
@@ -123,8 +117,8 @@ async def _write(
         running = False
     end = encode(End(lines=counts.total(), sha256=digest.hexdigest()))
     with _writing("the export"):
-        out.write(end)
-        out.flush()
+        file.write(end)
+        file.flush()
     return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
 
 
