@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from io import BytesIO, RawIOBase
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -94,20 +94,6 @@ async def test_the_scope_is_the_callers():
     assert (done.tenant, done.project) == ("default", "default")
     assert (await Memory(store).count(), await acme.count()) == (0, done.new)
     assert records(await exported(acme))[0]["tenant"] == "acme"
-
-
-async def test_two_memories_with_loops_of_the_same_names_become_one():
-    """Runs are named after files: here a loop may have the name of one that was moved."""
-    memory, local = fresh(), await everything()
-    again = await exported(local)
-    await moved(DATA, memory)
-    before = await memory.prove()
-    await moved(again, memory)
-    await moved(DATA, local)
-    loops = [only(records(await exported(one)), "exposure") for one in (memory, local)]
-    assert loops[0] == loops[1]
-    assert {one["loop"] for one in loops[0]} == {f"run-1/{n}" for n in range(4)}
-    assert before != await memory.prove() == await local.prove()
 
 
 async def test_an_outcome_that_comes_later_is_taken_in_later():
@@ -326,26 +312,6 @@ def test_what_is_wrong_is_said_with_its_line(data, line, said):
     assert said in str(error)
     assert line is None or error.line == line
     assert str(error).startswith(f"the input:{error.line}: " if error.line else "the input: ")
-
-
-class Pipe(RawIOBase):
-    """What can be read once, as standard input is."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._data.readinto(buffer)
-
-
-async def test_what_can_be_read_once_is_kept_until_it_is_checked():
-    memory, pipe = fresh(), Pipe(DATA.rstrip(b"\n"))  # as some editors save it
-    source: Any = pipe
-    assert (await memory.import_(source, trust="operator", by="ada", why="mine")).new > 0
-    assert await exported(memory) == DATA
 
 
 class Changing(BytesIO):
