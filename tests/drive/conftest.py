@@ -15,7 +15,7 @@ __all__ = ["path", "store"]
 
 
 @pytest.fixture(params=["no store", "store"])
-def kept(request: pytest.FixtureRequest, path: Path) -> Iterator[Store | None]:  # noqa: F811
+def kept(request: pytest.FixtureRequest, path: Path) -> Iterator[Store | None]:
     """Where a run keeps its loop: nowhere, or in a file."""
     if request.param == "no store":
         yield None

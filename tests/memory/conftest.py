@@ -12,5 +12,5 @@ __all__ = ["path", "store"]
 
 
 @pytest.fixture
-def memory(store: Store) -> Memory:  # noqa: F811
+def memory(store: Store) -> Memory:
     return Memory(store)

@@ -226,14 +226,14 @@ async def test_contradictions_and_useless_lessons_are_listed_for_a_person(memory
         work = {"exposures": [shown], "outcome": end}
         await memory.store.write(memory.scope, exposures.remember, [], **work)
     before = await dump(memory)
-    for dry in (True, False):
-        dream = await consolidate(memory, dry_run=dry)
-        contradiction, harm = dream.proposals
+    tried, dream = [await consolidate(memory, dry_run=dry) for dry in (True, False)]
+    for each in (tried, dream):
+        contradiction, harm = each.proposals
         assert (contradiction.action, set(contradiction.members)) == ("contradict", {1, 2})
         assert (harm.action, harm.members) == ("retire", (useless.id,))
         assert "hurts" in harm.why
-        assert (dream.done, dream.after, len(dream.texts)) == ((), dream.before, 3)
-        assert dream.nothing == "no two lessons say the same"
+        assert (each.done, each.after, len(each.texts)) == ((), each.before, 3)
+        assert each.nothing == "no two lessons say the same"
     assert (await Dreams(memory).show(dream.id)).proposals == dream.proposals
     assert await Dreams(memory).rollback(dream.id, **BY) == 0
     assert await dump(memory) == before

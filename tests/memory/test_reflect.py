@@ -17,9 +17,10 @@ from heedful.errors import InvalidInput, MalformedAnswer, ModelError, ModelTimeo
 from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
+from heedful.memory import reflect as reflecting
 from heedful.memory.draft import BUDGET, EVENT, IMPORTANCE, Excerpt, Study, remove_lessons
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import STRONGER, keep, reflect, reflect_waiting
+from heedful.memory.reflect import STRONGER, keep
 from heedful.models.contract import Message, tokens
 from heedful.store import episodes, loops
 from heedful.testing import ScriptedModel
@@ -32,6 +33,9 @@ from tests.store.support import opened, rows
 
 pytestmark = IN_SOAK
 
+# Any: each test knows whether there is a reflection, and a strategy.
+reflect: Any = reflecting.reflect
+reflect_waiting: Any = reflecting.reflect_waiting
 SECRET = "AKIAIOSFODNN7EXAMPLE"
 FIX = "fix what it names before you go on; do not rely on its result."
 
@@ -377,9 +381,10 @@ async def test_wrong_arguments_are_refused(wrong):
 
 
 async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
-    for outcome, task, importance in (("error", "weigh one", 0.8), ("partial", "paint two", 0.5)):
+    kinds: list[Any] = [("error", "weigh one", 0.8), ("partial", "paint two", 0.5)]
+    for outcome, task, importance in kinds:
         named = tuple(replace(one, tool=f"{one.tool}{outcome}") for one in FAILED.events)
-        episode: Any = replace(FAILED, events=named, outcome=outcome, task=task)
+        episode = replace(FAILED, events=named, outcome=outcome, task=task)
         score = lambda *_, importance=importance: importance  # noqa: E731
         await reflect(episode, memory=memory, trust="operator", score=score)
     assert [one.kind for one in await memory.recall("weigh one")] == ["strategy"]
