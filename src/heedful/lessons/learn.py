@@ -29,6 +29,7 @@ from heedful.loop.record import (
     Finding,
     Improvement,
     Loop,
+    check_integer,
     check_number,
     format_score,
     thousandths,
@@ -167,13 +168,11 @@ def learn_from_evaluation(
     `trust` is that of the judge. By default it is `measured` if the quality rose by more than
     `RISE`, except for a factual error, which only the critique states; else it is `model`, because
     a reason may quote a page. A lesson is verified only by such a rise, and only from an operator
-    or a measurement. `source` is by what it can be revoked. Raises InvalidInput.
+    or a measurement. `source` names the judge, so that it can be revoked. Raises InvalidInput.
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
-    check_number("iteration", iteration, 0, LARGEST)
-    if not isinstance(iteration, int):
-        raise InvalidInput("iteration", iteration, "an integer")
+    check_integer("iteration", iteration, 0)
     if trust is not None:
         check_trust(trust)
     before, after = _quality("before", quality_before), _quality("after", quality_after)

@@ -324,7 +324,10 @@ class Memory:
         exposures = past.exposures or (
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
-        return Briefing.of(chosen, exposures, space, vector)
+        ids = {id for exposure in exposures for id in exposure.examples}
+        found = [match for match in chosen if match.id in ids]
+        shown = tuple(match.id for match in found)
+        return Briefing(shown, tuple(exposures), space, vector, tuple(found))
 
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
