@@ -176,7 +176,7 @@ VETOES: Mapping[str, str] = {
     "digits": "their numbers differ",
     "negation": "one negates what the other says",
     "names": "they are about other names",
-    "wording": "a word stands for another one",
+    "wording": "a word replaces another one",
 }
 
 

@@ -76,20 +76,20 @@ UNSURE = 0.5
 class Study:
     """An episode with its signals.
 
-    `given` is the trust of the task, and of the words of users and prompts.
+    `task_trust` is the trust of the task, and of the words of users and prompts.
     """
 
     episode: Episode
     course: Course
     signals: tuple[Signal, ...]
-    given: Trust = "external"
+    task_trust: Trust = "external"
 
     @classmethod
-    def of(cls, episode: Episode, given: Trust = "external") -> Study:
+    def of(cls, episode: Episode, trust: Trust = "external") -> Study:
         """Study an episode, in time linear in the number of its events."""
         episode = remove_lessons(episode)
         run = trace.course(episode)
-        own: Trust = "model" if episode.source == LOOP else given
+        own: Trust = "model" if episode.source == LOOP else trust
         return cls(episode, run, trace.signals_of(run), own)
 
     @property
@@ -168,11 +168,11 @@ class Study:
         """
         events, own = self.episode.events, self.episode.source == LOOP
         if at < 0:
-            return self.given
+            return self.task_trust
         if at >= len(events):
             return "model" if own else "external"
         trusts = (
-            self.given if event.type in _OF_THE_TASK else trust_of(event, own)
+            self.task_trust if event.type in _OF_THE_TASK else trust_of(event, own)
             for event in events[: at + 1]
         )
         return lowest_trust(("operator", *trusts))

@@ -261,7 +261,7 @@ class _Reflector:
         check_share("importance", importance)
         parents, whole = await self._examples_shown(study.episode)
         task = redact(study.episode.task)[: records.LONGEST]
-        floor: tuple[Trust, ...] = (study.given,) if task else ()
+        floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
         floor += () if whole else ("external",)
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:

@@ -59,7 +59,7 @@ class Exported:
 class Imported:
     """What an import changed.
 
-    `source` names it: revoking that removes everything that came with an import nobody vouched for.
+    `source` names the import; if nobody vouched for it, revoking the source removes all of it.
     `tenant` and `project` are those of the export. `new` and `known` count lessons, `quarantined`
     the entries that came with it and wait for a ruling. `left` counts records that were left out,
     because decisions, measurements and proofs of others need somebody who vouches for them.
