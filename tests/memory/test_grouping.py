@@ -51,6 +51,8 @@ async def test_a_pattern_answers_for_its_group(memory):
     # Its own first, then those most often seen, then the first learnt.
     order = [LOGIN[1], LOGIN[2], LOGIN[3], LOGIN[0]]
     assert [one["pattern"] for one in known.lessons] == order
+    assert (await memory.seen("log", "login failed for zoe here")).count == 6
+    assert await memory.count() == 4, "a question teaches nothing"
     # `remember` counts the very pattern.
     assert (await memory.remember("log", LOGIN[0])).seen == 2
 
@@ -71,6 +73,7 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(memory
     # Where one of the flood is asked for, it is known: its own, and those it is like.
     known = await memory.seen("log", flood[0])
     assert (known.count, known.lessons[0]["state"]) == (5, "quarantined")
+    assert known.lessons[0]["text"] == ""
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
@@ -88,27 +91,24 @@ async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     assert (lesson["text"], lesson["tags"]) == ("", [])
 
 
-def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
-    async def scenario() -> None:
-        await told(memory, LOGIN[:5])
-        await memory.set_apart(digest(LOGIN[0]), by="ann", why="ada is a service")
-        alone = await memory.seen("log", LOGIN[0])
-        assert (alone.count, alone.group) == (1, None)
-        rest = await memory.seen("log", LOGIN[1])
-        assert rest.count == 4
-        assert digest(LOGIN[0]) not in {one["signature"] for one in rest.lessons}
-        group, apart = await memory.patterns()
-        assert (group["template"], group["seen"], group["apart"]) == (
-            "login failed for <*> here",
-            4,
-            False,
-        )
-        assert (apart["template"], apart["seen"], apart["apart"]) == (LOGIN[0], 1, True)
-        assert apart["why"] == ["by ann: ada is a service"]
-        await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
-        assert (await memory.seen("log", LOGIN[0])).count == 5
-
-    asyncio.run(scenario())
+async def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
+    await told(memory, LOGIN[:5])
+    await memory.set_apart(digest(LOGIN[0]), by="ann", why="ada is a service")
+    alone = await memory.seen("log", LOGIN[0])
+    assert (alone.count, alone.group) == (1, None)
+    rest = await memory.seen("log", LOGIN[1])
+    assert rest.count == 4
+    assert digest(LOGIN[0]) not in {one["signature"] for one in rest.lessons}
+    group, apart = await memory.patterns()
+    assert (group["template"], group["seen"], group["apart"]) == (
+        "login failed for <*> here",
+        4,
+        False,
+    )
+    assert (apart["template"], apart["seen"], apart["apart"]) == (LOGIN[0], 1, True)
+    assert apart["why"] == ["by ann: ada is a service"]
+    await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
+    assert (await memory.seen("log", LOGIN[0])).count == 5
     assert rows(path, "select action, subject, by, why from ruling order by id") == [
         ("unmerge", digest(LOGIN[0]), "ann", "ada is a service"),
         ("remerge", digest(LOGIN[0]), "bob", ""),
