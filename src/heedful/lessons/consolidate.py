@@ -116,8 +116,9 @@ def first_difference(one: str, other: str) -> Difference:
 def opposition(one: str, other: str) -> Difference:
     """Return how two rules oppose each other; "" if both may be right.
 
-    They name the same things and share most of their other words. Then they oppose each other if
-    they give as many numbers, but not the same ones, or if one negates and the other does not.
+    They name the same things, and at most two of their other words differ. Then they oppose each
+    other if they give as many numbers, but not the same ones, or if one negates and the other does
+    not.
 
     >>> opposition("Retry the call 3 times", "Retry the call 5 times")
     'digits'
@@ -132,7 +133,8 @@ def opposition(one: str, other: str) -> Difference:
         {*words(" ".join(word for word in _lower_words(text) if word not in decisive))}
         for text in (one, other)
     )
-    if 2 * len(a & b) < ALIKE_RULES * (len(a) + len(b)) or names_of(one) != names_of(other):
+    alike = len(a ^ b) <= _SPAN and 2 * len(a & b) >= ALIKE_RULES * (len(a) + len(b))
+    if not alike or names_of(one) != names_of(other):
         return ""
     if len(digits) == len(others) and digits != others:
         return "digits"
