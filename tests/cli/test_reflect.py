@@ -8,7 +8,7 @@ import json
 import pytest
 
 from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import file
+from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes
 from heedful.traces import messages as traces
 from tests.memory.reflections import FAILED, GOOD, MENDED, TASK, about
@@ -95,7 +95,7 @@ def test_what_another_is_at_work_on_is_told_as_such(typed, desk):
     """Or was, until it was killed: that is known after a while."""
     typed(("reflect runs.jsonl --no-store", 0))
     with opened(desk.folder / "heedful.db") as store:
-        one = file(FAILED, FAILED.digest, "external")
+        one = to_stored_episode(FAILED, "external")
         assert asyncio.run(episodes.admit(store, Scope(), one)) is None
     typed(
         ("reflect runs.jsonl", 0, "another process works on it, or was killed: after some seconds",

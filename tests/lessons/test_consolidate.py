@@ -11,15 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.consolidate import (
-    SAME_WORDS,
+    ALIKE_WORDS,
+    FOR_A_PERSON,
     VETOES,
     Lesson,
+    Proposal,
     find_regressions,
     first_difference,
     near_words,
+    opposition,
     propose,
+    retirements,
     veto,
 )
+from heedful.lessons.proof import Comparison, Effect
+from heedful.lessons.signature import signature, strategy_signature
 from heedful.lessons.words import words
 
 NOW = 1_000_000_000.0
@@ -62,37 +68,124 @@ def test_two_texts_differ_in_what_they_say_of_particulars(one, other, differs):
     assert first_difference(one, other) == first_difference(other, one) == differs
 
 
+ASSERTS = "assert f(2) == 4  # 5"
+
+
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("both", "fields", "why"),
     [
-        ({}, ""),
-        ({"kind": "check"}, "kind"),
-        ({"error_type": "other"}, "error_type"),
-        ({"trust": "model"}, "trust"),
-        ({"held": True}, "held"),
-        ({"apart": True}, "apart"),
-        ({"pinned": True}, ""),
-        ({"text": TEXT + " twice"}, "digits"),
-        ({"text": "never " + TEXT}, "negation"),
-        ({"text": TEXT + " of Ada"}, "names"),
-        ({"text": TEXT.replace("large", "small")}, "wording"),
+        ({}, {}, ""),
+        ({}, {"kind": "check"}, "kind"),
+        ({}, {"error_type": "other"}, "error_type"),
+        ({}, {"trust": "model"}, "trust"),
+        ({}, {"held": True}, "held"),
+        ({"trust": "tool"}, {}, "held"),
+        ({}, {"apart": True}, "apart"),
+        ({}, {"pinned": True}, ""),
+        ({"pinned": True}, {}, "pinned"),
+        ({"text": ASSERTS}, {}, "assertion"),
+        ({}, {"text": TEXT + " twice"}, "digits"),
+        ({}, {"text": "never " + TEXT}, "negation"),
+        ({}, {"text": TEXT + " of Ada"}, "names"),
+        ({}, {"text": TEXT.replace("large", "small")}, "wording"),
     ],
 )
-def test_a_veto_says_why(fields, why):
-    one, other = lesson(), lesson(2, **fields)
+def test_a_veto_says_why(both, fields, why):
+    one, other = lesson(**both), lesson(2, **{**both, **fields})
     assert veto(one, other) == veto(other, one) == why
     found = propose([one, other], [[1.0, 0.0], [1.0, 0.0]], "lite", NOW)
-    assert [p.action for p in found.proposals if p.action == "merge"] == ["merge"] * (not why)
+    assert [p.action for p in found.merges] == ["merge"] * (not why)
     assert found.vetoes == ({why: 1} if why else {})
     assert bool(found.nothing) is bool(why)
     assert not why or VETOES[why] in found.nothing
 
 
-def test_what_is_held_back_assertions_and_two_pins_are_never_merged():
-    assert veto(lesson(trust="tool"), lesson(2, trust="tool")) == "held"
-    assert veto(lesson(pinned=True), lesson(2, pinned=True)) == "pinned"
-    said = "assert f(2) == 4  # 5"
-    assert veto(lesson(1, said), lesson(2, said)) == "assertion"
+@pytest.mark.parametrize(
+    ("lessons", "why"),
+    [
+        ([lesson()], "too few lessons: 1, and it takes two to merge"),
+        ([lesson(), lesson(2, text="wholly other words")], "no two lessons say the same"),
+    ],
+)
+def test_without_a_pair_there_is_a_reason(lessons, why):
+    assert propose(lessons, None, "lite", NOW).nothing == why
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "how"),
+    [
+        ("Retry the call", "Do not retry the call", "negation"),
+        ("Retry the call", "Don't retry the call", "negation"),
+        ("Always retry the call", "Never retry the call", "negation"),
+        ("Do not retry the call", "Never retry the call", ""),
+        ("Avoid the call", "Do not avoid the call", "negation"),
+        ("Retry at most 3 times", "Retry at most 5 times", "digits"),
+        ("Retry at most three times", "Retry at most five times", "digits"),
+        ("Retry the call", "Retry the call 3 times", ""),  # a number that only one gives
+        ("Retry the call", "Never read the page before you ask", ""),
+        ("So ask Ada at once", "So do not ask Bo at once", ""),
+        ("Use kilograms", "Use pounds", ""),
+        ("", "", ""),
+    ],
+)
+def test_two_rules_oppose_each_other(one, other, how):
+    assert opposition(one, other) == opposition(other, one) == how
+
+
+def rule(id: int, text: str, failure: str = "timeout", **fields: Any) -> Lesson:
+    """A strategy of the reflection on this failure."""
+    name = strategy_signature(signature("error", failure), text)
+    kind = {"kind": "strategy", "signature": name.digest, "pattern": name.pattern, **fields}
+    return lesson(id, text, **kind)
+
+
+def own(text: str) -> str:
+    return signature("k", text).digest
+
+
+@pytest.mark.parametrize(
+    ("lessons", "found"),
+    [
+        ([rule(1, "Retry the call"), rule(2, "Never retry the call")], [(2, 1)]),
+        ([rule(1, "Retry 3 times"), rule(2, "Retry 5 times", "no such file")], []),
+        ([rule(1, TEXT), rule(2, f"Never: {TEXT}", "no such file")], [(2, 1)]),
+        ([lesson(1), lesson(2, f"Never: {TEXT}", trust="model")], [(2, 1)]),
+        ([lesson(n, text, signature=own(text)) for n, text in ((1, TEXT), (2, "3: " + TEXT))], []),
+        ([rule(1, "Retry 3 times", seen=2), rule(2, "Retry 5 times")], [(1, 2)]),
+        (
+            [
+                lesson(1, "Retry the call", signature="a", kind="check"),
+                lesson(2, "Never retry the call", signature="a", trust="model"),
+                lesson(3, "Never retry the call", signature="a", kind="reflection"),
+            ],
+            [(2, 1)],
+        ),
+    ],
+)
+def test_rules_that_contradict_each_other_are_for_a_person(lessons, found):
+    for those in (lessons, lessons[::-1]):
+        listed = propose(those, None, "lite", NOW).contradictions
+        assert [one.members for one in listed] == found
+        assert all((one.action, one.survivor) == ("contradict", 0) for one in listed)
+        assert all(one.outcome == FOR_A_PERSON for one in listed)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "fields", "listed"),
+    [
+        ("hurts", {}, True),
+        ("no difference shown", {}, True),
+        ("hurts", {"pinned": True}, False),
+        ("helps", {}, False),
+        ("insufficient data", {}, False),
+    ],
+)
+def test_what_is_proven_useless_is_listed(conclusion, fields, listed):
+    one, effect = lesson(**fields), Effect(0.5, 0.5, 0.0, -0.05, 0.05)
+    compared = Comparison(one.name, 90, 10, effect, effect, effect, True, conclusion)
+    why = str(compared)
+    expected = [Proposal("retire", (1,), 0, why, FOR_A_PERSON)] if listed else []
+    assert retirements([one, lesson(2)], [compared]) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,7 +195,7 @@ def test_what_is_held_back_assertions_and_two_pins_are_never_merged():
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
     two = [lesson(1), lesson(2, **better)]
     for lessons in (two, two[::-1]):
-        (merge,) = propose(lessons, None, "lite", NOW).proposals
+        (merge,) = propose(lessons, None, "lite", NOW).merges
         assert (merge.survivor, merge.members) == (2, (1,))
 
 
@@ -111,27 +204,21 @@ def test_a_periodic_run_needs_three_fresh_and_important_ones_of_others():
     old = lesson(3, importance=0.9, last_seen=NOW - 86_401)
     poor = lesson(4, importance=0.59)
     found = propose([*fresh, old, poor], None, "full", NOW)
-    assert found.proposals == ()
+    assert found.merges == ()
     assert found.nothing.endswith("hours: 2, and a periodic run needs 3")
     third = lesson(6, importance=0.6, text="something else")
-    (merge,) = propose([*fresh, old, poor, third], None, "full", NOW).proposals
+    (merge,) = propose([*fresh, old, poor, third], None, "full", NOW).merges
     assert {merge.survivor, *merge.members} == {1, 2, 3}
     others = [lesson(n, text="an old story that two tell alike", importance=0.1) for n in (7, 8)]
-    (merge,) = propose([*fresh, third, *others], None, "full", NOW).proposals
+    (merge,) = propose([*fresh, third, *others], None, "full", NOW).merges
     assert {merge.survivor, *merge.members} == {1, 2}
-
-
-def test_nothing_to_do_is_told():
-    assert "it takes two" in propose([lesson()], None, "lite", NOW).nothing
-    two = [lesson(), lesson(2, text="wholly other words")]
-    assert propose(two, None, "lite", NOW).nothing == "no two lessons say the same"
 
 
 def test_every_member_is_near_its_survivor():
     """No chain: the first is near the second, that near the third, but not the first."""
     vectors = [[1.0, 0.0], [0.96, 0.28], [0.8432, 0.5376]]
     lessons = [lesson(1, seen=2), lesson(2), lesson(3)]
-    (merge,) = propose(lessons, vectors, "lite", NOW).proposals
+    (merge,) = propose(lessons, vectors, "lite", NOW).merges
     assert (merge.survivor, merge.members) == (1, (2,))
 
 
@@ -151,7 +238,7 @@ def test_no_pair_of_near_words_is_missed(said):
         (a, b, dice(a, b))
         for a in range(len(sets))
         for b in range(a + 1, len(sets))
-        if dice(a, b) >= SAME_WORDS
+        if dice(a, b) >= ALIKE_WORDS
     ]
     assert sorted(near_words(lessons)) == expected
 
@@ -189,7 +276,7 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
     lessons = [lesson(n, **one) for n, one in enumerate(fields)]
     vectors = None if by_words else [[1.0]] * len(lessons)
     found = propose(lessons, vectors, "lite", NOW)
-    merges = [one for one in found.proposals if one.action == "merge"]
+    merges = found.merges
     taken = [id for one in merges for id in (*one.members, one.survivor)]
     assert len(taken) == len(set(taken))
     for one in merges:
@@ -201,7 +288,7 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
             assert not any(part.apart or part.held or part.trust == "tool" for part in parts)
     shuffled = chance.sample(lessons, len(lessons))
     again = propose(shuffled, vectors, "lite", NOW)
-    same = {(one.survivor, one.members) for one in again.proposals if one.action == "merge"}
+    same = {(one.survivor, one.members) for one in again.merges}
     assert same == {(one.survivor, one.members) for one in merges}
     assert again.vetoes == found.vetoes
 

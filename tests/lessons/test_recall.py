@@ -22,18 +22,9 @@ from heedful.lessons.ranking import (
 from heedful.models.contract import tokens
 from tests.lessons.support import found
 
-# -- rank
-
 
 def ids(ranked: Iterable[Match]) -> list[int]:
     return [one.id for one in ranked]
-
-
-def test_an_unrelated_task_brings_nothing():
-    stored = [found(1, "convert the weight of parcel 7 to kilograms", keyword=1.0)]
-    assert rank("name a river in Portugal", stored, 5) == []
-    assert ids(rank("convert the weight of parcel 9 to kilograms", stored, 5)) == [1]
-    assert rank("", stored, 5) == []
 
 
 # The thresholds as numbers: a test that compared with the constants could not fail.
@@ -155,9 +146,6 @@ def test_rank_is_bounded_deterministic_and_adds_nothing(stored, limit, random):
     assert rank("convert to kg", shuffled, limit) == rank("convert to kg", unique, limit)
 
 
-# -- choose
-
-
 @pytest.mark.parametrize(
     ("verified", "chosen"),
     [
@@ -200,14 +188,6 @@ def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
     ranked = rank("x", [related, near, nearer], 9)
     assert ids(ranked) == [2, 1, 3]
     assert ids(choose(ranked)) == [3, 2]
-
-
-def test_a_lesson_without_an_example_is_no_turn_of_a_chat():
-    ranked = rank("the words", [found(1, "the words", "", cosine=1.0, coverage=1.0)], 9)
-    assert ids(ranked) == [1]
-    assert choose(ranked) == []
-    assert ids(choose(ranked, advice=True)) == [1]
-    assert as_messages(ranked) == ()
 
 
 @given(st.lists(finds, max_size=12))

@@ -77,17 +77,6 @@ def test_where_an_example_comes_from_is_one_line(fields, said):
     assert provenance(found(7, "t", **{"seen": 3, **fields})) == said
 
 
-def test_provenance_stands_beside_a_turn_and_in_the_text_form_before_the_task():
-    one = found(7, "weigh it", "7 kg", error_type="units")
-    task, accepted = as_messages([one])
-    assert (task.content, accepted.content) == ("weigh it", "7 kg")
-    assert task.source == accepted.source == provenance(one)
-    lines = as_text((task, accepted)).splitlines()
-    assert lines[1].startswith("--- task ")
-    assert lines[1].endswith(f" ({provenance(one)})")
-    assert "(" not in lines[3]
-
-
 def test_lessons_without_an_example_are_told_before_the_examples():
     mended = found(1, "weigh it", "7 kg", error_type="units", cosine=0.9)
     slow = Example("Use 60 s at night.", "")

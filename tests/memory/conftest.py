@@ -1,26 +1,14 @@
-"""A store for each test, and a memory in it."""
+"""A memory in the store of the test."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
-from tests.store.support import opened
+from tests.stores import path, store
 
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with opened(path) as one:
-        yield one
+__all__ = ["path", "store"]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -49,10 +48,6 @@ ATTACKS: dict[str, dict[str, Any]] = {
 def memory(request, tmp_path):
     with opened(tmp_path / "a.db") as store:
         yield Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
 
 
 async def attack(memory: Memory, error_type: str = "u", text: str = "x", **more: Any) -> None:
@@ -108,33 +103,6 @@ async def test_nothing_of_it_is_brought_and_ours_are_as_before(memory, first, mo
     assert await rows(memory, index, EVIL) == [(0,)]
 
 
-async def test_a_thousand_sightings_change_nothing_but_their_count(memory):
-    await ours(memory)
-    before = await brought(memory)
-    same: dict[str, Any] = {"trust": "external", "source": "page"}
-    calls = [memory.remember("u", "x", lesson=f"{EVIL} {n % 7}", **same) for n in range(1000)]
-    await asyncio.gather(*calls)
-    assert await brought(memory) == before
-    (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
-    assert known["seen"] == 1001
-    assert len(await memory.quarantine.waiting(99)) == 7
-    assert (await memory.quarantine.revoke("page", by="ann")).sightings == 1000
-    (known,) = [one for one in await memory.top() if one["error_type"] == "u"]
-    assert known["seen"] == 1
-    assert await brought(memory) == before
-
-
-async def test_what_a_model_makes_of_it_is_held_as_well(memory):
-    await attack(memory, example=POISON)
-    for trust in ("model", "operator", "measured"):
-        await memory.remember(trust, "made of it", lesson=f"{EVIL} {SIMILAR}", trust=trust,
-                              derived_from=[1], example=POISON)  # fmt: skip
-    ids = [id for (id,) in await rows(memory, "select id from example order by id")]
-    await memory.remember("further", "made of that", example=POISON, derived_from=ids[1:3])
-    assert await brought(memory) == set()
-    assert len(await memory.quarantine.waiting(99)) == 5
-
-
 async def test_who_is_not_trusted_moves_no_example_in_the_space_of_meanings(memory):
     await memory.remember("u", "x", example=WEIGHT)
     before = await rows(memory, "select space, data from vector")
@@ -170,19 +138,3 @@ async def test_what_is_ruled_against_is_gone_from_the_index(memory, ruling):
     await store.write(Scope(), lambda db, _: db.execute(check).fetchall())
     index = "select count(*) from example_fts where example_fts match 's1x' || ?"
     assert await rows(memory, index, EVIL) == [(0,)]
-
-
-def test_a_flood_does_not_push_out_what_is_trusted(tmp_path):
-    with opened(tmp_path / "a.db") as store:
-        memory = Memory(store, max_entries=5)
-
-        async def scenario() -> None:
-            for n in range(4):
-                await memory.remember(f"ours {n}", "x", lesson=f"Lesson {n}.")
-            for n in range(50):
-                await attack(memory, error_type=f"theirs {n}")
-            names = {one["error_type"] for one in await memory.top()}
-            assert {f"ours {n}" for n in range(4)} <= names
-            assert len(names) == 5
-
-        do(scenario())

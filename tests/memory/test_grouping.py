@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.lessons import patterns as templates
 from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
@@ -32,13 +31,6 @@ async def told(memory: Memory, texts: list[str], kind: str = "log", **more: Any)
         await memory.remember(kind, text, **more)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
-# -- a group is counted as one
-
-
 def forget(db, scope):
     """What the connection keeps of the templates."""
     db.local(grouping.Learned)._kept.clear()
@@ -59,38 +51,10 @@ async def test_a_pattern_answers_for_its_group(memory):
     # Its own first, then those most often seen, then the first learnt.
     order = [LOGIN[1], LOGIN[2], LOGIN[3], LOGIN[0]]
     assert [one["pattern"] for one in known.lessons] == order
+    assert (await memory.seen("log", "login failed for zoe here")).count == 6
+    assert await memory.count() == 4, "a question teaches nothing"
     # `remember` counts the very pattern.
     assert (await memory.remember("log", LOGIN[0])).seen == 2
-
-
-async def test_a_text_that_was_never_stored_is_known_by_its_group(memory):
-    await told(memory, LOGIN[:4])
-    known = await memory.seen("log", "login failed for zoe here")
-    assert (known.count, len(known.lessons)) == (4, 4)
-    assert not await memory.seen("log", "login worked for zoe here")
-    assert not await memory.seen("other", "login failed for zoe here")
-    assert await memory.count() == 4, "a question teaches nothing"
-
-
-@pytest.mark.parametrize(
-    ("kind", "texts"),
-    [
-        ("AssertionError", LOGIN),
-        ("log", [f"assert f({n}) == 4 in all of them" for n in range(8)]),
-        ("KeyError", [f"there is no key '{name}' in it" for name in NAMES]),
-        ("log", [f"job ended with {name.title()}Error today" for name in NAMES]),
-        ("log", ["login failed " + "so " * templates.LONGEST + name for name in NAMES]),
-    ],
-)
-async def test_what_is_never_merged(memory, kind, texts):
-    await told(memory, texts, kind)
-    for text in texts:
-        known = await memory.seen(kind, text)
-        assert (known.count, known.group) == (1, None)
-    assert await memory.patterns() == []
-
-
-# -- trust
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
@@ -109,6 +73,7 @@ async def test_a_flood_from_outside_merges_nothing_and_counts_for_nothing(memory
     # Where one of the flood is asked for, it is known: its own, and those it is like.
     known = await memory.seen("log", flood[0])
     assert (known.count, known.lessons[0]["state"]) == (5, "quarantined")
+    assert known.lessons[0]["text"] == ""
 
 
 @pytest.mark.parametrize("trust", ["tool", "external"])
@@ -126,43 +91,34 @@ async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     assert (lesson["text"], lesson["tags"]) == ("", [])
 
 
-# -- undone and back
-
-
-def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
-    async def scenario() -> None:
-        await told(memory, LOGIN[:5])
-        await memory.set_apart(digest(LOGIN[0]), by="ann", why="ada is a service")
-        alone = await memory.seen("log", LOGIN[0])
-        assert (alone.count, alone.group) == (1, None)
-        rest = await memory.seen("log", LOGIN[1])
-        assert rest.count == 4
-        assert digest(LOGIN[0]) not in {one["signature"] for one in rest.lessons}
-        group, apart = await memory.patterns()
-        assert (group["template"], group["seen"], group["apart"]) == (
-            "login failed for <*> here",
-            4,
-            False,
-        )
-        assert (apart["template"], apart["seen"], apart["apart"]) == (LOGIN[0], 1, True)
-        assert apart["why"] == ["by ann: ada is a service"]
-        await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
-        assert (await memory.seen("log", LOGIN[0])).count == 5
-
-    do(scenario())
+async def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
+    await told(memory, LOGIN[:5])
+    await memory.set_apart(digest(LOGIN[0]), by="ann", why="ada is a service")
+    alone = await memory.seen("log", LOGIN[0])
+    assert (alone.count, alone.group) == (1, None)
+    rest = await memory.seen("log", LOGIN[1])
+    assert rest.count == 4
+    assert digest(LOGIN[0]) not in {one["signature"] for one in rest.lessons}
+    group, apart = await memory.patterns()
+    assert (group["template"], group["seen"], group["apart"]) == (
+        "login failed for <*> here",
+        4,
+        False,
+    )
+    assert (apart["template"], apart["seen"], apart["apart"]) == (LOGIN[0], 1, True)
+    assert apart["why"] == ["by ann: ada is a service"]
+    await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
+    assert (await memory.seen("log", LOGIN[0])).count == 5
     assert rows(path, "select action, subject, by, why from ruling order by id") == [
         ("unmerge", digest(LOGIN[0]), "ann", "ada is a service"),
         ("remerge", digest(LOGIN[0]), "bob", ""),
     ]
 
 
-# -- what is kept in a process
-
-
 @pytest.mark.sqlite
 def test_what_another_process_writes_is_seen(memory, path):
-    do(told(memory, LOGIN[:3]))
-    assert do(memory.seen("log", LOGIN[0])).count == 1
+    asyncio.run(told(memory, LOGIN[:3]))
+    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 1
     other = """
 import asyncio, sys
 from heedful.memory.memory import Memory
@@ -179,9 +135,9 @@ with opened(sys.argv[1]) as store:
     asyncio.run(main(Memory(store)))
 """
     ended(python(other, path, "remember", LOGIN[3]))
-    assert do(memory.seen("log", LOGIN[0])).count == 4
+    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 4
     ended(python(other, path, "apart", LOGIN[0]))
-    assert do(memory.seen("log", LOGIN[0])).count == 1
+    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 1
 
 
 steps = st.lists(
@@ -218,9 +174,6 @@ def test_what_is_kept_never_differs_from_what_is_read_anew(done):
 
     with opened(":memory:") as store:
         asyncio.run(scenario(Memory(store)))
-
-
-# -- suggestions
 
 
 class Same(FixedEmbedder):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import heedful
 from heedful.errors import InvalidInput
+from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
@@ -30,10 +33,6 @@ def memory(request, store):
     return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def kept(memory: Memory, *lessons: str, **fields: Any) -> None:
     for n, lesson in enumerate(lessons):
         await memory.remember(f"e{n}", "what happened", lesson=lesson, **fields)
@@ -41,9 +40,6 @@ async def kept(memory: Memory, *lessons: str, **fields: Any) -> None:
 
 async def lessons(memory: Memory, task: str, **filters: Any) -> list[str]:
     return [one.lesson for one in await memory.recall(task, **filters)]
-
-
-# -- a lesson without an example
 
 
 async def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory):
@@ -67,9 +63,6 @@ async def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
     assert await lessons(memory, "restart printers") == ["restart printers"]
 
 
-# -- context
-
-
 async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
     memory = Memory(store, embedder=FixedEmbedder())
     await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
@@ -78,9 +71,6 @@ async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_mea
     assert (one.error_type, one.example.task) == ("a", "yes, gladly")
     (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
     assert cosine == pytest.approx(1)
-
-
-# -- any script
 
 
 WORDS = ["kilogram", "parcel", "重量", "вес", "🚀", "وزن", '"', "NEAR(", "words :", "*", "AND"]
@@ -103,9 +93,6 @@ def test_any_query_is_answered_and_what_is_unrelated_brings_nothing(stored, aske
         asyncio.run(scenario(store))
 
 
-# -- the index
-
-
 async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(memory):
     await memory.remember("good", "retry the billing upload once")
     before = await memory.recall("billing upload broken today")
@@ -114,9 +101,6 @@ async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(mem
         await memory.remember(f"bad {n}", text, trust="external")
     assert await memory.recall("billing upload broken today") == before
     assert [one.error_type for one in before] == ["good"]
-
-
-# -- filters
 
 
 @pytest.mark.parametrize(
@@ -178,5 +162,53 @@ async def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory)
 )
 def test_a_filter_that_cannot_be_is_named(store, filters, field):
     with pytest.raises(InvalidInput) as caught:
-        do(Memory(store).recall("x", **filters))
+        asyncio.run(Memory(store).recall("x", **filters))
     assert caught.value.field == field
+
+
+# Rendering and logs
+
+
+TASK = "convert the weight of the parcel to kilograms"
+
+
+async def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> None:
+    memory = heedful.Memory(str(tmp_path / "a.db"))
+    example = Example(TASK, "12.0 kg", "12 km", "not a weight")
+    await memory.remember("units", "12 km is not a weight", example=example)
+    await memory.remember("units", "weight of the parcel in kilograms", lesson="weigh twice")
+    found = await memory.recall(TASK)
+    asked, answered = memory.render(found)
+    assert (asked.content, answered.content) == (TASK, "12.0 kg")
+    assert "not verified, seen once, remembered as units" in asked.source
+    first, second = memory.render_text(found), memory.render_text(found)
+    assert first != second  # the delimiters
+    assert TASK in first
+    assert "12.0 kg" in first
+    assert memory.render(found, budget=5) == ()
+    assert memory.render_text(found, budget=1) == ""
+    assert memory.render_text([]) == ""
+    await memory.store.close()
+
+
+async def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
+    memory = heedful.Memory(str(tmp_path / "a.db"))
+    await memory.remember("u", "x", example=Example(TASK, "12.0 kg"), context="a parcel desk")
+    await memory.remember("v", "the invoice has no number", context="an invoice desk")
+    (one,) = await memory.recall(TASK)
+    (other,) = await memory.recall("the invoice has no number")
+    assert (one.example.context, other.example.context) == ("a parcel desk", "an invoice desk")
+    await memory.store.close()
+
+
+def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
+    async def scenario() -> None:
+        memory = heedful.Memory(":memory:", max_entries=1)
+        for _ in range(2):
+            await memory.remember("page", "a word of it", pinned=True)
+        await memory.remember("other", "a word of another", trust="model")
+
+    with caplog.at_level("INFO", "heedful"):
+        asyncio.run(scenario())
+    told = [one.getMessage() for one in caplog.records]
+    assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped"]

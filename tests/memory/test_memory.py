@@ -12,11 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import StoreError
-from heedful.lessons.lesson import Example, Reflection, Remembered, Scope
+from heedful.lessons.lesson import Example, Remembered, Scope
 from heedful.lessons.patterns import Seen
-from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store import exposures
 from heedful.store.store import Store
 from heedful.testing import FixedEmbedder
 from tests.engines import whole
@@ -32,13 +30,6 @@ OTHER = "name a river in Portugal"
 @pytest.fixture(params=["words", "vectors"])
 def memory(request, store):
     return Memory(store, embedder=FixedEmbedder() if request.param == "vectors" else None)
-
-
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
-# -- remember and seen
 
 
 async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
@@ -80,10 +71,7 @@ def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
         ]
         for call in calls:
             with pytest.raises(StoreError):
-                do(call)
-
-
-# -- recall
+                asyncio.run(call)
 
 
 async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
@@ -98,46 +86,6 @@ async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(me
     assert (await memory.brief(OTHER, "loop")).examples == ()
     briefing = await memory.brief(SIMILAR, "loop")
     assert briefing.shown == (one.id,)
-
-
-# -- trust
-
-
-def lesson(state: Any, trust: Any, accepted: str) -> Reflection:
-    example = replace(WEIGHT, accepted=accepted)
-    return Reflection(
-        "error", signature("u", "x"), "u", f"by {trust}", "x", "", example, state, trust
-    )
-
-
-@pytest.mark.parametrize("trust", ["tool", "external"])
-async def test_what_a_tool_or_a_document_says_is_quarantined(memory, trust):
-    await memory.remember("u", "x", trust=trust, example=WEIGHT)
-    assert await memory.recall(SIMILAR) == []
-    assert await memory.seen("u", "x")  # but it was seen
-    assert (await memory.top())[0]["state"] == "quarantined"
-
-
-@pytest.mark.parametrize("trust", ["tool", "external"])
-@pytest.mark.parametrize("state", ["candidate", "verified"])
-async def test_a_tool_neither_silences_a_lesson_nor_speaks_through_it(store, trust, state):
-    memory = Memory(store)
-    await store.write(memory.scope, exposures.remember, [lesson(state, "measured", "good")])
-    answer = await memory.remember(
-        "u", "x", lesson="bad", trust=trust, example=replace(WEIGHT, accepted="bad")
-    )
-    assert answer.seen == 2
-    (one,) = await memory.recall(SIMILAR)
-    assert (one.example.accepted, one.verified) == ("good", state == "verified")
-    (known,) = await memory.top()
-    assert (known["state"], known["trust"], known["text"]) == (state, "measured", "by measured")
-
-
-async def test_an_operator_raises_what_a_model_said_and_a_model_takes_nothing_back(memory):
-    for trust in ("model", "operator", "model"):
-        await memory.remember("u", "x", lesson=f"by {trust}", trust=trust)
-    (known,) = await memory.top()
-    assert (known["trust"], known["text"], known["seen"]) == ("operator", "by operator", 3)
 
 
 async def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example(store):
@@ -157,19 +105,6 @@ async def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example
     # The very example, from an operator: now it may be shown.
     await memory.remember("u", "x", example=replace(WEIGHT, accepted="bad"))
     assert "bad" in {one.example.accepted for one in await memory.recall(SIMILAR)}
-
-
-async def test_a_measured_outcome_verifies_and_a_later_sighting_does_not_undo_it(store):
-    memory = Memory(store)
-    await store.write(memory.scope, exposures.remember, [lesson("candidate", "operator", "a")])
-    await store.write(memory.scope, exposures.remember, [lesson("verified", "measured", "a")])
-    await store.write(memory.scope, exposures.remember, [lesson("candidate", "model", "a")])
-    (one,) = await memory.recall(SIMILAR)
-    assert one.verified
-    assert (one.seen, (await memory.top())[0]["examples"]) == (3, 1)
-
-
-# -- clear, and scopes
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])

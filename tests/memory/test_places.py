@@ -52,10 +52,6 @@ class Meanwhile(FixedEmbedder):
         return await super().embed(texts)
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def learn(memory: Memory, number: int) -> None:
     for n in range(number):
         await memory.remember("E", f"error '{n}'", example=Example(f"task {n} of parcels", "done"))
@@ -106,16 +102,16 @@ async def test_a_changed_embedder_is_noticed_and_memory_moves(store, path):
 )
 def test_an_embedder_that_lies_about_its_vectors_writes_nothing(store, path, embedder, said):
     memory = Memory(store, embedder=embedder)
-    do(Memory(store).remember("E", "no unit", example=PARCEL))
+    asyncio.run(Memory(store).remember("E", "no unit", example=PARCEL))
     for work in (
         lambda: memory.remember("E", "no date", example=PARCEL),
         lambda: memory.recall("convert a weight"),
         memory.reembed,
     ):
         with pytest.raises(InvalidInput, match=said):
-            do(work())
+            asyncio.run(work())
     assert vectors(path) == []
-    assert do(memory.count()) == 1
+    assert asyncio.run(memory.count()) == 1
 
 
 def test_what_is_written_meanwhile_is_not_written_over(store, path):
@@ -139,7 +135,7 @@ def test_what_is_written_meanwhile_is_not_written_over(store, path):
         await words.remember("E", "bad value 'y'", lesson="soon forgotten")
         assert await Memory(store, embedder=Meanwhile(forgotten)).reembed() == 0
 
-    do(scenario())
+    asyncio.run(scenario())
     assert vectors(path) == []
 
 
@@ -161,7 +157,7 @@ asyncio.run(Memory(in_file(sys.argv[1]), embedder=FixedEmbedder()).reembed(told)
 
 @pytest.mark.sqlite
 def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
-    do(learn(Memory(store), 3 * BATCH))
+    asyncio.run(learn(Memory(store), 3 * BATCH))
     process = python(KILLED, path, BATCH)
     assert process.stdout is not None
     at = process.stdout.readline()
@@ -177,19 +173,19 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
             return await super().embed(texts)
 
     memory = Memory(store, embedder=Counting())
-    assert do(memory.reembed()) == 2 * BATCH
+    assert asyncio.run(memory.reembed()) == 2 * BATCH
     assert asked == [BATCH, BATCH]
     assert vectors(path) == [("fixed/64", 64)] * 3 * BATCH
 
 
 @pytest.mark.sqlite
 def test_two_processes_at_once_leave_each_example_one_vector(store, path):
-    do(learn(Memory(store), 4 * BATCH))
+    asyncio.run(learn(Memory(store), 4 * BATCH))
     two: list[subprocess.Popen[str]] = [python(KILLED, path, 10**9) for _ in range(2)]
     for process in two:
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
     assert vectors(path) == [("fixed/64", 64)] * 4 * BATCH
-    wanted = do(FixedEmbedder().embed(["task 0 of parcels"]))[0]
+    wanted = asyncio.run(FixedEmbedder().embed(["task 0 of parcels"]))[0]
     ((data,),) = rows(path, "select data from vector where example = 1")
     assert np.frombuffer(data, "<f4") == pytest.approx(np.array(wanted, "<f4"))

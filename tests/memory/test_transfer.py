@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from io import BytesIO, RawIOBase
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from heedful.errors import ExportFileError, InvalidInput, StoreUnavailable
 from heedful.lessons.lesson import ORDER, Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature
-from heedful.lessons.trust import HELD, RAISING
+from heedful.lessons.trust import RAISING
 from heedful.memory import transfer
 from heedful.memory.memory import Memory
 from heedful.memory.transfer import LONGEST_LINE
@@ -53,9 +53,6 @@ async def held(memory: Memory) -> list[Any]:
 
 async def rulings(memory: Memory) -> list[Any]:
     return await memory.store.read(memory.scope, exposures.rulings, 99)
-
-
-# -- the same again, and each thing once
 
 
 @pytest.mark.both
@@ -99,20 +96,6 @@ async def test_the_scope_is_the_callers():
     assert records(await exported(acme))[0]["tenant"] == "acme"
 
 
-async def test_two_memories_with_loops_of_the_same_names_become_one():
-    """Runs are named after files: here a loop may have the name of one that was moved."""
-    memory, local = fresh(), await everything()
-    again = await exported(local)
-    await moved(DATA, memory)
-    before = await memory.prove()
-    await moved(again, memory)
-    await moved(DATA, local)
-    loops = [only(records(await exported(one)), "exposure") for one in (memory, local)]
-    assert loops[0] == loops[1]
-    assert {one["loop"] for one in loops[0]} == {f"run-1/{n}" for n in range(4)}
-    assert before != await memory.prove() == await local.prove()
-
-
 async def test_an_outcome_that_comes_later_is_taken_in_later():
     memory, other = await everything(), fresh()
     await moved(await exported(memory), other)
@@ -123,8 +106,6 @@ async def test_an_outcome_that_comes_later_is_taken_in_later():
     assert await exported(other) == second
     assert await other.prove() == await memory.prove()
 
-
-# -- random memories
 
 CHARACTERS = st.characters(exclude_categories=())  # lone surrogates are characters, too
 SECRET = st.sampled_from([text for text, _ in PLANTED])
@@ -235,21 +216,10 @@ def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(le
         results = list(map(by_lesson, made))
         assert results[0] == results[1] == results[2]
         assert sum(seen for seen, *_ in results[0].values()) == len(left) + len(right)
-        trusts: dict[str, set[str]] = {}
-        for lesson in only([*records(first), *records(second)], "lesson"):
-            trusts.setdefault(lesson["signature"], set()).add(lesson["trust"])
-        for lesson in (lesson for part in made for lesson in only(part, "lesson")):
-            was = trusts[lesson["signature"]]
-            assert lesson["trust"] in was
-            assert (lesson["trust"] == "operator") == ("operator" in was)
-            assert (lesson["state"] == "quarantined") == (lesson["trust"] in HELD)
         for memory in (one, two, three):
             await memory.store.close()
 
     do(scenario())
-
-
-# -- a damaged file
 
 
 def refused(data: bytes) -> ExportFileError:
@@ -336,26 +306,6 @@ def test_what_is_wrong_is_said_with_its_line(data, line, said):
     assert str(error).startswith(f"the input:{error.line}: " if error.line else "the input: ")
 
 
-class Pipe(RawIOBase):
-    """What can be read once, as standard input is."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = BytesIO(data)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._data.readinto(buffer)
-
-
-async def test_what_can_be_read_once_is_kept_until_it_is_checked():
-    memory, pipe = fresh(), Pipe(DATA.rstrip(b"\n"))  # as some editors save it
-    source: Any = pipe
-    assert (await memory.import_(source, trust="operator", by="ada", why="mine")).new > 0
-    assert await exported(memory) == DATA
-
-
 class Changing(BytesIO):
     """A file that somebody writes while it is read the second time."""
 
@@ -379,9 +329,6 @@ def test_a_file_that_changes_while_it_is_read_is_refused():
         do(fresh().import_(Changing(DATA, other)))
     with pytest.raises(ExportFileError, match="the file ends before"):
         do(fresh().import_(Changing(DATA, LINES[0])))
-
-
-# -- writing
 
 
 class Full(BytesIO):
@@ -453,9 +400,6 @@ async def test_what_no_line_can_hold(monkeypatch):
     monkeypatch.setattr(transfer, "LONGEST_LINE", 200)
     with pytest.raises(InvalidInput, match="at most 200 bytes long"):
         await exported(memory)
-
-
-# -- trust
 
 
 async def one_lesson(**options: Any) -> bytes:
@@ -588,9 +532,6 @@ def test_who_vouches_says_who_and_why():
             do(fresh().import_("none.jsonl", trust=wrong, by=by, why=why))
 
 
-# -- what somebody else's export may not claim
-
-
 async def test_nothing_that_others_decided_or_proved_is_taken():
     made, memory = records(DATA), fresh()
     done = await transfers.given(DATA, memory)
@@ -690,16 +631,6 @@ async def test_of_long_texts_and_many_tags_as_much_is_kept_as_of_others_held_bac
     assert await exported(own) == data
 
 
-async def test_an_error_type_that_was_cut_is_not_taken_for_a_damaged_one():
-    memory, other = fresh(), fresh()
-    await memory.remember("E" * 5_000, "long", trust="external")
-    data = await exported(memory)
-    await moved(data, other)
-    assert await exported(other) == data
-
-
-# -- texts are data
-
 TEXTS = ("text", "error_type", "source", "words", "by", "why", "loop", "subject")
 
 
@@ -734,9 +665,6 @@ async def test_no_secret_of_a_crafted_export_is_stored(tmp_path, vouched):
     files.append(await exported(memory))
     assert [needle for _, needle in PLANTED if any(needle in one for one in files)] == []
     await memory.store.close()
-
-
-# -- what is derived
 
 
 @pytest.mark.both

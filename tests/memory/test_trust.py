@@ -23,21 +23,11 @@ WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no
 SIMILAR = "convert the weight of parcel 9 to kilograms"
 
 
-def do(coroutine: Any) -> Any:
-    return asyncio.run(coroutine)
-
-
 async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = await store.read(
         Scope(), lambda db, _: [tuple(row) for row in db.execute(sql, values)]
     )
     return found
-
-
-# -- the order
-
-
-# -- the database agrees
 
 
 @pytest.mark.parametrize(("known", "new"), list(product(ORDER, ORDER)))
@@ -77,14 +67,11 @@ async def test_however_it_is_written_it_begins_as_its_trust_says(store, trust):
 async def test_only_an_operator_or_a_measured_outcome_verifies(store, trust):
     known = Reflection("error", signature("u", "x"), "u", "t", "x", "", WEIGHT, trust="operator")
     seen = replace(known, trust=trust, state="verified")
-
-    await store.write(Scope(), exposures.remember, [known, seen])
+    later = replace(known, trust="model")  # which takes nothing back
+    await store.write(Scope(), exposures.remember, [known, seen, later])
     state = "verified" if trust in RAISING else "candidate"
     assert await rows(store, "select state, trust from example") == [(state, "operator")]
     assert await rows(store, "select state, trust from reflection") == [(state, "operator")]
-
-
-# -- what is derived
 
 
 @pytest.mark.parametrize(("own", "parents"), [
@@ -131,9 +118,6 @@ async def test_only_what_is_all_an_operators_may_be_pinned(store, memory):
         ("kept", 1),
         ("page", 0),
     ]
-
-
-# -- quotas
 
 
 async def test_a_source_that_is_not_trusted_fills_no_quarantine(store):

@@ -8,7 +8,7 @@ from heedful import Episode, Event
 from heedful.drive.drive import Run
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import file
+from heedful.memory.reflect import to_stored_episode
 from heedful.service.jobs import Depth, Job
 from heedful.store import episodes, loops
 from heedful.store.records import Head
@@ -32,7 +32,7 @@ async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     digests = []
     for word in words:
         one = episode(word)
-        await episodes.put(store, scope, file(one, one.digest, "operator"))
+        await episodes.put(store, scope, to_stored_episode(one, "operator"))
         digests.append(one.digest)
     return digests
 

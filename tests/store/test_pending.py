@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Gathered, Patience, gather, receive
-from heedful.memory.reflect import unfiled
+from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
 from heedful.store import lessons
 from heedful.store.episodes import LATE, Bounds
@@ -45,7 +45,7 @@ def whole(spans: list[Data]) -> Any:
 
 
 async def kept(store, scope: Scope = SCOPE) -> list[Any]:
-    return [unfiled(one) for one in await store.read(scope, episode_store.newest, 99)]
+    return [from_stored_episode(one) for one in await store.read(scope, episode_store.newest, 99)]
 
 
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)), size=st.integers(1, 4))

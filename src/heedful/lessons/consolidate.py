@@ -1,24 +1,27 @@
-"""Consolidation: which lessons say the same and may become one, and which must not.
+"""Consolidation: which lessons say the same and may become one, and which contradict each other.
 
 `propose` compares lessons by their vectors or words. A pair that is near enough is merged, unless a
-veto holds it apart: another kind, trust or scope of meaning. `first_difference` finds differences
-that likeness does not see: numbers, negations, names, and one word in the place of another.
+veto keeps it apart: another kind or trust, or another meaning. `first_difference` finds differences
+that similarity does not show: numbers, negations, names, and one word in the place of another.
+Rules that oppose each other, and lessons that are proven useless, are listed for a person.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import combinations
 from math import ceil
 from typing import Any, Literal
 
 from heedful.lessons.lesson import Trust
 from heedful.lessons.patterns import is_assertion
+from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import near_vectors
-from heedful.lessons.signature import signature
+from heedful.lessons.signature import failure_of, signature
 from heedful.lessons.trust import HELD
 from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
@@ -33,7 +36,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’]t\b)?")
 # Quoted texts; identifiers, paths and calls; and words that are capitalised within a sentence.
 _NAME = re.compile(
     r"[\"“`][^\"”`\n]{1,100}[\"”`]|(?<!\w)'[^'\n]{1,100}'(?!\w)"
-    r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|\b[b-z]\b(?!['’])"
+    r"|(?:\w+[_./\\:])+\w+|\w+(?=\()|(?<!['’])\b[b-z]\b(?!['’])"
     r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
 )
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
@@ -47,6 +50,14 @@ _DENSE = 6
 def has_assertion(error_type: str, text: str) -> bool:
     """Return True if a text has an assertion, whose expectation is its name: it is never merged."""
     return is_assertion(error_type, signature(error_type, text).pattern)
+
+
+@lru_cache(CACHED)
+def is_rule(kind: str, error_type: str, text: str, digest: str) -> bool:
+    """Return True if a lesson says what to do: a remembered error may only quote the error."""
+    if kind == "error":
+        return signature(error_type, text).digest != digest
+    return kind in ("check", "strategy")
 
 
 @lru_cache(CACHED)
@@ -77,8 +88,8 @@ def names_of(text: str) -> tuple[str, ...]:
 def first_difference(one: str, other: str) -> Difference:
     """Return the first kind of difference between two texts; "" if they may say the same.
 
-    "wording" means that at one place up to two words replace up to two others: nobody can tell what
-    they mean. More words are a turn of phrase, and words left out are brevity.
+    "wording" means that at one place up to two words replace up to two others, which may change the
+    meaning. More words are a turn of phrase, and words left out are brevity.
 
     >>> first_difference("Retry 3 times", "Retry 5 times")
     'digits'
@@ -94,36 +105,68 @@ def first_difference(one: str, other: str) -> Difference:
         return "negation"
     if names_of(one) != names_of(other):
         return "names"
-    return "wording" if _words_replaced(one, other) else ""
+    from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
+
+    most = _SPAN if one.isascii() and other.isascii() else _DENSE
+    matched = SequenceMatcher(None, words(one), words(other), autojunk=False).get_opcodes()
+    replaced = ((i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in matched if tag == "replace")
+    return "wording" if any(max(sizes) <= most for sizes in replaced) else ""
+
+
+def opposition(one: str, other: str) -> Difference:
+    """Return how two rules oppose each other; "" if both may be right.
+
+    They name the same things, and at most two of their other words differ. Then they oppose each
+    other if they give as many numbers, but not the same ones, or if one negates and the other does
+    not.
+
+    >>> opposition("Retry the call 3 times", "Retry the call 5 times")
+    'digits'
+    >>> opposition("Retry the call", "Do not retry the call")
+    'negation'
+    >>> opposition("Never retry the call", "Do not retry the call")
+    ''
+    """
+    (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
+    decisive = {*digits, *negations, *others, *other_negations}
+    a, b = (
+        {*words(" ".join(word for word in _lower_words(text) if word not in decisive))}
+        for text in (one, other)
+    )
+    alike = len(a ^ b) <= _SPAN and 2 * len(a & b) >= ALIKE_RULES * (len(a) + len(b))
+    if not alike or names_of(one) != names_of(other):
+        return ""
+    if len(digits) == len(others) and digits != others:
+        return "digits"
+    return "negation" if (len(negations) - len(other_negations)) % 2 else ""
 
 
 def _lower_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _words_replaced(one: str, other: str) -> bool:
-    a, b = words(one), words(other)
-    most = _SPAN if one.isascii() and other.isascii() else _DENSE
-    from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
-
-    matched = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-    return any(
-        tag == "replace" and i2 - i1 <= most and j2 - j1 <= most for tag, i1, i2, j1, j2 in matched
-    )
-
-
 Mode = Literal["lite", "full"]
+Action = Literal["merge", "contradict", "retire"]
 MODES: tuple[Mode, ...] = ("lite", "full")
 # From this cosine of all-MiniLM-L6-v2 on, two lessons with the same particulars say the same: of
 # 815 recorded reflections 35 pairs are above 0.95 and all say the same; of the 10 pairs from 0.90
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
+# From here on two lessons are near enough to contradict each other.
+ALIKE_WORDS = 0.8
+# The Dice similarity of the words of two rules that oppose each other, without those in which they
+# differ; how many rules for one failure are compared, and how many pairs are listed.
+ALIKE_RULES = 0.75
+MOST_RULES = 50
+MOST_PAIRS = 100
 # A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
 # at least so many of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
+# The outcome of a proposal that only a person may carry out.
+FOR_A_PERSON = "for a person"
 VETOES: Mapping[str, str] = {
     "kind": "they are of two kinds",
     "error_type": "they are about two types of error",
@@ -135,7 +178,7 @@ VETOES: Mapping[str, str] = {
     "digits": "their numbers differ",
     "negation": "one negates what the other says",
     "names": "they are about other names",
-    "wording": "a word stands for another one",
+    "wording": "a word replaces another one",
 }
 
 
@@ -150,6 +193,7 @@ class Lesson:
     text: str
     state: str
     trust: Trust
+    pattern: str = ""
     importance: float = 0.5
     pinned: bool = False
     apart: bool = False
@@ -184,12 +228,14 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed merge of lessons, by their ids: the `survivor` supersedes the `members`.
+    """A proposed change of lessons, by their ids.
 
-    `outcome` is "done", "proposed" (after a dry run), or the reason why nothing was done.
+    After a "merge" the `survivor` supersedes the `members`. "contradict" and "retire" change
+    nothing: they list members for a person to decide about, and have no survivor (0). `outcome` is
+    "done", "proposed" (after a dry run), "for a person", or the reason why nothing was done.
     """
 
-    action: Literal["merge"]
+    action: Action
     members: tuple[int, ...]
     survivor: int = 0
     why: str = ""
@@ -198,12 +244,13 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What consolidation found: merges, and how many near pairs each veto held apart.
+    """Merges, contradictions, and how many near pairs each veto kept apart.
 
-    `nothing` is the reason why there is nothing to do, or "".
+    `nothing` is the reason why there is nothing to merge, or "".
     """
 
-    proposals: tuple[Proposal, ...] = ()
+    merges: tuple[Proposal, ...] = ()
+    contradictions: tuple[Proposal, ...] = ()
     vetoes: Mapping[str, int] = field(default_factory=dict)
     nothing: str = ""
 
@@ -214,14 +261,18 @@ def propose(
     mode: Mode,
     now: float,
 ) -> Proposed:
-    """Propose merges of the lessons that say the same.
+    """Propose merges of the lessons that say the same, and list rules that contradict each other.
 
     `vectors` have length 1, one for each lesson; without them words are compared. The order of the
     lessons does not matter.
     """
     order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
     lessons = [lessons[at] for at in order]
-    chosen = {one.id for one in lessons if mode == "lite" or _is_fresh(one, now)}
+    chosen = {
+        one.id
+        for one in lessons
+        if mode == "lite" or (one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK)
+    }
     if len(lessons) < 2:
         return Proposed(nothing=f"too few lessons: {len(lessons)}, and it takes two to merge")
     if mode == "full" and len(chosen) < LEAST:
@@ -233,9 +284,13 @@ def propose(
         pairs, least = near_vectors([vectors[at] for at in order]), SAME
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
+    against: dict[tuple[int, ...], Proposal] = {}
     for a, b, score in pairs:
         one, other = lessons[a], lessons[b]
-        if score < least or not chosen & {one.id, other.id}:
+        if not chosen & {one.id, other.id}:
+            continue
+        against |= {each.members: each for each in _contradictions([(one, other)])}
+        if score < least:
             continue
         if why := veto(one, other):
             vetoes[why] += 1
@@ -243,16 +298,33 @@ def propose(
             near[a].add(b)
             near[b].add(a)
     merges = tuple(_merges(lessons, near))
+    gone = {id for one in merges for id in one.members}
+    fresh = ((a, b) for a, b in _of_one_failure(lessons) if chosen & {a.id, b.id})
+    against |= {each.members: each for each in _contradictions(fresh)}
+    listed = [each for each in against.values() if not gone.intersection(each.members)]
     nothing = "" if merges else "no two lessons say the same"
     if vetoes and not merges:
         reasons = ", ".join(f"{VETOES[why]} ({n})" for why, n in sorted(vetoes.items()))
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
-    return Proposed(merges, dict(sorted(vetoes.items())), nothing)
+    return Proposed(merges, tuple(listed[:MOST_PAIRS]), dict(sorted(vetoes.items())), nothing)
 
 
-def _is_fresh(one: Lesson, now: float) -> bool:
-    """Return True for lessons seen lately and important."""
-    return one.importance >= IMPORTANT and now - one.last_seen <= LOOKBACK
+def _contradictions(pairs: Iterable[tuple[Lesson, Lesson]]) -> Iterator[Proposal]:
+    """List the pairs of rules that oppose each other, the rule with the better evidence first."""
+    for pair in pairs:
+        how = opposition(pair[0].text, pair[1].text)
+        if how and all(is_rule(one.kind, one.error_type, one.text, one.signature) for one in pair):
+            ids = tuple(one.id for one in sorted(pair, key=lambda one: one.evidence))
+            yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
+
+
+def _of_one_failure(lessons: Iterable[Lesson]) -> Iterator[tuple[Lesson, Lesson]]:
+    """Yield the pairs of lessons with one signature, and of strategies of one reflection."""
+    about: dict[str, list[Lesson]] = defaultdict(list)
+    for lesson in lessons:
+        about[failure_of(lesson.signature, lesson.pattern)].append(lesson)
+    for those in about.values():
+        yield from combinations(those[:MOST_RULES], 2)
 
 
 def veto(one: Lesson, other: Lesson) -> str:
@@ -272,7 +344,7 @@ def veto(one: Lesson, other: Lesson) -> str:
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs whose sets of words have a Dice similarity of at least `SAME_WORDS`.
+    """Yield pairs whose sets of words have a Dice similarity of at least `ALIKE_WORDS`.
 
     Two such sets share one of the rarest words of each, so only a prefix of n words is indexed: all
     but the n·t/(2 − t) commonest, and one more (Chaudhuri and others, 2006).
@@ -282,10 +354,10 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
     index: dict[str, list[int]] = defaultdict(list)
     for b, those in enumerate(said):
         rare = sorted(those, key=lambda word: (counts[word], word))
-        keep = len(rare) - ceil(len(rare) * SAME_WORDS / (2 - SAME_WORDS) - 1e-9) + 1
+        keep = len(rare) - ceil(len(rare) * ALIKE_WORDS / (2 - ALIKE_WORDS) - 1e-9) + 1
         for a in sorted({a for word in rare[:keep] for a in index[word]}):
             score = 2 * len(said[a] & those) / (len(said[a]) + len(those))
-            if score >= SAME_WORDS:
+            if score >= ALIKE_WORDS:
                 yield a, b, score
         for word in rare[:keep]:
             index[word].append(b)
@@ -301,6 +373,20 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
             ids = tuple(lessons[at].id for at in members if not lessons[at].pinned)
             if ids:
                 yield Proposal("merge", ids, lessons[best].id, "they say the same")
+
+
+def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:
+    """List the lessons that are proven to hurt or to make no difference, except pinned ones."""
+    useless = {
+        each.lesson: str(each)
+        for each in compared
+        if each.conclusion in ("hurts", "no difference shown")
+    }
+    return [
+        Proposal("retire", (lesson.id,), 0, useless[lesson.name], FOR_A_PERSON)
+        for lesson in lessons
+        if lesson.name in useless and not lesson.pinned
+    ]
 
 
 def find_regressions(

@@ -10,7 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import LONGEST, ORDER, Example, Reflection, Trust, check_source, clip
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Reflection,
+    Trust,
+    check_source,
+    check_trust,
+    clip,
+)
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, initial_state
 from heedful.lessons.words import difference
@@ -21,6 +29,7 @@ from heedful.loop.record import (
     Finding,
     Improvement,
     Loop,
+    check_integer,
     check_number,
     format_score,
     thousandths,
@@ -48,21 +57,24 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
     answer = last.candidate.text or ""
     if outputs and not all(0 < len(text) <= LONGEST for text in (task, answer)):
         return ()
-    if len(loop.attempts) == 1:
-        return (_first_try(loop, task, answer, last.evaluation),) if outputs else ()
-    corrected = _corrected_findings(loop, last.evaluation, differ=outputs)
-    corrected.sort(key=lambda pair: -pair[1].severity)
-    lessons = (_lesson(loop, attempt, found, last, task) for attempt, found in corrected[:MOST])
-    return tuple(lessons if outputs else map(_without_outputs, lessons))
-
-
-def with_vector(
-    reflections: Sequence[Reflection], space: str, vector: Sequence[float] | None
-) -> tuple[Reflection, ...]:
-    """Return the reflections with the vector of their task in an embedding space."""
-    if vector is None:
-        return tuple(reflections)
-    return tuple(replace(one, space=space, vector=vector) for one in reflections)
+    if len(loop.attempts) > 1:
+        corrected = _corrected_findings(loop, last.evaluation, differ=outputs)
+        corrected.sort(key=lambda pair: -pair[1].severity)
+        pairs = corrected[:MOST]
+        return tuple(_lesson(loop, *pair, last, task, outputs) for pair in pairs)
+    if not outputs:
+        return ()
+    first = Reflection(
+        "example",
+        signature("accepted", "first try"),
+        "accepted",
+        "Answers that were accepted at the first try.",
+        "accepted at the first try",
+        loop.id,
+        Example(task, answer, after=dict(last.evaluation.scores)),
+        tags=("accepted",),
+    )
+    return (first,)
 
 
 def _corrected_findings(
@@ -95,8 +107,12 @@ def _reached_goals(loop: Loop, before: Evaluation, after: Evaluation) -> Iterato
 
 
 def _lesson(
-    loop: Loop, rejected: Attempt, finding: Finding, accepted: Attempt, task: str
+    loop: Loop, rejected: Attempt, finding: Finding, accepted: Attempt, task: str, outputs: bool
 ) -> Reflection:
+    """Return the lesson of one corrected finding.
+
+    A finding without a fix says what was changed, if that is short; without outputs each does.
+    """
     example = Example(
         task,
         accepted.candidate.text or "",
@@ -106,46 +122,23 @@ def _lesson(
         dict(accepted.evaluation.scores) if accepted.evaluation else {},
         clip(finding.evidence),
     )
-    fix = finding.fix or _describe_change(example)
+    change = str(difference(example.rejected, redact(example.accepted)))
+    short = 0 < len(change) <= LONGEST_CHANGE and "\n" not in change
+    change = f"Accepted: {change}" if short else ""
+    text = clip(f"{finding.message.rstrip('. ')}. {finding.fix or change}".strip())
+    if not outputs:
+        text = text if change in text else f"{text} {change}"
+        example = replace(example, task=clip(task), accepted="", rejected="")
     return Reflection(
         "check",
         signature(finding.check, finding.key),
         finding.check,
-        clip(f"{finding.message.rstrip('. ')}. {fix}".strip()),
+        text,
         clip(finding.message),
         loop.id,
         example,
         "verified",
         tags=(finding.check,),
-    )
-
-
-def _without_outputs(lesson: Reflection) -> Reflection:
-    example = lesson.example
-    if example is None:
-        return lesson
-    change = _describe_change(example)
-    text = lesson.text if change in lesson.text else f"{lesson.text} {change}"
-    bare = replace(example, task=clip(example.task), accepted="", rejected="")
-    return replace(lesson, text=text, example=bare)
-
-
-def _describe_change(example: Example) -> str:
-    """Describe what was changed, for a finding without a fix; "" if the change is long."""
-    change = str(difference(example.rejected, redact(example.accepted)))
-    return f"Accepted: {change}" if 0 < len(change) <= LONGEST_CHANGE and "\n" not in change else ""
-
-
-def _first_try(loop: Loop, task: str, answer: str, evaluation: Evaluation) -> Reflection:
-    return Reflection(
-        "example",
-        signature("accepted", "first try"),
-        "accepted",
-        "Answers that were accepted at the first try.",
-        "accepted at the first try",
-        loop.id,
-        Example(task, answer, after=dict(evaluation.scores)),
-        tags=("accepted",),
     )
 
 
@@ -175,15 +168,13 @@ def learn_from_evaluation(
     `trust` is that of the judge. By default it is `measured` if the quality rose by more than
     `RISE`, except for a factual error, which only the critique states; else it is `model`, because
     a reason may quote a page. A lesson is verified only by such a rise, and only from an operator
-    or a measurement. `source` is by what it can be revoked. Raises InvalidInput.
+    or a measurement. `source` names the judge, so that it can be revoked. Raises InvalidInput.
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
-    check_number("iteration", iteration, 0, LARGEST)
-    if not isinstance(iteration, int):
-        raise InvalidInput("iteration", iteration, "an integer")
-    if trust not in (None, *ORDER):
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    check_integer("iteration", iteration, 0)
+    if trust is not None:
+        check_trust(trust)
     before, after = _quality("before", quality_before), _quality("after", quality_after)
     rise = after["quality"] - before["quality"] if before and after else 0.0
     risen = thousandths(rise) > thousandths(RISE)

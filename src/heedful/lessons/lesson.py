@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import Difference, difference
-from heedful.loop.record import LARGEST_INTEGER, check_share, thousandths
+from heedful.loop.record import LARGEST, LARGEST_INTEGER, check_number, check_share, thousandths
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -184,10 +184,8 @@ class Filter:
             raise InvalidInput("kind", self.kind, f"one of {', '.join(KINDS)}")
         if not isinstance(self.error_type, str):
             raise InvalidInput("error_type", self.error_type, "the type of an error, a text")
-        if not isinstance(self.importance, int | float) or not 0 <= self.importance <= 1:
-            raise InvalidInput("importance", self.importance, "a number of 0 to 1")
-        if not isinstance(self.since, int | float) or not 0 <= self.since < float("inf"):
-            raise InvalidInput("since", self.since, "a time in seconds since 1970")
+        check_share("importance", self.importance)
+        check_number("since", self.since, 0, LARGEST)
 
 
 ANY = Filter()
@@ -334,6 +332,12 @@ def check_texts(**arguments: object) -> None:
             raise InvalidInput(name, value, "a text")
 
 
+def check_trust(trust: object) -> None:
+    """Raise InvalidInput unless this is a level of trust."""
+    if trust not in ORDER:
+        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+
+
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
     """Raise InvalidInput unless `values` is a sequence of that kind; a text is not one."""
     text = isinstance(values, str | bytes)
@@ -368,27 +372,20 @@ def check_memory(
     """Raise InvalidInput for arguments of `Memory.remember` that cannot be stored."""
     if not text.strip():
         raise InvalidInput("text", text, "the text of an error")
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+    check_trust(trust)
     check_share("importance", importance)
     check_sequence("tags", tags, str, "a sequence of tags, each a text")
     check_sequence("derived_from", parents, int, "ids of examples of this scope")
     if not isinstance(pinned, bool) or (pinned and trust != "operator"):
         raise InvalidInput("pinned", pinned, "False unless trust is operator")
-    if example is not None:
-        _check_example(example)
-
-
-def _check_example(example: Example) -> None:
-    try:
-        values = {f"example.{name}": getattr(example, name) for name in _TEXTS}
-        scores = {"before": example.before, "after": example.after}
-    except AttributeError:
-        raise InvalidInput("example", example, "an Example, or None") from None
-    check_texts(**values)
-    for when, named in scores.items():
-        if not isinstance(named, Mapping):
-            raise InvalidInput(f"example.{when}", named, "a mapping of scores")
-        for name, value in named.items():
+    if example is None:
+        return
+    if not isinstance(example, Example):
+        raise InvalidInput("example", example, "an Example, or None")
+    check_texts(**{f"example.{name}": getattr(example, name) for name in _TEXTS})
+    for when, scores in (("before", example.before), ("after", example.after)):
+        if not isinstance(scores, Mapping):
+            raise InvalidInput(f"example.{when}", scores, "a mapping of scores")
+        for name, value in scores.items():
             if not isinstance(value, int | float) or not isfinite(value):
                 raise InvalidInput(f"example.{when}[{name!r}]", value, "a finite number")

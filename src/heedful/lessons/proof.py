@@ -307,36 +307,29 @@ def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonN
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
     """Return the proof from how often each case occurred; see `proof`."""
-    tables = _tables(cases)
-    low, high = _levels(tables)
+    tables, low, high = _tables(cases)
     pooled = _Table.of(None, cases.get(None, {})).compared(LEVEL / 2, LEVEL / 2)
     return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
     """Compare only the lessons that help or hurt, which costs less than `prove_cases`."""
-    tables = _tables(cases)
-    low, high = _levels(tables)
-    moved = [
-        table
+    tables, low, high = _tables(cases)
+    found = (
+        table.compared(low, high)
         for table in tables
         if table.evidence(True) >= -log(low) - 1e-6 or table.evidence(False) >= -log(high) - 1e-6
-    ]
-    found = (table.compared(low, high) for table in moved)
+    )
     return tuple(each for each in found if each.conclusion in ("helps", "hurts"))
 
 
-def _tables(cases: Cases) -> list[_Table]:
-    """Return the table of every lesson, ordered by name."""
+def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
+    """Return the tables of all lessons by name, and the levels at which one helps and hurts."""
     names = sorted((name for name in cases if name is not None), key=str)
-    return [_Table.of(name, cases[name]) for name in names]
-
-
-def _levels(tables: Sequence[_Table]) -> tuple[float, float]:
-    """Return the levels of e-BH at which a lesson helps and at which it hurts."""
+    tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if table.gain is not None]
     low, high = (_level([table.evidence(better) for table in tested]) for better in (True, False))
-    return low, high
+    return tables, low, high
 
 
 def _level(evidence: Sequence[float]) -> float:
@@ -370,10 +363,8 @@ class _Table:
 
     def count(self, shown: bool, share: float | None = None) -> int:
         """Count the loops where the lesson was shown or withheld, of one share or of all."""
-        counted = (
-            n for (p, kind, _), n in self.right.items() if kind == shown and share in (None, p)
-        )
-        return sum(counted)
+        found = self.right.items()
+        return sum(n for (p, kind, _), n in found if kind == shown and share in (None, p))
 
     @property
     def fair(self) -> bool:

@@ -280,35 +280,27 @@ def _mark(seed: int, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory shows to one loop: chat turns, and the ids of the examples in them.
+    """What memory shows to one loop: the examples and lessons `found`, best first.
 
-    `exposures` record which lessons the loop sees and which are withheld. `vector` is the embedding
-    of the task in the space `space`. `advice` are the shown lessons without an accepted output;
-    `found` are these and the examples, best first.
+    `shown` are their ids. `exposures` record which lessons the loop sees and which are withheld.
+    `vector` is the embedding of the task in the space `space`.
     """
 
-    examples: tuple[Message, ...] = ()
     shown: tuple[int, ...] = ()
     exposures: tuple[Exposure, ...] = ()
     space: str = ""
     vector: Sequence[float] | None = None
-    advice: tuple[Match, ...] = ()
     found: tuple[Match, ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        chosen: Sequence[Match],
-        exposures: Sequence[Exposure],
-        space: str,
-        vector: Sequence[float] | None,
-    ) -> Briefing:
-        """Return the briefing with those of the chosen that the exposures do not withhold."""
-        ids = {id for exposure in exposures for id in exposure.examples}
-        shown = tuple(match for match in chosen if match.id in ids)
-        advice = tuple(match for match in shown if not match.example.accepted)
-        shown_ids = tuple(match.id for match in shown)
-        return cls(as_messages(shown), shown_ids, tuple(exposures), space, vector, advice, shown)
+    @property
+    def examples(self) -> tuple[Message, ...]:
+        """The worked examples as chat turns."""
+        return as_messages(self.found)
+
+    @property
+    def advice(self) -> tuple[Match, ...]:
+        """The lessons without an accepted output."""
+        return tuple(match for match in self.found if not match.example.accepted)
 
     @property
     def worked(self) -> Briefing:
@@ -317,10 +309,10 @@ class Briefing:
         Strategies are left out whether the coin showed or withheld them, so the comparison of the
         rest stays fair.
         """
-        found = tuple(one for one in self.found if one.example.accepted)
+        found = tuple(match for match in self.found if match.example.accepted)
         left = (one for one in self.exposures if not str(one.lesson).startswith("strategy/"))
-        ids = tuple(one.id for one in found)
-        return replace(self, shown=ids, exposures=tuple(left), advice=(), found=found)
+        ids = tuple(match.id for match in found)
+        return replace(self, shown=ids, exposures=tuple(left), found=found)
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:

@@ -40,6 +40,27 @@ def signature(error_type: str, text: str) -> Signature:
     )
 
 
+_STRATEGY = "of reflection "
+
+
+def strategy_signature(failure: Signature, strategy: str) -> Signature:
+    """Return the signature of a strategy for a failure.
+
+    It differs from that of the failure, so one failure is not counted twice, and two strategies for
+    it stay apart. It has no words of the failure, which may be trusted less than the strategy.
+    """
+    pattern = f"{_STRATEGY}{failure.digest}: {digest_of('strategy', strategy)}"
+    digest = digest_of("strategy", pattern)
+    return Signature(digest, pattern, digest, "strategy")
+
+
+def failure_of(digest: str, pattern: str) -> str:
+    """Return the digest of the failure that a lesson is about: that of a strategy, else its own."""
+    if pattern.startswith(_STRATEGY):
+        return pattern.removeprefix(_STRATEGY).partition(":")[0]
+    return digest
+
+
 def _pattern(error_type: str, text: str) -> str:
     if len(text) > MOST:
         text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from heedful.errors import InvalidInput
-from heedful.lessons.lesson import ORDER, Example, Reflection, State, Trust, clip
+from heedful.lessons.lesson import ORDER, Example, Reflection, State, Trust, check_trust, clip
 
 Action = Literal["release", "reject"]
 RAISING = frozenset(ORDER[:2])
@@ -90,8 +89,7 @@ def lowest_trust(trusts: Iterable[Trust]) -> Trust:
     """
     trusts = tuple(trusts)
     for trust in trusts:
-        if trust not in ORDER:
-            raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
+        check_trust(trust)
     return max(trusts, key=ORDER.index)
 
 

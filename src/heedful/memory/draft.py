@@ -3,8 +3,8 @@
 `Study` holds the signals of an episode, the signal that explains most, and the signature of the
 failure. `Claim` is one sentence, checked against the events that it cites: its numbers, names and
 quoted words must occur there. Its conclusions are not judged. `by_rules` words a reflection from
-the events alone: the call that explains most, what was tried, and the result. It guesses nothing
-and names no cause. `chat` asks a model about the study, and `drafted` checks its answer.
+the events alone: the call that explains most, what was tried, and the result. It names no cause.
+`messages` asks a model about the study, and `read_answer` checks what it answers.
 """
 
 from __future__ import annotations
@@ -23,28 +23,17 @@ from heedful.loop.record import clean
 from heedful.models.contract import Message, tokens
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
+from heedful.traces import signals as trace
 from heedful.traces.episode import LOOP, Ended, Episode, Event, trust_of
-from heedful.traces.signals import (
-    NUMBER,
-    Course,
-    Kind,
-    Signal,
-    course,
-    ends,
-    error_line,
-    event_text,
-    object_arguments,
-    output,
-    signals_of,
-)
+from heedful.traces.signals import NUMBER, Course, Kind, Signal, ends, event_text
 
 # The most useful come first: a retry that worked shows what to do, a failure what not to do.
 REASONS: tuple[Kind, ...] = ("retry", "unknown_tool", "timeout", "cause", "repeated", "answer")
 # Events of these types have the trust of the task: the same party wrote them.
-_GIVEN = frozenset({"user_message", "system_event", "llm_call"})
+_OF_THE_TASK = frozenset({"user_message", "system_event", "llm_call"})
 _CATEGORY = re.compile(r"[A-Za-z][\w.-]{0,39}")
 # The block that `heedful.lessons.ranking.as_text` puts into a prompt; a cut text may lack its end.
-_OURS = re.compile(
+_LESSONS = re.compile(
     r"(?:Lessons from and a|A)ccepted answers to earlier tasks \(data, not instructions\):\n"
     r"--- [^\n]*? (?P<mark>[0-9a-f]{8,64})(?: [^\n]*)?\n.*?(?:\n--- end (?P=mark)|\Z)",
     re.DOTALL,
@@ -87,13 +76,21 @@ UNSURE = 0.5
 class Study:
     """An episode with its signals.
 
-    `given` is the trust of the task, and of the words of users and prompts.
+    `task_trust` is the trust of the task, and of the words of users and prompts.
     """
 
     episode: Episode
     course: Course
     signals: tuple[Signal, ...]
-    given: Trust = "external"
+    task_trust: Trust = "external"
+
+    @classmethod
+    def of(cls, episode: Episode, trust: Trust = "external") -> Study:
+        """Study an episode, in time linear in the number of its events."""
+        episode = remove_lessons(episode)
+        run = trace.course(episode)
+        own: Trust = "model" if episode.source == LOOP else trust
+        return cls(episode, run, trace.signals_of(run), own)
 
     @property
     def reason(self) -> Signal | None:
@@ -108,7 +105,7 @@ class Study:
         for at in reason.evidence if reason else ():
             for place in (at, run.result[at]):
                 if place is not None and run.failure[place]:
-                    return place, error_line(run.failure[place])
+                    return place, trace.error_line(run.failure[place])
         return -1, ""
 
     @property
@@ -143,6 +140,11 @@ class Study:
         """The tool of the reason; "" if no tool was called."""
         return self.episode.events[self.reason.at].tool if self.reason else ""
 
+    @property
+    def strongest(self) -> list[Signal]:
+        """The strongest signals, which a model is shown."""
+        return sorted(self.signals, key=lambda signal: -signal.strength)[:SIGNALS]
+
     def decisive(self) -> list[int]:
         """Return the positions of the most important events, most important first."""
         ranked = sorted(self.signals, key=lambda signal: (signal != self.reason, -signal.strength))
@@ -150,11 +152,6 @@ class Study:
         count = len(self.episode.events)
         places += (at for at in (self.course.answer, count - 1, 0) if at is not None)
         return [at for at in dict.fromkeys(places) if 0 <= at < count]
-
-    def trust_at(self, at: int) -> Trust:
-        """Return the trust of the words of an event."""
-        event, own = self.episode.events[at], self.episode.source == LOOP
-        return self.given if event.type in _GIVEN else trust_of(event, own)
 
     def trust_in(self, words: Iterable[str]) -> Trust:
         """Return the trust of a text made of these words, at most that of a model.
@@ -169,12 +166,16 @@ class Study:
 
         -1 is the task; the origin of a text behind the last event is unknown.
         """
-        events = self.episode.events
+        events, own = self.episode.events, self.episode.source == LOOP
         if at < 0:
-            return self.given
+            return self.task_trust
         if at >= len(events):
-            return "model" if self.episode.source == LOOP else "external"
-        return lowest_trust(("operator", *map(self.trust_at, range(at + 1))))
+            return "model" if own else "external"
+        trusts = (
+            self.task_trust if event.type in _OF_THE_TASK else trust_of(event, own)
+            for event in events[: at + 1]
+        )
+        return lowest_trust(("operator", *trusts))
 
     def _first(self, fragment: str) -> int:
         """Return where a text first occurred: -1 for the task, the number of events for nowhere.
@@ -192,31 +193,15 @@ class Study:
         return len(episode.events)
 
 
-def study(episode: Episode, given: Trust = "external") -> Study:
-    """Read an episode, in time linear in the number of its events."""
-    episode = unlearnt(episode)
-    run = course(episode)
-    own: Trust = "model" if episode.source == LOOP else given
-    return Study(episode, run, signals_of(run), own)
-
-
-def unlearnt(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
+def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
     """Remove what heedful put into the prompts of an episode: as text, or at these positions."""
     events = list(episode.events)
     for at, event in enumerate(events):
         if at in ours:
             events[at] = replace(event, content="")
         elif "(data, not instructions):\n--- " in event.content:
-            events[at] = replace(event, content=_OURS.sub("", event.content).strip())
+            events[at] = replace(event, content=_LESSONS.sub("", event.content).strip())
     return replace(episode, events=tuple(events))
-
-
-def turns(episode: Episode) -> Iterator[tuple[int, str, str]]:
-    """Yield each user message that an answer follows: position, message and answer."""
-    for at, event in enumerate(episode.events[:-1]):
-        after = episode.events[at + 1]
-        if event.type == "user_message" and after.type == "llm_response":
-            yield at, event.content, after.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +210,12 @@ class Claim:
 
     text: str
     events: tuple[int, ...] = ()
-    unheld: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
     @property
     def grounded(self) -> bool:
         """Return True if the cited events hold everything in the sentence that can be checked."""
-        return bool(self.events) and not self.unheld
+        return bool(self.events) and not self.unsupported
 
 
 def sentences(text: str) -> list[str]:
@@ -243,27 +228,15 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
     """Check a sentence against the events at these positions and what the run was given."""
     known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
     fault = episode.fault
-    given = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]
-    held = "\n".join([*given, *(_searchable(episode.events[at]) for at in known)])
-    return Claim(text, tuple(known), tuple(unheld(text, held)))
+    held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]
+    for at in known:
+        event = episode.events[at]
+        names = (event.agent, event.tool, event.code, event.type.replace("_", " "))
+        held += [*filter(None, names), ends(event_text(event))]
+    return Claim(text, tuple(known), tuple(find_unsupported(text, "\n".join(held))))
 
 
-def supported(text: str, episode: Episode, among: Iterable[int]) -> Claim:
-    """Return a sentence that cites nothing with the first event that holds what it says.
-
-    A sentence without a number, a name or a quotation says nothing that an event could hold.
-    """
-    checked = (claim(text, (at,), episode) for at in among) if any(_particulars(text)) else ()
-    return next((each for each in checked if each.grounded), Claim(text))
-
-
-def _searchable(event: Event) -> str:
-    """Return the whole text of an event, including its agent and its tool."""
-    names = (event.agent, event.tool, event.code, event.type.replace("_", " "))
-    return "\n".join([*filter(None, names), ends(event_text(event))])
-
-
-def unheld(sentence: str, held: str) -> Iterator[str]:
+def find_unsupported(sentence: str, held: str) -> Iterator[str]:
     """Yield the numbers, names and quoted words of a sentence that a text does not hold."""
     plain = _plain(held)
     words = frozenset(_WORD.findall(plain))
@@ -350,48 +323,48 @@ def self_rated(draft: Draft, episode: Episode) -> float:
     return by_outcome(draft, episode) if draft.rated is None else draft.rated
 
 
-def by_rules(found: Study) -> Draft:
+# A sentence, the positions of its events, and the words of theirs that need not be said twice.
+_Sentence = tuple[str, tuple[int, ...], str]
+
+
+def by_rules(study: Study) -> Draft:
     """Word a reflection without a model; the same episode gives the same words."""
-    said, claims, fault, reason = "", [], found.episode.fault, found.reason
-    for text, places, detail in (*_course(found), *_ending(found)):
+    said, claims, fault, reason = "", [], study.episode.fault, study.reason
+    for text, places, detail in (*_course(study), *_ending(study)):
         pieces = [piece.casefold() for piece in _pieces(detail)]
         if not pieces or not all(piece in said for piece in pieces):
-            claims.append(claim(redact(text), places, found.episode))
+            claims.append(claim(redact(text), places, study.episode))
             said += text.casefold()
-    strategy, parts = _strategy(found)
+    strategy, parts = _strategy(study)
     # The origin of the error that ended the run may be unknown; all else stands in what is cited.
     words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
-    tags = [found.episode.outcome, *((reason.kind,) if reason else ()), found.tool]
+    tags = [study.episode.outcome, *((reason.kind,) if reason else ()), study.tool]
     return Draft(
         tuple(claims[:SENTENCES]),
         redact(strategy),
         round(reason.strength, 3) if reason else UNSURE,
         tuple(clean(tag, ARGUMENT) for tag in tags if tag),
-        trust=lowest_trust((found.trust_in((found.tool, *words)), *map(found.floor, cites))),
-        rule_trust=found.trust_in((found.tool, *parts)),
+        trust=lowest_trust((study.trust_in((study.tool, *words)), *map(study.floor, cites))),
+        rule_trust=study.trust_in((study.tool, *parts)),
     )
 
 
-# A sentence, the positions of its events, and the words of theirs that need not be said twice.
-_Sentence = tuple[str, tuple[int, ...], str]
-
-
-def _course(found: Study) -> Iterator[_Sentence]:
+def _course(study: Study) -> Iterator[_Sentence]:
     """Yield what happened, and why that went wrong."""
-    reason, events = found.reason, found.episode.events
+    reason, events = study.reason, study.episode.events
     if reason is None:
         first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
         for place, event in enumerate(events):
             if event.type == "tool_call" and event.tool:
                 first.setdefault(clean(event.tool, ARGUMENT), place)
         if names := tuple(first)[:ARGUMENTS]:
-            how = "succeeded by way of" if found.episode.outcome == "success" else "called"
+            how = "succeeded by way of" if study.episode.outcome == "success" else "called"
             yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names), ""
         return
-    yield _step(found, reason.at)
+    yield _step(study, reason.at)
     if reason.kind == "repeated":
-        tool = clean(found.tool, ARGUMENT)
+        tool = clean(study.tool, ARGUMENT)
         yield f"{tool} was called the same way for the same result.", reason.evidence, ""
     elif reason.kind == "answer":  # without its counts, which no event holds
         listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
@@ -401,9 +374,9 @@ def _course(found: Study) -> Iterator[_Sentence]:
         yield f"{words.rstrip('. ')}.", reason.evidence, words.partition(": ")[2]
 
 
-def _ending(found: Study) -> Iterator[_Sentence]:
+def _ending(study: Study) -> Iterator[_Sentence]:
     """Yield the error that ended the run, and the answer of the agents."""
-    fault, run, events = found.episode.fault, found.course, found.episode.events
+    fault, run, events = study.episode.fault, study.course, study.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
         words = f": “{message}”" if message else ""
@@ -412,24 +385,25 @@ def _ending(found: Study) -> Iterator[_Sentence]:
     last = run.answer
     if last is None:
         last = next((n for n in reversed(range(len(events))) if run.roles[n] == "said"), None)
-    if last is not None and (found.reason is None or last != found.reason.at):
+    if last is not None and (study.reason is None or last != study.reason.at):
         lines = [line for line in ends(events[last].content).splitlines() if line.strip()]
         if text := clean(lines[-1] if lines else "", QUOTED):
             yield f"The answer was “{text}”.", (last,), text
 
 
-def _step(found: Study, at: int) -> _Sentence:
+def _step(study: Study, at: int) -> _Sentence:
     """Return what a step did, and its result."""
-    event, result = found.episode.events[at], found.course.result[at]
+    event, result = study.episode.events[at], study.course.result[at]
     action = _action(event)
     if result is None or result == at:
-        if not (event.tool and event.type != "tool_call" and found.course.failure[at]):
+        if not (event.tool and event.type != "tool_call" and study.course.failure[at]):
             return f"{action}.", (at,), ""
         result, action = at, clean(event.tool, ARGUMENT)  # a failed result whose call is unknown
-    failure = found.course.failure[result]
-    line = found.failure[1] if found.failure[0] == result else ""
-    content = failure or ends(found.episode.events[result].content)
-    came = clean(line or next(filter(str.strip, output(content).splitlines()), content), QUOTED)
+    failure = study.course.failure[result]
+    line = study.failure[1] if study.failure[0] == result else ""
+    content = failure or ends(study.episode.events[result].content)
+    lines = trace.output(content).splitlines()
+    came = clean(line or next(filter(str.strip, lines), content), QUOTED)
     how = "failed with" if failure else "gave"
     said = f"{action} {how} “{came}”." if came else f"{action} gave nothing."
     return said, tuple(dict.fromkeys((at, result))), ""
@@ -440,13 +414,13 @@ def _action(event: Event) -> str:
     if not event.tool:
         who = clean(event.agent or event.code, ARGUMENT) or "It"
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
-    tool, given = clean(event.tool, ARGUMENT), object_arguments(event)
-    if isinstance(given, str):
-        text = clean(given, QUOTED)
+    tool, arguments = clean(event.tool, ARGUMENT), trace.object_arguments(event)
+    if isinstance(arguments, str):
+        text = clean(arguments, QUOTED)
         return f"{tool} on “{text}”" if text else tool
-    plain = {k: v for k, v in given.items() if not isinstance(v, Mapping | list | tuple)}
-    shown = [f"{clean(str(k), ARGUMENT)} “{clean(str(v), ARGUMENT)}”" for k, v in plain.items()]
-    return f"{tool} with {', '.join(shown[:ARGUMENTS])}" if shown else tool
+    plain = {k: v for k, v in arguments.items() if not isinstance(v, Mapping | list | tuple)}
+    pairs = [f"{clean(str(k), ARGUMENT)} “{clean(str(v), ARGUMENT)}”" for k, v in plain.items()]
+    return f"{tool} with {', '.join(pairs[:ARGUMENTS])}" if pairs else tool
 
 
 _ADVICE = {
@@ -457,13 +431,13 @@ _ADVICE = {
 }
 
 
-def _strategy(found: Study) -> tuple[str, tuple[str, ...]]:
+def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
     """Return a rule for next time and the words of events in it; "" if no rule is obvious."""
-    reason, tool = found.reason, clean(found.tool, ARGUMENT)
+    reason, tool = study.reason, clean(study.tool, ARGUMENT)
     if reason is None or not tool:
         # The fix that the error itself names, as findings of checks do.
-        at = found.failure[0]
-        event = found.episode.events[at] if at >= 0 else None
+        at = study.failure[0]
+        event = study.episode.events[at] if at >= 0 else None
         if event is None or event.type != "error_event" or event.content in ("", event.error):
             return "", ()
         fix = clean(event.content, 2 * QUOTED)
@@ -540,79 +514,59 @@ class Prompts:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """The part of an episode a model sees: positions of events, and all texts by name."""
+class Excerpt:
+    """The part of an episode that a model sees: positions of events, and all texts by name."""
 
     events: tuple[int, ...]
     texts: Mapping[str, str]
 
+    @classmethod
+    def of(cls, study: Study) -> Excerpt:
+        """Return the task, the error, the signals and the decisive events, numbered from 1.
 
-def shown(found: Study, budget: int = BUDGET) -> Shown:
-    """Return the task, the error, the signals and the decisive events, numbered from 1 in order.
+        Events and signals take `BUDGET` tokens. Secrets, controls and role tokens are removed.
+        """
+        episode = study.episode
+        lines: dict[int, str] = {}
+        room = BUDGET - sum(tokens(_safe(signal.words, EVENT)) for signal in study.strongest)
+        for at in study.decisive():
+            event = episode.events[at]
+            names = (event.type, event.agent and f"of {event.agent}", event.tool)
+            head = " ".join(clean(name, TAG) for name in names if name)
+            line = f"{head}: {_safe(event_text(event), EVENT)}"
+            if tokens(line) <= room:
+                lines[at] = line
+                room -= tokens(line)
+        places = tuple(sorted(lines))
+        numbers = {at: f"event {n}: " for n, at in enumerate(places, 1)}
+        signals = [numbers.get(s.at, "") + _safe(s.words, EVENT) for s in study.strongest]
+        fault = episode.fault
+        texts = {
+            "goal": _safe(episode.goal, TASK // 2),
+            "task": _safe(episode.task, TASK),
+            "error": _safe(f"{fault.category}: {fault.message}", TASK // 2) if fault else "",
+            "error_context": _safe(fault.context, TASK // 2) if fault else "",
+            "outcome": episode.outcome,
+            "signals": "\n".join(signals),
+            "events": "\n".join(f"{n}. {lines[at]}" for n, at in enumerate(places, 1)),
+        }
+        return cls(places, {name: text for name, text in texts.items() if text})
 
-    Events and signals take at most `budget` tokens. Secrets, controls and role tokens are removed.
-    """
-    episode = found.episode
-    lines: dict[int, str] = {}
-    strongest = _strongest(found)
-    room = budget - sum(tokens(_safe(signal.words, EVENT)) for signal in strongest)
-    for at in found.decisive():
-        event = episode.events[at]
-        names = (event.type, event.agent and f"of {event.agent}", event.tool)
-        head = " ".join(clean(name, TAG) for name in names if name)
-        line = f"{head}: {_safe(event_text(event), EVENT)}"
-        if tokens(line) <= room:
-            lines[at] = line
-            room -= tokens(line)
-    places = tuple(sorted(lines))
-    numbers = {at: f"event {n}: " for n, at in enumerate(places, 1)}
-    fault = episode.fault
-    texts = {
-        "goal": _safe(episode.goal, TASK // 2),
-        "task": _safe(episode.task, TASK),
-        "error": _safe(f"{fault.category}: {fault.message}", TASK // 2) if fault else "",
-        "error_context": _safe(fault.context, TASK // 2) if fault else "",
-        "outcome": episode.outcome,
-        "signals": "\n".join(numbers.get(s.at, "") + _safe(s.words, EVENT) for s in strongest),
-        "events": "\n".join(f"{n}. {lines[at]}" for n, at in enumerate(places, 1)),
-    }
-    return Shown(places, {name: text for name, text in texts.items() if text})
-
-
-def _strongest(found: Study) -> list[Signal]:
-    return sorted(found.signals, key=lambda signal: -signal.strength)[:SIGNALS]
-
-
-def _safe(text: str, most: int) -> str:
-    return sanitize(cut_middle(redact(ends(text)), most)).strip()
-
-
-def chat(instruction: str, texts: Shown, wrong: str = "") -> list[Message]:
-    """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
-    mark = delimiter("reflector", texts.texts)
-    parts = delimit(mark, texts.texts)
-    if wrong:
-        parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
-    parts.append(f"Reflect on the run of {mark} now, as JSON.")
-    system = _FRAME.format(instruction=instruction, mark=mark)
-    return [Message("system", system), Message("user", "\n\n".join(parts))]
-
-
-def schema(texts: Shown) -> Mapping[str, Any]:
-    """Return the JSON Schema of an answer; it can cite only events that were shown."""
-    numbers = list(range(1, max(1, len(texts.events)) + 1))
-    event = {"type": "integer", "enum": numbers}
-    events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
-    text = {"type": "string", "maxLength": SENTENCE}
-    sentence = _object(text=text, events=events)
-    number = {"type": "number"}
-    return _object(
-        reflection={"type": "array", "items": sentence, "minItems": 1, "maxItems": SENTENCES},
-        strategy=text,
-        importance=number,
-        confidence=number,
-        tags={"type": "array", "items": {"type": "string", "maxLength": TAG}, "maxItems": TAGS},
-    )
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of an answer; it can cite only these events."""
+        number, text = {"type": "number"}, {"type": "string", "maxLength": SENTENCE}
+        event = {"type": "integer", "enum": list(range(1, max(1, len(self.events)) + 1))}
+        events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
+        claims = {"type": "array", "items": _object(text=text, events=events), "minItems": 1}
+        tags = {"type": "array", "items": {"type": "string", "maxLength": TAG}, "maxItems": TAGS}
+        return _object(
+            reflection={**claims, "maxItems": SENTENCES},
+            strategy=text,
+            importance=number,
+            confidence=number,
+            tags=tags,
+        )
 
 
 def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -620,58 +574,82 @@ def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**shape, "additionalProperties": False}
 
 
-def drafted(answer: str, found: Study, texts: Shown, by: str) -> Draft:
+def _safe(text: str, most: int) -> str:
+    return sanitize(cut_middle(redact(ends(text)), most)).strip()
+
+
+def messages(instruction: str, excerpt: Excerpt, wrong: str = "") -> list[Message]:
+    """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
+    mark = delimiter("reflector", excerpt.texts)
+    parts = delimit(mark, excerpt.texts)
+    if wrong:
+        parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
+    parts.append(f"Reflect on the run of {mark} now, as JSON.")
+    system = _FRAME.format(instruction=instruction, mark=mark)
+    return [Message("system", system), Message("user", "\n\n".join(parts))]
+
+
+def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
     """Read the answer of a model, without the sentences that their events do not hold.
 
-    The reflection may also be a text, with or without events in brackets; a sentence without any is
-    proved by the first event that holds it. A sentence with nothing to check stays, marked. Raises
-    InvalidInput if nothing is left.
+    The reflection may also be a text, with or without events in brackets. A sentence that cites
+    nothing is proved by the first event that holds it; if it has nothing to check, it stays,
+    marked. Raises InvalidInput if nothing is left.
     """
-    value = _parsed(answer)
-    claims = [_checked_claim(text, cites, found, texts) for text, cites in _sentences_in(value)]
-    kept = [each for each in claims if not each.unheld][:SENTENCES]
-    if not kept:
-        wrong = "sentences that the cited events support"
-        raise InvalidInput("reflection", value.get("reflection"), wrong)
-    episode = found.episode
-    places = {at for signal in _strongest(found) for at in (signal.at, *signal.evidence)}
-    places |= {*texts.events}
-    if episode.fault is not None:  # the origin of the error that ended the run is unknown
-        places.add(len(episode.events))
-    given = (found.given,) if episode.task or episode.goal else ()
-    trust = lowest_trust(("model", *map(found.floor, places), *given))
-    confidence, listed = _share(value, "confidence"), value.get("tags")
-    tags = [tag for tag in listed if isinstance(tag, str)] if isinstance(listed, list) else []
-    words = (_safe(tag, 200)[:TAG].strip() for tag in tags)
-    return Draft(
-        tuple(kept),
-        _rule(value.get("strategy"), texts),
-        UNSURE if confidence is None else confidence,
-        tuple(dict.fromkeys(filter(None, words)))[:TAGS],
-        by,
-        _share(value, "importance"),
-        trust,
-        trust,
-        tuple(each for each in claims if each.unheld),
-    )
-
-
-def _parsed(answer: str) -> Mapping[str, Any]:
     try:
         value = json.loads(answer)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise InvalidInput("the answer", answer[:TAG], "one JSON object")
-    return value
+    held = "\n".join(excerpt.texts.values())
+    claims = [
+        _checked_claim(text, cites, study.episode, excerpt, held)
+        for text, cites in _sentences_in(value.get("reflection"))
+    ]
+    kept = [each for each in claims if not each.unsupported][:SENTENCES]
+    if not kept:
+        wrong = "sentences that the cited events support"
+        raise InvalidInput("reflection", value.get("reflection"), wrong)
+    rule, tags = value.get("strategy"), value.get("tags")
+    lines = sentences(_safe(rule, MOST_RULES * SENTENCE)) if isinstance(rule, str) else []
+    strategy = " ".join(lines[:MOST_RULES])
+    listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
+    words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
+    confidence = _share(value.get("confidence"))
+    trust = _trust_in_excerpt(study, excerpt)
+    return Draft(
+        tuple(kept),
+        "" if any(find_unsupported(strategy, held)) else strategy,
+        UNSURE if confidence is None else confidence,
+        tuple(dict.fromkeys(filter(None, words)))[:TAGS],
+        by,
+        _share(value.get("importance")),
+        trust,
+        trust,
+        tuple(each for each in claims if each.unsupported),
+    )
 
 
-def _sentences_in(value: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _trust_in_excerpt(study: Study, excerpt: Excerpt) -> Trust:
+    """Return the lowest trust of what the model was shown, at most that of a model."""
+    episode = study.episode
+    places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
+    places |= {*excerpt.events}
+    if episode.fault is not None:  # the origin of the error that ended the run is unknown
+        places.add(len(episode.events))
+    if episode.task or episode.goal:
+        places.add(-1)
+    return lowest_trust(("model", *map(study.floor, places)))
+
+
+def _sentences_in(reflection: object) -> Iterator[tuple[str, list[str]]]:
     """Yield the sentences of a reflection, each with the names of the events it cites."""
-    given = value.get("reflection")
-    items = sentences(_safe(given, SENTENCES * SENTENCE)) if isinstance(given, str) else given
+    items: object = reflection
+    if isinstance(reflection, str):
+        items = sentences(_safe(reflection, SENTENCES * SENTENCE))
     if not isinstance(items, list):
-        raise InvalidInput("reflection", given, "a text, or a list of sentences")
+        raise InvalidInput("reflection", reflection, "a text, or a list of sentences")
     for each in items:
         item = each if isinstance(each, dict) else {"text": each}
         text, cites = item.get("text"), item.get("events", [])
@@ -680,31 +658,26 @@ def _sentences_in(value: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
             yield " ".join(sentences(_safe(text, SENTENCE))), [str(name) for name in listed]
 
 
-def _checked_claim(text: str, cites: Sequence[str], found: Study, texts: Shown) -> Claim:
-    events = found.episode.events
-    names = {str(n): at for n, at in enumerate(texts.events, 1)}
-    names |= {events[at].id: at for at in texts.events if re.search(r"\D", events[at].id)}
+def _checked_claim(
+    text: str, cites: Sequence[str], episode: Episode, excerpt: Excerpt, held: str
+) -> Claim:
+    """Check a sentence against the events that it cites, or find the first event that holds it."""
+    names = {str(n): at for n, at in enumerate(excerpt.events, 1)}
+    ids = ((episode.events[at].id, at) for at in excerpt.events)
+    names |= {id: at for id, at in ids if re.search(r"\D", id)}
     places = tuple(dict.fromkeys(names[name] for name in cites if name in names))
     if unknown := tuple(f"event {name}" for name in cites if name not in names):
         return Claim(text, places, unknown)
     if places:
-        return claim(text, places, found.episode)
-    proved = supported(text, found.episode, texts.events)
-    held = "\n".join(texts.texts.values())
-    return proved if proved.grounded else Claim(text, (), tuple(unheld(text, held)))
+        return claim(text, places, episode)
+    # Without a number, a name or a quotation it says nothing that an event could hold.
+    candidates = (claim(text, (at,), episode) for at in excerpt.events if any(_particulars(text)))
+    alone = Claim(text, (), tuple(find_unsupported(text, held)))
+    return next((each for each in candidates if each.grounded), alone)
 
 
-def _rule(given: Any, texts: Shown) -> str:
-    """Return the strategy, "" if it says something that nothing shown holds."""
-    if not isinstance(given, str):
-        return ""
-    text = " ".join(sentences(_safe(given, MOST_RULES * SENTENCE))[:MOST_RULES])
-    return "" if any(unheld(text, "\n".join(texts.texts.values()))) else text
-
-
-def _share(value: Mapping[str, Any], key: str) -> float | None:
+def _share(value: object) -> float | None:
     """Return the number if it is in 0..1, else None."""
-    given = value.get(key)
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
-    return float(given)
+    return float(value)

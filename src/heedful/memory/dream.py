@@ -1,7 +1,8 @@
 """Consolidation ("dreaming"): merge lessons that say the same, if recall stays as good.
 
-What stored queries find is ranked again as if the proposals were carried out, and what makes it
-worse is dropped. The rest is one transaction, which one command undoes.
+What stored queries find is ranked again as if the merges were carried out, and a merge that makes
+it worse is dropped. The others are one transaction, which one command undoes. Lessons that
+contradict each other, and lessons proven useless, are listed for a person.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -38,7 +39,7 @@ class Dream:
 
     `before` counts the lessons that could be recalled, `queries` the stored queries that recall was
     tried with. `vetoes` counts similar pairs that were kept apart, by reason. `found` says why
-    there was nothing to propose. `at` and `undone` are in seconds since 1970; `undone` is None
+    there was nothing to merge. `at` and `undone` are in seconds since 1970; `undone` is None
     unless it was rolled back. `texts` has the texts of the lessons that still exist, by id.
     """
 
@@ -66,10 +67,10 @@ class Dream:
 
     @property
     def nothing(self) -> str:
-        """Return why nothing happened; "" if something did."""
+        """Return why nothing changed; "" if something did."""
         if self.done:
             return ""
-        why = dict.fromkeys(one.outcome for one in self.proposals)
+        why = dict.fromkeys(one.outcome for one in self.proposals if one.action == "merge")
         return f"each proposal was dropped: {'; '.join(why)}" if why else self.found
 
     @classmethod
@@ -90,17 +91,16 @@ class Dreams:
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
         """List dreams, newest first, those older than the id `before`. Raises InvalidInput."""
         check_integer("limit", limit)
-        found = await self._store.read(self._scope, patterns.log, limit, before=before)
-        return [Dream.of(one) for one in found]
+        rows = await self._store.read(self._scope, patterns.log, limit, before=before)
+        return [Dream.of(row) for row in rows]
 
     async def show(self, id: int) -> Dream:
         """Return a dream. Raises NotFound, InvalidInput."""
         check_id(id)
-        for one in await self._store.read(self._scope, patterns.log, 1, id):
-            return Dream.of(one)
-        raise NotFound(
-            "dream", str(id), f"the memory of {self._scope.tenant}/{self._scope.project}"
-        )
+        for row in await self._store.read(self._scope, patterns.log, 1, id):
+            return Dream.of(row)
+        where = f"the memory of {self._scope.tenant}/{self._scope.project}"
+        raise NotFound("dream", str(id), where)
 
     async def rollback(self, id: int, *, by: str, why: str = "") -> int:
         """Undo a dream; return how many lessons are back. Later changes stay. Recorded.
@@ -122,8 +122,10 @@ async def consolidate(
 ) -> Dream:
     """Merge lessons of the memory's scope that say the same, unless recall would get worse.
 
-    "lite" looks at all lessons, for use on demand. "full", for periodic use, looks only at what
+    "lite" looks at all lessons, for use on demand. "full", for periodic use, merges only what
     concerns the lessons met in the last 24 hours and of importance 0.6 or more, if there are 3.
+    Rules for one failure that contradict each other, and lessons that are proven to hurt or to
+    make no difference, are listed for a person; they are not changed.
     One transaction, recorded; `Dreams.rollback` undoes it, and `dry_run` writes nothing.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
@@ -134,13 +136,12 @@ async def consolidate(
     now = time.time()
     lessons, vectors = await _material(memory, progress)
     found = await asyncio.to_thread(rules.propose, lessons, vectors, mode, now)
-    expected = {one.id: one for one in lessons}
-    proposals = list(found.proposals)
-    asked: dict[str, Vector] = {}
-    if proposals:
-        own: dict[int, Vector] = dict(zip(expected, vectors or (), strict=vectors is not None))
-        asked = await _queries(memory, proposals, expected, own)
-        proposals = await _rehearse(memory, proposals, expected, asked, progress)
+    expected = {lesson.id: lesson for lesson in lessons}
+    own = dict(zip(expected, vectors or (), strict=vectors is not None))
+    asked = await _queries(memory, found.merges, expected, own)
+    proposals = await _rehearse(memory, found.merges, expected, asked, progress)
+    proposals += found.contradictions
+    proposals += rules.retirements(lessons, (await memory.prove()).lessons)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
@@ -148,10 +149,10 @@ async def consolidate(
         id, proposals = await memory.store.write(
             memory.scope, patterns.supersede, report, proposals, expected, by
         )
-    named = {n for one in proposals for n in (*one.members, one.survivor)}
-    texts = {n: one.text for n, one in expected.items() if n in named}
-    made_of = {"id": id, "by": by, "at": now, "texts": texts}
-    return Dream.of({**report, **made_of, "proposals": [asdict(one) for one in proposals]})
+    listed = {n for one in proposals for n in (*one.members, one.survivor)}
+    texts = {lesson.id: lesson.text for lesson in lessons if lesson.id in listed}
+    report |= {"id": id, "by": by, "at": now, "texts": texts}
+    return Dream.of({**report, "proposals": [asdict(one) for one in proposals]})
 
 
 async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "heedful") -> None:
@@ -215,7 +216,7 @@ async def _rehearse(
     asked: Mapping[str, Vector],
     progress: DreamProgress | None,
 ) -> list[Proposal]:
-    """Return the proposals, those that make recall worse dropped.
+    """Return the proposals; those that make recall worse are dropped.
 
     Repeats without the dropped ones until recall stays as good with the rest.
     """
@@ -228,26 +229,22 @@ async def _rehearse(
         if progress is not None:
             progress("rehearsing", n, len(asked))
     before = {query: _names(query, matches) for query, matches in found.items()}
-    while left:
+    dropped: set[int] = {-1}
+    while left and dropped:
         became = {
             lessons[n].name: (at, lessons[one.survivor].name)
             for at, one in left.items()
             for n in one.members
         }
-        after = {
-            query: _names(query, list(_moved(matches, became))) for query, matches in found.items()
-        }
+        after = {query: _names(query, _moved(those, became)) for query, those in found.items()}
         dropped = rules.find_regressions(became, before, after)
-        if not dropped:
-            break
-        for at in dropped:
-            del left[at]
+        left = {at: one for at, one in left.items() if at not in dropped}
     return [left.get(at, replace(one, outcome=WORSE)) for at, one in enumerate(proposals)]
 
 
-def _names(query: str, matches: Sequence[Match]) -> list[str]:
+def _names(query: str, matches: Iterable[Match]) -> list[str]:
     """Return the names of the first lessons that a query finds."""
-    ranked = rank(query, matches, len(matches), time.time())
+    ranked = rank(query, matches, 2 * LEG, time.time())
     return list(dict.fromkeys(f"{one.kind}/{one.signature}" for one in ranked))[:FOUND]
 
 

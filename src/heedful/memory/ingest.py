@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
-from heedful.memory.reflect import file
+from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes as episode_store
 from heedful.store.episodes import Bounds, Unfinished
 from heedful.store.records import StoredEpisode
@@ -119,5 +119,5 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
 def _build_episode(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
     """Return the episode of a trace as it is stored, or None without a step of an agent."""
     for episode in episodes(found):
-        return file(episode, episode.digest, one.trust)
+        return to_stored_episode(episode, one.trust)
     return None

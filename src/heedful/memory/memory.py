@@ -19,7 +19,7 @@ from heedful import telemetry
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons import lesson as records
 from heedful.lessons import patterns, proof, ranking
-from heedful.lessons.learn import learn, with_vector
+from heedful.lessons.learn import learn
 from heedful.lessons.lesson import Example, Match, Quota, Reflection, Remembered, Scope, Trust
 from heedful.lessons.patterns import Seen
 from heedful.lessons.proof import Proof
@@ -185,16 +185,12 @@ class Memory:
         """Store a lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
         example = reflection.example
         space, vector = await self._embed(example.task if example else reflection.text)
-        lessons, most = with_vector([reflection], space, vector), self.max_entries or 0
-        (answer,) = await self.store.write(
-            self.scope, exposure_store.remember, lessons, most=most, quota=self.quota
-        )
-        if not answer.id:
-            _log.info("skipped")
-        elif answer.created:
-            _log.info("stored: lesson %d", answer.id)
-        else:
-            _log.info("duplicate: lesson %d, seen %d times", answer.id, answer.seen)
+        lessons = [replace(reflection, space=space, vector=vector)]
+        bounds: dict[str, Any] = {"most": self.max_entries or 0, "quota": self.quota}
+        (answer,) = await self.store.write(self.scope, exposure_store.remember, lessons, **bounds)
+        known = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
+        stored = f"stored: lesson {answer.id}" if answer.created else known
+        _log.info(stored if answer.id else "skipped")
         return answer
 
     @property
@@ -235,11 +231,11 @@ class Memory:
         """
         if self.embedder is None:
             raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
-        groups: dict[str, object] = {}
-        for number, entry in enumerate(await self.patterns()):
-            groups |= {
-                one["signature"]: "" if entry["apart"] else number for one in entry["patterns"]
-            }
+        groups = {
+            one["signature"]: "" if entry["apart"] else number
+            for number, entry in enumerate(await self.patterns())
+            for one in entry["patterns"]
+        }
         lessons = [
             one
             for one in await self.top(AMONG)
@@ -328,7 +324,10 @@ class Memory:
         exposures = past.exposures or (
             ranking.draw_exposures(chosen, loop, seed, share) if begins else ()
         )
-        return Briefing.of(chosen, exposures, space, vector)
+        ids = {id for exposure in exposures for id in exposure.examples}
+        found = [match for match in chosen if match.id in ids]
+        shown = tuple(match.id for match in found)
+        return Briefing(shown, tuple(exposures), space, vector, tuple(found))
 
     def lessons(
         self, loop: Loop, task: str, briefing: Briefing, outputs: bool = True
@@ -337,9 +336,9 @@ class Memory:
 
         So revoking a source also removes what was learnt with its text in the prompt.
         """
-        found = with_vector(learn(loop, task, outputs), briefing.space, briefing.vector)
-        source, parents = f"loop:{loop.id}", briefing.shown
-        return tuple(replace(lesson, source=source, parents=parents) for lesson in found)
+        origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
+        origin |= {"space": briefing.space, "vector": briefing.vector}
+        return tuple(replace(lesson, **origin) for lesson in learn(loop, task, outputs))
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes of this scope prove about its lessons."""
@@ -405,11 +404,10 @@ class Memory:
             check_number("unused_for", unused_for, 1e-9, LARGEST)
         if keep is not None:
             check_integer("keep", keep, 0)
-        least = -1 if keep is None else keep
-        unused = unused_for or 0.0
+        bounds = unused_for or 0.0, -1 if keep is None else keep
         if dry_run:
-            return await self.store.read(self.scope, lesson_store.prunable, unused, least)
-        return await self.store.write(self.scope, lesson_store.prune, unused, least, by)
+            return await self.store.read(self.scope, lesson_store.prunable, *bounds)
+        return await self.store.write(self.scope, lesson_store.prune, *bounds, by)
 
     async def spaces(self) -> Spaces:
         """Count the examples in each embedding space, as seen from the embedder."""

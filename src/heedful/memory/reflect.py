@@ -6,44 +6,23 @@ import asyncio
 import json
 import logging
 import traceback
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from types import TracebackType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
-from heedful.lessons.learn import with_vector
-from heedful.lessons.lesson import (
-    LONGEST,
-    ORDER,
-    Example,
-    Reflection,
-    Remembered,
-    Signature,
-    Trust,
-    check_sequence,
-    digest_of,
-)
+from heedful.lessons import lesson as records
+from heedful.lessons.lesson import Example, Reflection, Remembered, Trust
+from heedful.lessons.signature import strategy_signature
 from heedful.lessons.trust import initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
-from heedful.memory.draft import (
-    Claim,
-    Draft,
-    Prompts,
-    Score,
-    Study,
-    by_outcome,
-    by_rules,
-    chat,
-    drafted,
-    name_of,
-    schema,
-    shown,
-    study,
-    turns,
-    unlearnt,
-)
+from heedful.memory import draft as drafts
+from heedful.memory.draft import Claim, Draft, Excerpt, Prompts, Score, Study
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
@@ -130,7 +109,7 @@ async def reflect(
     memory: Memory | Store | str | None = None,
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
-    score: Score = by_outcome,
+    score: Score = drafts.by_outcome,
     on_model_error: Literal["keep", "raise"] = "keep",
     store: bool = True,
     trust: Trust = "external",
@@ -150,20 +129,18 @@ async def reflect(
         raise InvalidInput("episode", episode, "an Episode")
     if on_model_error not in ("keep", "raise"):
         raise InvalidInput("on_model_error", on_model_error, "keep or raise")
-    if trust not in ORDER:
-        raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
-    check_sequence("related", related, str, "ids, each a text")
-    _check_model(model, prompts)
-    if not episode.events and episode.fault is None:
-        return None
+    records.check_trust(trust)
+    records.check_sequence("related", related, str, "ids, each a text")
     kept = None if memory is None else Memory.of(memory, None)
     work = _Reflector(kept, model, prompts, score, on_model_error, related)
+    if not episode.events and episode.fault is None:
+        return None
     if kept is None or not store:
         return await work.reflect(episode, episode.digest, trust)
-    entry = await asyncio.to_thread(file, episode, episode.digest, trust)
+    entry = await asyncio.to_thread(to_stored_episode, episode, trust)
     if state := await episodes.admit(kept.store, kept.scope, entry):
-        found = await work.study(episode, trust)
-        made = await work.lessons(found, by_rules(found), episode.digest)
+        study = await work.study(episode, trust)
+        made = await work.lessons(study, drafts.by_rules(study), episode.digest)
         return replace(made, again=True, busy=state != "reflected")
     return await work.write(kept, episode, episode.digest, trust)
 
@@ -181,13 +158,12 @@ async def reflect_waiting(
     Episodes tried since `before`, in seconds since 1970, are skipped, so that a host can call this
     until it returns None. A failure is raised and the episode waits. Raises ModelError, StoreError.
     """
-    _check_model(model, prompts)
     kept = Memory.of(memory, None)
+    work = _Reflector(kept, model, prompts, drafts.by_outcome, "raise")
     entry = await kept.store.write(kept.scope, episodes.take, before, digest)
     if entry is None:
         return None
-    episode, trust = await asyncio.to_thread(unfiled, entry)
-    work = _Reflector(kept, model, prompts, by_outcome, "raise")
+    episode, trust = await asyncio.to_thread(from_stored_episode, entry)
     return await work.write(kept, episode, entry.digest, trust)
 
 
@@ -203,13 +179,6 @@ async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembere
     return await _write_lessons(kept, entry.digest, made)
 
 
-def _check_model(model: object, prompts: object) -> None:
-    if model is not None and not isinstance(model, Model):
-        raise InvalidInput("model", model, "a Model, as open_model gives one, or None")
-    if not isinstance(prompts, Prompts):
-        raise InvalidInput("prompts", prompts, "Prompts")
-
-
 @dataclass(frozen=True, slots=True)
 class _Reflector:
     """The arguments of one call of `reflect`."""
@@ -221,46 +190,60 @@ class _Reflector:
     on_model_error: str
     related: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        if self.model is not None and not isinstance(self.model, Model):
+            raise InvalidInput("model", self.model, "a Model, as open_model gives one, or None")
+        if not isinstance(self.prompts, Prompts):
+            raise InvalidInput("prompts", self.prompts, "Prompts")
+
     async def write(self, memory: Memory, episode: Episode, digest: str, trust: Trust) -> Reflected:
-        """Word and store the reflection; a failure is recorded, to be tried again."""
-        async with _claim_kept(memory, digest):
+        """Word and store the reflection; a failure is recorded, to be tried again.
+
+        Meanwhile the claim on the episode is renewed, so that no other process takes it.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(partial(_record_failure, memory, digest))
+            stack.callback(asyncio.create_task(_renew_claim(memory, digest)).cancel)
             made = await self.reflect(episode, digest, trust)
             return replace(made, stored=await _write_lessons(memory, digest, made))
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Word the reflection by the model, or by rules if the failure is known."""
-        found, known = await self.study(episode, trust), 0
+        study, known = await self.study(episode, trust), 0
         if self.memory is not None:
             store, scope = self.memory.store, self.memory.scope
-            seen = await store.read(scope, patterns.seen, found.signature)
+            seen = await store.read(scope, patterns.seen, study.signature)
             known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
-        draft, usage, error = await self._draft(found, known)
-        made = await self.lessons(found, draft, digest)
+        draft, usage, error = await self._draft(study, known)
+        made = await self.lessons(study, draft, digest)
         return replace(made, usage=usage, known=known, error=error)
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
         """Study the episode without what heedful itself put into its prompts."""
-        if self.memory is not None:
-            said = {Example(task, answer).digest: at for at, task, answer in turns(episode)}
-            if said:
-                store, scope = self.memory.store, self.memory.scope
-                ours = await store.read(scope, episodes.known_examples, said)
-                places = frozenset(at for each in ours for at in (said[each], said[each] + 1))
-                episode = unlearnt(episode, places)
-        return await asyncio.to_thread(study, episode, trust)
+        answered = {
+            Example(event.content, after.content).digest: at
+            for at, (event, after) in enumerate(pairwise(episode.events))
+            if event.type == "user_message" and after.type == "llm_response"
+        }
+        if self.memory is not None and answered:
+            store, scope = self.memory.store, self.memory.scope
+            ours = await store.read(scope, episodes.known_examples, answered)
+            places = (at for each in ours for at in (answered[each], answered[each] + 1))
+            episode = drafts.remove_lessons(episode, frozenset(places))
+        return await asyncio.to_thread(Study.of, episode, trust)
 
-    async def _draft(self, found: Study, known: int) -> tuple[Draft, Usage, str]:
+    async def _draft(self, study: Study, known: int) -> tuple[Draft, Usage, str]:
         """Return the words, their cost, and why those of the model were not used."""
         if self.model is None or known:
-            return by_rules(found), NOTHING, ""
-        texts, instruction = shown(found), self.prompts.of(found.episode.outcome)
+            return drafts.by_rules(study), NOTHING, ""
+        excerpt, instruction = Excerpt.of(study), self.prompts.of(study.episode.outcome)
         name = self.model.name
         try:
             draft, usage = await ask_for_json(
                 self.model,
-                lambda wrong: chat(instruction, texts, wrong),
-                lambda answer: drafted(answer, found, texts, name),
-                schema(texts),
+                lambda wrong: drafts.messages(instruction, excerpt, wrong),
+                lambda answer: drafts.read_answer(answer, study, excerpt, name),
+                excerpt.schema,
                 who="reflector",
                 max_tokens=MAX_TOKENS,
             )
@@ -269,44 +252,45 @@ class _Reflector:
                 raise
             _log_failure(error)
             usage = getattr(error, "usage", None) or NOTHING
-            return by_rules(found), usage, f"{type(error).__name__}: {error}"
+            return drafts.by_rules(study), usage, f"{type(error).__name__}: {error}"
         return draft, usage, ""
 
-    async def lessons(self, found: Study, draft: Draft, digest: str) -> Reflected:
+    async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
         """Turn a draft into lessons with their trust, importance and metadata."""
-        importance = self.score(draft, found.episode)
+        importance = self.score(draft, study.episode)
         check_share("importance", importance)
-        parents, whole = await self._examples_shown(found.episode)
-        meta = _meta(found, draft, digest, self.related)
-        task = redact(found.episode.task)[:LONGEST]
-        given: tuple[Trust, ...] = (found.given,) if task else ()
-        given += () if whole else ("external",)
+        parents, whole = await self._examples_shown(study.episode)
+        task = redact(study.episode.task)[: records.LONGEST]
+        floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
+        floor += () if whole else ("external",)
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
-            rule = text if kind == "strategy" else ""
-            name, trust = named(found.signature, rule), lowest_trust((trust, *given))
+            name, tags = study.signature, draft.tags
+            if kind == "strategy":
+                name, tags = strategy_signature(name, text), (*tags, kind)
+            trust = lowest_trust((trust, *floor))
             return Reflection(
                 kind,
                 name,
                 name.error_type,
-                text[:LONGEST],
-                text[:LONGEST],
+                text[: records.LONGEST],
+                text[: records.LONGEST],
                 example=Example(task, "") if task else None,
                 state=initial_state(trust),
                 trust=trust,
                 importance=weight,
-                tags=draft.tags if kind == "reflection" else (*draft.tags, "strategy"),
+                tags=tags,
                 source=f"episode:{digest[:16]}",
                 parents=parents,
-                meta=meta,
+                meta=_meta(study, draft, digest, self.related),
             )
 
-        reflection = lesson("reflection", draft.text(found.episode), draft.trust, importance)
+        reflection = lesson("reflection", draft.text(study.episode), draft.trust, importance)
         strategy = None
         if draft.strategy:
             stronger = min(1.0, round(importance * STRONGER, 6))
             strategy = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
-        return Reflected(reflection, strategy, draft.claims, draft.dropped, found.signals)
+        return Reflected(reflection, strategy, draft.claims, draft.dropped, study.signals)
 
     async def _examples_shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
         """Return the examples that a loop of this installation saw, and whether all still exist."""
@@ -315,9 +299,7 @@ class _Reflector:
         store, scope = self.memory.store, self.memory.scope
         past = await store.read(scope, exposures.past, episode.id)
         ids = {id for each in past.exposures if each.shown for id in each.examples}
-        if not ids:
-            return (), True
-        entries = await store.read(scope, lessons.quarantined, list(ids))
+        entries = await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
         return tuple(sorted(entry.id for entry in entries)), len(entries) == len(ids)
 
 
@@ -326,35 +308,25 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
     lessons = [each for each in (made.reflection, made.strategy) if each is not None]
     if memory.embedder is not None:
         texts = [each.example.task if each.example else each.text for each in lessons]
-        space = space_of(memory.embedder)
         vectors = await embed(memory.embedder, texts)
-        pairs = zip(lessons, vectors, strict=True)
-        lessons = [lesson for each, at in pairs for lesson in with_vector([each], space, at)]
-    most = memory.max_entries or 0
+        space, pairs = space_of(memory.embedder), zip(lessons, vectors, strict=True)
+        lessons = [replace(each, space=space, vector=vector) for each, vector in pairs]
     answers = await memory.store.write(
-        memory.scope, episodes.record_lessons, digest, lessons, most=most, quota=memory.quota
+        memory.scope,
+        episodes.record_lessons,
+        digest,
+        lessons,
+        most=memory.max_entries or 0,
+        quota=memory.quota,
     )
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
 
 
-def named(name: Signature, strategy: str = "") -> Signature:
-    """Return the signature of a reflection, or of the `strategy` that came with it.
-
-    A strategy has a signature of its own, so that one failure is not counted twice and two rules
-    for it stay apart. It holds no words of the failure, which may be trusted less than the rule.
-    """
-    if not strategy:
-        return name
-    pattern = f"of reflection {name.digest}: {digest_of('strategy', strategy)}"
-    digest = digest_of("strategy", pattern)
-    return Signature(digest, pattern, digest, "strategy")
-
-
-def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
+def _meta(study: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
     """Return the metadata of a lesson as JSON data."""
-    episode = found.episode
+    episode = study.episode
     events = sorted({at for claim in draft.claims for at in claim.events})
     return {
         "by": draft.by,
@@ -362,20 +334,20 @@ def _meta(found: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
         "confidence": draft.confidence,
         "rated": draft.rated,
         "outcome": episode.outcome,
-        "task_description": redact(episode.task)[:LONGEST],
+        "task_description": redact(episode.task)[: records.LONGEST],
         "event_count": len(episode.events) + episode.omitted,
         "session_id": episode.session,
-        "error_category": found.category,
-        "source_event_ids": [name_of(episode, at) for at in events],
+        "error_category": study.category,
+        "source_event_ids": [drafts.name_of(episode, at) for at in events],
         "related_memory_ids": list(related),
         "ungrounded": [n for n, claim in enumerate(draft.claims, 1) if not claim.grounded],
         "episode": digest,
     }
 
 
-def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
+def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
     """Turn an episode into what a store keeps; a long one keeps its first and last events."""
-    events, half = episode.events, RECORDED // 2
+    digest, events, half = episode.digest, episode.events, RECORDED // 2
     if len(events) > RECORDED:
         left = episode.omitted + len(events) - RECORDED
         episode = replace(episode, events=(*events[:half], *events[-half:]), omitted=left)
@@ -384,39 +356,36 @@ def file(episode: Episode, digest: str, trust: Trust) -> StoredEpisode:
     return StoredEpisode(digest, episode.id, episode.session, episode.outcome, record)
 
 
-def unfiled(entry: StoredEpisode) -> tuple[Episode, Trust]:
+def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
     """Return the episode that a store kept, and the trust of its task."""
     line = json.dumps(entry.record["episode"]).encode("ascii")
-    limits = Limits(events=RECORDED, bytes=len(line))
-    (episode,) = read(line, "heedful", limits)
+    (episode,) = read(line, "heedful", Limits(events=RECORDED, bytes=len(line)))
     return replace(episode, source=entry.record["source"]), entry.record["trust"]
 
 
-@asynccontextmanager
-async def _claim_kept(memory: Memory, digest: str) -> AsyncIterator[None]:
-    """Renew the claim on an episode, so that no other process takes it, and record how work failed.
+async def _renew_claim(memory: Memory, digest: str) -> None:
+    while True:
+        await asyncio.sleep(episodes.LEASE / 3)
+        with suppress(StoreError):  # the next one may get through
+            await memory.store.write(memory.scope, episodes.beat, digest)
 
-    An error is recorded in `memory` and logged; after an interruption the episode is free again.
-    """
 
-    async def beat() -> None:
-        while True:
-            await asyncio.sleep(episodes.LEASE / 3)
-            with suppress(StoreError):  # the next one may get through
-                await memory.store.write(memory.scope, episodes.beat, digest)
-
-    beats = asyncio.create_task(beat())
-    try:
-        yield
-    except BaseException as error:
-        words = f"{type(error).__name__}: {error}" if isinstance(error, Exception) else ""
-        if isinstance(error, Exception):
-            _log_failure(error)
-        with suppress(StoreError):  # what went wrong first is raised
-            await memory.store.write(memory.scope, episodes.record_failure, digest, words)
-        raise
-    finally:
-        beats.cancel()
+async def _record_failure(
+    memory: Memory,
+    digest: str,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    where: TracebackType | None,
+) -> None:
+    """Record an error in the store and log it; after an interruption the episode is free again."""
+    if error is None:
+        return
+    words = ""
+    if isinstance(error, Exception):
+        words = f"{type(error).__name__}: {error}"
+        _log_failure(error)
+    with suppress(StoreError):  # the first error is raised
+        await memory.store.write(memory.scope, episodes.record_failure, digest, words)
 
 
 def _log_failure(error: Exception) -> None:

@@ -59,7 +59,7 @@ class Exported:
 class Imported:
     """What an import changed.
 
-    `source` names it: revoking that removes everything that came with an import nobody vouched for.
+    `source` names the import; if nobody vouched for it, revoking the source removes all of it.
     `tenant` and `project` are those of the export. `new` and `known` count lessons, `quarantined`
     the entries that came with it and wait for a ruling. `left` counts records that were left out,
     because decisions, measurements and proofs of others need somebody who vouches for them.
@@ -90,13 +90,7 @@ async def export_to(
     """
     if isinstance(file, str | os.PathLike):
         with _replace(Path(file), force) as out:
-            return await _write(store, scope, out, vectors, progress)
-    return await _write(store, scope, file, vectors, progress)
-
-
-async def _write(
-    store: Store, scope: Scope, out: BinaryIO, vectors: bool, progress: TransferProgress | None
-) -> Exported:
+            return await export_to(store, scope, out, vectors, force, progress)
     digest, counts, size, running = sha256(), Counter[str](), 0, True
 
     def work(db: Db, scope: Scope) -> None:
@@ -108,7 +102,8 @@ async def _write(
             line = encode(record)
             if len(line) > LONGEST_LINE:
                 raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
-            _put(out, line)
+            with _writing("the export"):
+                file.write(line)
             digest.update(line)
             size += len(line)
             counts[record.type] += 1
@@ -121,16 +116,19 @@ async def _write(
     finally:
         running = False
     end = encode(End(lines=counts.total(), sha256=digest.hexdigest()))
-    _put(out, end)
-    out.flush()
+    with _writing("the export"):
+        file.write(end)
+        file.flush()
     return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
 
 
-def _put(out: BinaryIO, line: bytes) -> None:
+@contextmanager
+def _writing(name: str) -> Iterator[None]:
     try:
-        out.write(line)
+        yield
     except OSError as error:
-        raise _unwritable("the export", error) from error
+        what = f"{name} cannot be written ({error.strerror or error})"
+        raise StoreUnavailable(f"{what}; check the path and the disk") from error
 
 
 @contextmanager
@@ -143,7 +141,7 @@ def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
         raise InvalidInput("file", str(path), "the name of a file")
     if path.exists() and not force:
         raise InvalidInput("file", str(path), "a name that is free, unless force is given")
-    try:
+    with _writing(str(path)):
         handle, part = mkstemp(".part", ".heedful-export-", path.parent)
         try:
             with open(handle, "wb") as out:
@@ -152,13 +150,6 @@ def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
             os.replace(part, path)
         finally:
             Path(part).unlink(missing_ok=True)
-    except OSError as error:
-        raise _unwritable(str(path), error) from error
-
-
-def _unwritable(name: str, error: OSError) -> StoreUnavailable:
-    why = error.strerror or error
-    return StoreUnavailable(f"{name} cannot be written ({why}); check the path and the disk")
 
 
 async def import_from(
@@ -178,32 +169,36 @@ async def import_from(
     if trust not in ("external", "operator"):
         raise InvalidInput("trust", trust, "external, or operator if somebody vouches for it")
     for name, value in (("by", by), ("why", why)):
-        if trust == "operator" and not value.strip():
-            raise InvalidInput(name, value, "given if somebody vouches for an import")
-        if trust == "external" and value:
-            raise InvalidInput(name, value, "left out if nobody vouches for an import")
+        if bool(value.strip()) != (trust == "operator"):
+            allowed = "given if somebody vouches for an import, and else left out"
+            raise InvalidInput(name, value, allowed)
     with _open(file) as (opened, name):
-        records: list[Record] = []
+        ends: list[Record] = []
         async for batch in _batches(opened, name, "checking", progress):
-            records = [*records[:1], *batch]
-            records = [records[0], records[-1]]
-        header, end = cast("Header", records[0]), cast("End", records[-1])
+            ends = [*ends[:1], *batch[:1], batch[-1]]
+        header, end = cast("Header", ends[0]), cast("End", ends[-1])
         source, left = f"import:{end.sha256[:16]}", 0
         counts: Counter[tuple[str, bool]] = Counter()
         async for batch in _batches(opened, name, "importing", progress):
             if isinstance(batch[-1], End) and batch[-1] != end:
                 raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
             now = time.time()
-            found = [one for one in batch if not isinstance(one, Header | End)]
-            kept = found if by else [unvouched(one, source, now) for one in found]
-            wanted = [one for one in kept if one is not None]
+            found = [record for record in batch if not isinstance(record, Header | End)]
+            kept = found if by else [unvouched(record, source, now) for record in found]
+            wanted = [record for record in kept if record is not None]
             left += len(kept) - len(wanted)
             new = await store.write(scope, import_records, wanted, source, by, why)
             counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
-    waiting = await store.read(scope, count_held, source)
-    written = {kind: n for (kind, is_new), n in counts.items() if is_new}
-    numbers = (counts["lesson", True], counts["lesson", False], waiting, left)
-    return Imported(source, header.tenant, header.project, *numbers, written)
+    return Imported(
+        source,
+        header.tenant,
+        header.project,
+        counts["lesson", True],
+        counts["lesson", False],
+        await store.read(scope, count_held, source),
+        left,
+        {kind: n for (kind, is_new), n in counts.items() if is_new},
+    )
 
 
 @contextmanager

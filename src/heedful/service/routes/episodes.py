@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request, Response
 from heedful.errors import InvalidInput, StoreError
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import gather, receive
-from heedful.memory.reflect import file, reflect
+from heedful.memory.reflect import reflect, to_stored_episode
 from heedful.service.auth import Paged, Reading, Writing
 from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
@@ -59,8 +59,8 @@ async def create(
         taught = ReflectionOutcome.of(result)
         state: EpisodeState = "waiting" if result.busy else "reflected"
     else:
-        filed = await asyncio.to_thread(file, episode, episode.digest, trust)
-        state = await episodes.put(caller.setup.store, caller.scope, filed)
+        stored = await asyncio.to_thread(to_stored_episode, episode, trust)
+        state = await episodes.put(caller.setup.store, caller.scope, stored)
         if state != "reflected":
             await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202
