@@ -18,8 +18,7 @@ from heedful.checks import text as checks_text
 from heedful.errors import InvalidInput, MalformedAnswer
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.testing import ScriptedModel
-from heedful.traces.appraisal import MOST_FINDINGS, SCORES, Judgement, evaluation_of
-from heedful.traces.signals import course
+from heedful.traces.appraisal import MOST_FINDINGS, SCORES
 from tests.traces.test_signals import TRACES, WORDS, call, chat, result, said
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -180,11 +179,18 @@ def test_what_was_left_out_of_an_episode_is_not_missing():
 
 @pytest.mark.parametrize(
     ("made", "answer", "correct"),
-    [(ONE, "yes", 1.0), (ONE, "no", 0.0), (ONE, "yes, sir", None), (TWO, "yes, sir", 0.0)],
+    [
+        ([ONE], "yes", 1.0),
+        ([ONE], "no", 0.0),
+        ([ONE], "yes, sir", None),
+        ([TWO], "yes, sir", 0.0),
+        ([ONE, TWO], "yes", 0.5),
+        ([ONE, TWO], "yes, sir", None),
+    ],
 )
-def test_answer_and_actions_both_count(made, answer, correct):
+def test_the_lower_of_answer_and_actions_counts_and_open_is_not_0(made, answer, correct):
     wanted = Expected("yes", actions=(ONE,))
-    assert score("correctness", *acts(made), said(answer), expected=wanted) == correct
+    assert score("correctness", *acts(*made), said(answer), expected=wanted) == correct
 
 
 # Checks
@@ -313,7 +319,7 @@ def test_a_critic_settles_what_code_left_open_and_nothing_else():
     assert not model.prompts
     found = judged(said("It is 41.90."), expected="41.90", critics=[right])
     assert found.scores["correctness"] == 0.9
-    assert "code cannot tell: the answer holds the text" in why("correctness", found).message
+    assert "code cannot tell: the answer holds the expected text" in why("correctness", found).message
     both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
     critic = checks.critic(both, ScriptedModel(opinion(correctness=1.0, helpfulness=0.4)))
     found = judged(said("no"), expected="yes", critics=[critic])
@@ -397,16 +403,6 @@ def test_another_tool_error_never_raises_efficiency(events, best):
     more = (*events, Event("tool_call", tool="x", call="x"), result("", call="x", error="refused"))
     before, after = (judged(*e, best=best).scores.get("efficiency", 1.0) for e in (events, more))
     assert after <= before
-
-
-@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), max_size=4))
-def test_the_lowest_judgement_counts_and_open_is_not_0(values):
-    judgements = [Judgement("safety", value, "so") for value in values]
-    found = evaluation_of(course(Episode(())), judgements)
-    if not values or (None in values and 0.0 not in values):
-        assert "safety" not in found.scores
-    else:
-        assert found.scores["safety"] == min(one for one in values if one is not None)
 
 
 def test_long_runs_are_judged():
