@@ -329,8 +329,8 @@ def _events(found: Any, role: str) -> tuple[Event, ...]:
 
 
 def _said(message: Mapping[str, Any], role: str) -> Iterable[Event]:
-    calls = json_data(message.get("tool_calls")) or None
-    return messages.chat_events({"role": role, **message, "tool_calls": calls}, {})
+    calls, who = json_data(message.get("tool_calls")) or None, str(message.get("role") or role)
+    return messages.chat_events({**message, "role": who, "tool_calls": calls}, {})
 
 
 def _tool_names(tools: Any) -> list[str]:
