@@ -59,8 +59,10 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
             if change := _smallest(case, what, now, path, direction, was):
                 found.setdefault((what, change.outcome), []).append(change)
     last = loop.attempts[-1].evaluation if loop.attempts else None
-    for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
-        score, to = float(last.scores[goal.score]), float(goal.threshold)
+    missed = last.unmet(loop.goals) if last is not None and was != "passed" else ()
+    scores = last.scores if last is not None else {}
+    for goal in missed:
+        score, to = float(scores[goal.score]), float(goal.threshold)
         changed = _with(case, (*_SCORES, goal.score), to)
         if _ends(decide(*changed))[0] == "passed":
             change = Change(f"score {goal.score}", score, to, "passed", *changed)
@@ -146,9 +148,9 @@ def _with(held: Any, path: Path, value: Any) -> Any:
     if not path:
         return value
     step, *rest = path
-    if isinstance(held, tuple):
+    if isinstance(held, tuple) and isinstance(step, int):
         parts = list(held)
-        parts[step] = _with(parts[step], (*rest,), value)  # type: ignore[call-overload]
+        parts[step] = _with(parts[step], (*rest,), value)
         return tuple(parts)
     if isinstance(held, Mapping):
         return {**held, step: _with(held[step], (*rest,), value)}

@@ -15,16 +15,19 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.loop.codec import policy_from, policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.record import LARGEST, Goal, Improvement, check_number
-from heedful.loop.stop import (
-    RULES,
-    All,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-)
+from heedful.loop.stop import RULES, All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
+
+__all__ = [
+    "PRESETS",
+    "default",
+    "goal",
+    "orchestrator",
+    "policy",
+    "preset",
+    "reflection",
+    "stage",
+    "thorough",
+]
 
 # Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
 # and the purpose of each rule. A repeated candidate is hopeless if nothing was ever met. If

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide
+from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.policies import policy
 from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
 from heedful.loop.stop import Budget, MaxAttempts
@@ -111,12 +111,19 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     only on earlier ones; unless it depends on when calls outside the attempts were made, a budget
     of seconds would have cut the last attempt off, or the feedback would have named other goals.
     """
+    check_types(loop, policy)
     goals = loop.goals or policy.goals
     bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
     seen, verdict = _driven(replace(bare, extra=NOTHING), policy)
     made, ended = _driven(bare, policy) if loop.extra != NOTHING else (seen, verdict)
+    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
+    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
+    # A budget may end before the first attempt begins or the last one ends.
+    cut = made.usage.seconds > seconds or any(rule(made.upto(0)) for rule in budgets)
+    judged = [a.evaluation for a in seen.attempts[:-1] if a.evaluation]
+    named = not loop.goals and any(evaluation.unmet(goals) for evaluation in judged)
     exact = isinstance(ended, Done) and len(made.attempts) == len(seen.attempts)
-    exact = exact and not _cut(made, policy) and not (_fed_back(seen) and not loop.goals)
+    exact = exact and not cut and not named
     verdict = ended if exact and isinstance(verdict, Again) else verdict
     return ReplayResult(len(seen.attempts), seen.best, verdict, exact, seen.usage)
 
@@ -129,18 +136,6 @@ def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
         seen = loop.upto(len(seen.attempts) + 1)
         verdict = decide(seen, policy)
     return seen, verdict
-
-
-def _cut(loop: Loop, policy: Policy) -> bool:
-    """Return True if a budget may end before the first attempt begins or the last one ends."""
-    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
-    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
-    return loop.usage.seconds > seconds or any(rule(loop.upto(0)) for rule in budgets)
-
-
-def _fed_back(loop: Loop) -> bool:
-    """Return True if an attempt was made after one that missed a goal."""
-    return any(a.evaluation and a.evaluation.unmet(loop.goals) for a in loop.attempts[:-1])
 
 
 def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:

@@ -193,9 +193,9 @@ def _whole(
         why = "; ".join(each.why for each in those) or "nothing was given that judges it"
         places = tuple(dict.fromkeys(at for each in those for at in each.places))
         problems.append(_Problem(f"{value}: {why}", places, "note"))
-        for what, places, level in problems:
+        for what, shown, level in problems:
             key = f"{score}: why" if level == "note" else ""
-            evidence = _names(run, places)
+            evidence = _names(run, shown)
             findings.append(
                 Finding(score, what, "", level, SEVERITY[level], key, evidence=evidence)
             )

@@ -198,11 +198,11 @@ def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> 
     calls = [*objects(message.get("tool_calls"), "tool_calls")]
     if message.get("function_call") is not None:
         calls.append({"function": message["function_call"]})
-    for call in calls:
-        function = call.get("function") or call.get("custom")
+    for asked in calls:
+        function = asked.get("function") or asked.get("custom")
         if not isinstance(function, Mapping):
             raise InvalidInput("function", function, "an object with name and arguments")
-        parts.append({**function, "type": "tool_call", "id": call.get("id")})
+        parts.append({**function, "type": "tool_call", "id": asked.get("id")})
     agent = name if SPOKEN.get(role) == "llm_response" else ""
     return message_events(role, parts, names, agent)
 
@@ -322,7 +322,9 @@ class EpisodeReader:
             tools=tools,
             usage=_usage(given.get("usage")),
             omitted=_count(given, "omitted"),
-            **{name: text_field(given, name) for name in ("goal", "id", "session")},
+            goal=text_field(given, "goal"),
+            id=text_field(given, "id"),
+            session=text_field(given, "session"),
         )
         return [episode]
 

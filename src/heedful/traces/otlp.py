@@ -111,7 +111,10 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
     code = status.get("code")
     pairs = objects(given.get("events"), "events")
     span = Span(
-        *(text_field(given, name) for name in ("traceId", "spanId", "parentSpanId", "name")),
+        text_field(given, "traceId"),
+        text_field(given, "spanId"),
+        text_field(given, "parentSpanId"),
+        text_field(given, "name"),
         _integer(given, "startTimeUnixNano"),
         _integer(given, "endTimeUnixNano"),
         _attributes(given.get("attributes")),
