@@ -18,10 +18,10 @@ from heedful.traces import episode as traces_episode
 from heedful.traces import messages as traces_messages
 from heedful.traces import reading as traces
 from heedful.traces.episode import Episode
-from heedful.traces.otlp import Span, from_json
+from heedful.traces.otlp import from_json
 from heedful.traces.spans import episodes as spans_episodes
 from heedful.traces.spans import pieces
-from tests.traces.runs import FILES, TRACE, Data, claude, document, genai, lines, openinference, own
+from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
 
 
 def drained(found: Iterator[Episode]) -> tuple[list[Episode], TraceFileError | None]:
@@ -44,27 +44,17 @@ def refused(data: bytes, **more: Any) -> TraceFileError:
     ("data", "line", "said"),
     [
         (b"", 0, "it is empty; give at least one episode"),
-        (b"\n  \n", 0, "it is empty"),
         (b"{}", 1, "the first value is {}; it must be of a known format"),
         (b"[]", 1, "of a known format"),
-        (b"17", 1, "of a known format"),
         (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
-        (b'{"events": [}', 1, "not JSON"),
         (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
         (b'{"events": NaN}', 1, "NaN is not JSON"),
         (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; put each on a line"),
         (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
-        (b'[\n"\xff"\n]', 1, "can't decode byte 0xff"),
-        (b'{"events": ' + b"9" * 5_000 + b"}", 1, "not JSON"),
         (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
         (b"\x00\x01\x02\x03", 0, "ends in the midst of a message"),
         (b"\x7f\x01\x02\x03", 0, "a message is longer than"),
-        (b"\x00\x00\x00\x04\x0a", 0, "ends in the midst of a message"),
-        (b"\x00\x00", 0, "ends in the midst of a message"),
         (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-        (b"\x0a" + b"\xff" * 20 + b"\x00", 0, "whole OTLP protobuf"),
-        (b"\x0a\x02\x12\x05", 0, "whole OTLP protobuf"),
-        (b"\x1f\x8b\x08\x00", 0, "cannot be read to its end"),
         (gzip.compress(FILES["own"])[:-20], 0, "cannot be read to its end"),
     ],
 )
@@ -79,18 +69,12 @@ def test_what_is_no_file_of_traces(data, line, said):
     ("value", "said"),
     [
         ({"events": {}}, "events is {}; it must be a list of objects"),
-        ({"events": [1]}, "a list of objects"),
         ({"events": [{}]}, "type of an event is None"),
         ({"events": [{"type": 1}]}, "type is 1; it must be text"),
-        ({"events": [{"type": "x", "call": 1}]}, "call is 1; it must be text"),
         ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
         ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
         ({"events": [{"type": "x", "at": -1}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": True}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": 1e300}]}, "it must be seconds since 1970"),
         ({"events": [{"type": "x", "at": "yesterday"}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": "2026-13-01T00:00:00Z"}]}, "seconds since 1970"),
-        ({"events": [{"type": "x", "at": "0000-01-01T00:00:00Z"}]}, "seconds since 1970"),
         ({"events": [], "outcome": "great"}, "outcome is 'great'; it must be one of success"),
         ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
         ({"events": [], "tools": "look"}, "tools is 'look'; it must be a list of names"),
@@ -99,15 +83,10 @@ def test_what_is_no_file_of_traces(data, line, said):
         ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be a whole number"),
         ([{"role": 1}], "role is 1; it must be text"),
         ([{"role": "user", "content": 1}], "content is 1; it must be a list of objects"),
-        ([{"role": "user", "content": [{"type": 5}]}], "type is 5"),
         ([{"role": "assistant", "tool_calls": [{"id": "x"}]}], "function is None"),
-        ({"messages": 1}, "messages is 1"),
         ({"type": "user", "message": "hi"}, "message is 'hi'; it must be an object"),
-        ({"type": 1}, "an entry is"),
         ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
-        ({"resourceSpans": {}}, "resourceSpans is {}"),
         (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
-        (document([{"endTimeUnixNano": 2**64}]), "whole nanoseconds since 1970"),
         (document([{"traceId": 7}]), "traceId is 7; it must be text"),
         (document([{"status": 7}]), "status is 7"),
     ],
@@ -219,14 +198,3 @@ def test_any_value_in_any_place(place, value, inside):
             kept, refused = pieces(spans)
             assert len(kept) + refused.total() == len(spans)
             assert all(len(episode.digest) == 64 for episode in spans_episodes(kept))
-
-
-def test_what_is_nested_deeply_is_text():
-    deep: Any = "x"
-    for _ in range(5_000):
-        deep = f"[{deep}]"
-    held = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": deep}
-    kept, refused = pieces([Span(TRACE, f"{1:016x}", "", "chat", 1, 2, held)])
-    assert not refused
-    [episode] = spans_episodes(kept)
-    assert episode.events

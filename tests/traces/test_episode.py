@@ -41,12 +41,8 @@ def test_a_digest_covers_everything_but_the_source():
     assert {len(digest) for digest in digests} == {64}
     with pytest.raises(InvalidInput, match="outcome is 'great'; it must be one of success"):
         replace(EPISODE, outcome="great")  # type: ignore[arg-type]
-
-
-def test_the_source_the_order_of_keys_and_a_whole_float_make_no_difference():
-    assert replace(EPISODE, source="otlp").digest == EPISODE.digest
-    event = replace(EVENT, arguments={"a": [2], "b": 1})
-    assert replace(EPISODE, events=(event,)).digest == EPISODE.digest
+    same = replace(EVENT, arguments={"a": [2], "b": 1})
+    assert replace(EPISODE, source="otlp", events=(same,)).digest == EPISODE.digest
     whole, part = (
         replace(EPISODE, events=(replace(EVENT, at=one),), usage=Usage(cost=one))
         for one in (2, 2.0)
@@ -97,14 +93,12 @@ POLICY = Policy((MaxAttempts(1),))
     ("loop", "verdict", "outcome", "rule"),
     [
         (Loop("l", (), (WRONG,)), None, "failure", ""),
-        (Loop("l"), None, "failure", ""),
         (Loop("l", (), (Attempt(1, Candidate.of("a")),)), None, "failure", ""),
         (Loop("l", (Goal("s", 0.5),), (attempt(1, "a"),)), None, "failure", ""),
         (Loop("l", (), (attempt(1, "a"),)), None, "success", ""),
         (Loop("l", (), (WRONG,)), Again(), "partial", ""),
         (Loop("l", (), (WRONG,), cancelled="by me"), None, "partial", ""),
         (Loop("l", (), (WRONG,)), decide(Loop("l", (), (WRONG,)), POLICY), "failure", "attempts"),
-        (Loop("l", (), (WRONG,)), Done(1, True), "success", ""),
         (
             Loop("l", (), (WRONG,), cancelled="me"),
             Done(1, False, (Stop("cancelled", f"by {KEY}"),)),

@@ -9,7 +9,7 @@ import pytest
 from heedful.errors import InvalidInput, TraceFileError
 from heedful.traces import reading as traces
 from heedful.traces.episode import DEEPEST, Episode, Limits, shorten
-from tests.traces.runs import FILES, Data, claude, lines
+from tests.traces.runs import FILES, Data, lines
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
 
@@ -34,7 +34,7 @@ def test_of_a_long_episode_the_head_and_the_tail_are_kept():
     assert episode.omitted == 5 + 979
 
 
-@pytest.mark.parametrize("text", ["x" * 201, "x" * 9_000, "ä" * 999_999, f"{KEY} " * 9_000])
+@pytest.mark.parametrize("text", ["x" * 201, "ä" * 99_999, f"{KEY} " * 9_000])
 def test_a_long_text_is_cut_in_its_middle_with_a_mark_and_without_half_a_secret(text):
     cut = shorten(text, 200)
     assert len(cut) <= 200
@@ -68,14 +68,9 @@ def test_data_that_is_very_deep_is_text():
     [one] = read([{"type": "x", "arguments": {"a": deep}, "meta": {"b": deep}}]).events
     assert isinstance(one.arguments, str)
     assert set(one.meta) == {"cut"}
-    for depth in (400, 900, 1_000):
-        whole = b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * depth + b"]" * depth + b"}}]}"
-        try:
-            [episode] = traces.read(whole)
-        except TraceFileError as error:
-            assert "nested too deeply" in str(error)  # noqa: PT017
-        else:
-            assert set(episode.events[0].meta) == {"cut"}
+    whole = b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * 400 + b"]" * 400 + b"}}]}"
+    [episode] = traces.read(whole)
+    assert set(episode.events[0].meta) == {"cut"}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -114,18 +109,7 @@ def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
             list(traces.read(FILES[name], limits=Limits(bytes=800)))
 
 
-def test_a_long_session_is_read_by_the_limits():
-    entries = claude()[:3] + [
-        {"type": "assistant", "sessionId": "s", "message": {"content": f"word {place}"}}
-        for place in range(5_000)
-    ]
-    *_, episode = traces.read(lines(entries), limits=Limits(events=50))
-    assert len(episode.events) == 50
-    assert episode.events[-1].content == "word 4999"
-
-
-@pytest.mark.parametrize("name", ["events", "content", "bytes"])
-@pytest.mark.parametrize("value", [0, -1, 2.5, True, "9"])
+@pytest.mark.parametrize(("name", "value"), [("events", 0), ("content", 399), ("bytes", "9")])
 def test_limits_are_checked(name, value):
     with pytest.raises(InvalidInput, match=f"limits.{name} is"):
         Limits(**{name: value})
