@@ -29,54 +29,6 @@ __all__ = [
     "thorough",
 ]
 
-__all__ = [
-    "PRESETS",
-    "default",
-    "goal",
-    "orchestrator",
-    "policy",
-    "preset",
-    "reflection",
-    "stage",
-    "thorough",
-]
-
-__all__ = [
-    "PRESETS",
-    "default",
-    "goal",
-    "orchestrator",
-    "policy",
-    "preset",
-    "reflection",
-    "stage",
-    "thorough",
-]
-
-__all__ = [
-    "PRESETS",
-    "default",
-    "goal",
-    "orchestrator",
-    "policy",
-    "preset",
-    "reflection",
-    "stage",
-    "thorough",
-]
-
-__all__ = [
-    "PRESETS",
-    "default",
-    "goal",
-    "orchestrator",
-    "policy",
-    "preset",
-    "reflection",
-    "stage",
-    "thorough",
-]
-
 # Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
 # and the purpose of each rule. A repeated candidate is hopeless if nothing was ever met. If
 # something was, a later attempt rarely passes, so the second repeat stops.

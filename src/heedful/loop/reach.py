@@ -132,7 +132,9 @@ def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
     if isinstance(rule, stop.Fatigue):
         level = reruns * thousandths(rule.increment)
         if level < thousandths(rule.limit):
-            return f"{reruns} reruns reach {format_score(level / 1000)} < {format_score(rule.limit)}"
+            return (
+                f"{reruns} reruns reach {format_score(level / 1000)} < {format_score(rule.limit)}"
+            )
     return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
 
 
@@ -211,7 +213,7 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
     """Return what the shipped rules see of a history; its length only as far as they read it."""
     every = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
-    times = [p.times for kind in (stop.Repeat, stop.Echo) for p in _of(every, kind)]
+    times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
     most = 1 + max([*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0)
     since = max((n for n, better in enumerate(loop.improved) if better), default=0)
     symbols, later = history.symbols, history.symbols[since + 1 :]
