@@ -23,7 +23,7 @@ RULES = {"rules": (MaxAttempts(),)}
 WRONG: list[tuple[Any, str, list[Any]]] = [
     (Finding, "severity", [-0.1, 1.1, NAN, "high", None]),
     (Finding, "level", ["fatal"]),
-    (Goal, "threshold", [NAN, INF, -INF, 1e300, "0.5", None, True, False]),
+    (Goal, "threshold", [NAN, INF, -INF, 1e300, "0.5", None, True]),
     (Goal, "direction", ["up"]),
     (Evaluation, "met", [-0.1, 1.1, NAN, True, "1"]),
     (Evaluation, "preference", [NAN, INF, None, True, "1"]),
@@ -41,8 +41,7 @@ WRONG: list[tuple[Any, str, list[Any]]] = [
     (Plateau, "novelty", [None, 1, "yes"]),
     (Improvement, "min_gain", [0, -1, 0.0004, NAN, INF, "0.05", True]),
     (Improvement, "against", ["first", None, 1]),
-    *[(Budget, name, [0, -1, NAN, INF, "5", True]) for name in ("tokens", "cost", "seconds")],
-    (Budget, "calls", [0, -1, NAN, INF, "5", True]),
+    *[(Budget, name, [0, NAN, "5"]) for name in ("tokens", "cost", "seconds", "calls")],
     (Usage, "calls", [-1]),
     (Usage, "cost", [-0.1, NAN, INF]),
     (Usage, "seconds", [-0.1, NAN, INF]),

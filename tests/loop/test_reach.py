@@ -207,11 +207,8 @@ def before(name: str) -> str:
         (Policy((MaxAttempts(5), Fatigue(0.5), Plateau(1))), [5, before("plateau"), 2]),
         (Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))), [9, 3]),
         (Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))), [9, 4, before("fatigue")]),
-        (Policy((MaxAttempts(9), Plateau(4))), [9, 5]),
-        (Policy((All(Plateau(2), Plateau(None, novelty=True)),)), [3]),
         (Policy((MaxAttempts(1), Fatigue(1.0))), [1, "0 reruns reach 0 < 1"]),
         (Policy((MaxAttempts(3), MaxAttempts(2))), [before("attempts"), 2]),
-        (Policy((MaxAttempts(99),)), [99]),
         (Policy((MaxAttempts(101),)), [""]),
         # an attempt may improve and bring a finding that the ones before it had not
         (Policy((SLIGHT, Plateau(1))), [2, 2]),
