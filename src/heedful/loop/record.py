@@ -93,13 +93,8 @@ class Usage:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (
-            self.calls >= 0
-            and self.prompt_tokens >= 0
-            and self.completion_tokens >= 0
-            and 0 <= self.cost < inf
-            and 0 <= self.seconds < inf
-        ):
+        counted = min(self.calls, self.prompt_tokens, self.completion_tokens) >= 0
+        if not (counted and 0 <= self.cost < inf and 0 <= self.seconds < inf):
             raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
     @property
@@ -274,16 +269,14 @@ class Candidate:
 
         The digest is the first 16 hex digits of SHA-256 over the text, or over canonical JSON.
         """
-        text = value if isinstance(value, str) else _canonical(value)
+        text = value
+        if not isinstance(value, str):
+            try:
+                text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+            except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
+                text = repr(value)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return cls(digest, text)
-
-
-def _canonical(value: Any) -> str:
-    try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
-    except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
-        return repr(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,7 +498,10 @@ def feedback(
     that do not fit are counted, never cut; control characters are removed.
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
-    lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
+    for goal in evaluation.unmet(goals):
+        word = "at least" if goal.direction == "at_least" else "at most"
+        score, limit = format_score(evaluation.scores[goal.score]), format_score(goal.threshold)
+        lines.append(f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}.")
     lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not (lines := list(dict.fromkeys(lines))):
         return ""
@@ -524,12 +520,6 @@ def _finding(finding: Finding) -> str:
     what = clean(finding.message, EACH).rstrip(" .")
     fix = clean(finding.fix, EACH).rstrip()
     return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
-
-
-def _goal(goal: Goal, score: float) -> str:
-    word = "at least" if goal.direction == "at_least" else "at most"
-    name, limit = clean(goal.score, 60), format_score(goal.threshold)
-    return f"- {name} is {format_score(score)}; it must be {word} {limit}."
 
 
 def clean(text: str, most: int) -> str:

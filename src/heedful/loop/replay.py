@@ -50,17 +50,16 @@ class RecordedLoop:
 
     @property
     def oracle(self) -> int:
-        """The number of the first attempt of quality 1; 1 if there is none."""
-        return next(self._solving(), 1)
+        """The number of the first attempt of quality 1; 1 without any."""
+        return self._solving()[0] if self.solvable else 1
 
     @property
     def solvable(self) -> bool:
-        """Whether an attempt has quality 1."""
-        return any(self._solving())
+        """True if an attempt has quality 1."""
+        return bool(self._solving())
 
-    def _solving(self) -> Iterator[int]:
-        numbers = range(1, len(self.loop.attempts) + 1)
-        return (n for n in numbers if self.worth(n) == 1)
+    def _solving(self) -> list[int]:
+        return [n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +139,25 @@ def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
 
 def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:
     """Return the figures of each policy over the same loops, in the order of the policies."""
-    return tuple(_figures(recorded, policy) for policy in policies)
-
-
-def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
-    made = [replay(one.loop, policy) for one in recorded]
-    worths = [one.worth(result.kept) for one, result in zip(recorded, made, strict=True)]
-    oracles = [one.oracle for one in recorded]
-    over = (max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True))
-    return Figures(
-        policy=policy.name,
-        loops=len(recorded),
-        attempts=sum(result.attempts for result in made),
-        usage=sum((result.usage for result in made), NOTHING),
-        solved=sum(worth == 1 for worth in worths),
-        solvable=sum(one.solvable for one in recorded),
-        quality=sum(worths) / len(recorded) if recorded else 0.0,
-        oracle=sum(oracles),
-        regret=sum(over),
-        beyond=sum(not result.exact for result in made),
-    )
+    oracles, found = [one.oracle for one in recorded], list[Figures]()
+    for each in policies:
+        made = [replay(one.loop, each) for one in recorded]
+        worths = [one.worth(result.kept) for one, result in zip(recorded, made, strict=True)]
+        over = (max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True))
+        figures = Figures(
+            policy=each.name,
+            loops=len(recorded),
+            attempts=sum(result.attempts for result in made),
+            usage=sum((result.usage for result in made), NOTHING),
+            solved=sum(worth == 1 for worth in worths),
+            solvable=sum(one.solvable for one in recorded),
+            quality=sum(worths) / len(recorded) if recorded else 0.0,
+            oracle=sum(oracles),
+            regret=sum(over),
+            beyond=sum(not result.exact for result in made),
+        )
+        found.append(figures)
+    return tuple(found)
 
 
 MOST = 8  # attempts that are tried as a limit
