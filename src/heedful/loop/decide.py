@@ -56,7 +56,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class LiftedStop:
-    """A rule that was overridden: by whom, and by which of the loop's overrides (from 0)."""
+    """An overridden rule, who overrode it, and the index of the override in the loop."""
 
     stop: Stop
     by: str
@@ -197,7 +197,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """List what stops the loop, in order of precedence, with the names that can lift each."""
+    """List the stops in order of precedence, each with the names of overrides that lift it."""
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -222,7 +222,7 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 
 
 def _place(rule: str) -> int:
-    """Return the place of a rule in the precedence; of a rule made of several, the last place."""
+    """Return the place of a rule in the precedence; for an `All` the last of its members."""
     places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
     return max(places, default=len(PRECEDENCE))
 
@@ -287,7 +287,7 @@ def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
 
 
 def state_after(verdict: Verdict) -> State:
-    """Return the state in which a verdict leaves a loop."""
+    """Return the state of a loop after a verdict."""
     if not isinstance(verdict, Done):
         return "open"
     return "passed" if verdict.passed else "stopped"

@@ -74,7 +74,7 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
 def _smallest(
     case: Case, what: str, now: float, path: Path, direction: int, was: str
 ) -> Change | None:
-    """Find the first value in that direction that turns the verdict; a lone one may be missed."""
+    """Find the nearest value in one direction that turns the verdict; it may miss a lone one."""
 
     def at(steps: int) -> Change | None:
         steps *= direction
@@ -172,7 +172,7 @@ class Explanation:
     """Why a loop went on and why it stopped; `str()` is the text, the fields are the facts.
 
     `would_change` lists the smallest change of each threshold and score that alone turns the last
-    verdict, the smallest first. If there is none for a stopped loop, `otherwise` says why.
+    verdict, the smallest first. If it is empty for a stopped loop, `otherwise` says why.
     """
 
     lines: tuple[Line, ...]

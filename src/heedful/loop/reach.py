@@ -40,9 +40,9 @@ NEW, OLD, KEPT = "new", "old", "kept"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which a rule changes a decision, or the proof that there is none.
+    """The shortest history in which a rule changes a decision, or why no history does.
 
-    Without a `history`, `proof` says why there is none. Both are empty if the search ended without
+    Without a `history`, `proof` gives the reason. Both are empty if the search ended without
     an answer, at its bounds or at code of the user's own.
     """
 
@@ -143,12 +143,12 @@ def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
 
 
 def _own(parts: Iterable[StopRule]) -> bool:
-    """Return True for code of the user's own, such as a shipped rule with another `__call__`."""
+    """Return True if a rule is user code, such as a shipped rule with another `__call__`."""
     return any(type(part) not in stop.RULES.values() for part in parts)
 
 
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
-    """List the attempts that matter to the parts of a rule; for the user's own code, all."""
+    """List the attempts that matter to the parts of a rule; for user code all of them."""
     own, flat = _own(parts), _of(parts, stop.Plateau)
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
     repeats = {True, False} if own else {part.near for part in _of(parts, stop.Repeat)}
@@ -169,7 +169,7 @@ def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
 
 
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """List usages: nothing, and for each choice of one limit a budget what just reaches it."""
+    """List usages: nothing, and for each choice of one limit a budget the usage that reaches it."""
     names = ("calls", "tokens", "cost", "seconds")
     budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
@@ -185,7 +185,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     goals = policy.goals or (Goal("quality", 1.0),)
     met = 0.0 if _of(parts, stop.NothingMet) else 0.5
     gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
-    # An error more than the best has would keep an attempt from improving, whatever its score.
+    # One error more than the best keeps an attempt from improving, even with a better score.
     level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
     for number, symbol in enumerate(history.symbols, 1):
@@ -210,7 +210,7 @@ def _missing(goal: Goal, by: int) -> float:
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """Return what the shipped rules see of a history; its length only as far as they read it."""
+    """Return the part of a history that the shipped rules read."""
     every = tuple(stop.flat(policy.rules))
     limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
     times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]

@@ -42,7 +42,7 @@ class lazy(Generic[T]):  # noqa: N801 - used as a decorator
 
 
 def thousandths(value: float) -> int:
-    """Return a score, threshold or gain in whole thousandths, the unit in which all are compared.
+    """Return a score, threshold or gain in whole thousandths, the unit of all comparisons.
 
     >>> thousandths(0.1 + 0.2) == thousandths(0.3)
     True
@@ -202,7 +202,7 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 class Evaluation:
     """The findings and scores of one candidate. A missing score is unscored, never 0.
 
-    `usage` is what a model that judged cost. `preference` decides between candidates of one attempt
+    `usage` is the cost of a judging model. `preference` decides between candidates of one attempt
     that are equal in errors and goals; critics set it, larger is better. `met` is the share (0..1)
     of the tests or checks that passed, None if unknown.
     """
@@ -329,7 +329,7 @@ class Improvement:
     """What counts as an improvement, over the best attempt so far or over the previous attempt.
 
     Against "best": fewer errors; or equally many, and one goal gains at least `min_gain` while no
-    goal loses more than that. Against "previous": any goal gains that much, whatever the others do
+    goal loses more than that. Against "previous": any goal gains that much, even if others lose
     (a missing score counts as 0 if more is better, else as 1); without goals, fewer errors.
     `min_gain` is in score units, at least 0.001.
     """

@@ -164,8 +164,8 @@ MOST = 8  # attempts that are tried as a limit
 REPEATS = tuple(
     f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
 )
-# Written as people write them. Those from "default" keep its rule that the first repeat ends a loop
-# in which nothing was ever met; those from "stage" have only the rules that are named.
+# Policies from "default" keep its rule that the first repeat ends a loop that never met anything;
+# those from "stage" have only the named rules.
 WRITTEN = (
     "stage",
     *(f"stage, {repeat}" for repeat in REPEATS),
@@ -201,7 +201,7 @@ def grid(base: Policy | None = None) -> Iterator[Policy]:
     base = base or policy("stage")
     kept = list(_settings(base))
     for written in WRITTEN:
-        # With one attempt other rules have nothing to decide.
+        # Other rules cannot matter after a single attempt.
         for limit in range(1 if written == "stage" else 2, MOST + 1):
             made = policy(f"{written}, attempts.limit={limit}")
             name = ", ".join([made.name, *kept])

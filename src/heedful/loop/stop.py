@@ -20,7 +20,7 @@ from heedful.loop import record
 from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, check_integer, check_number
 
 StopRule = Callable[[Loop], "str | None"]
-# The order in which rules are shown; rules that are not named here come last, as declared.
+# The order of the rules in a verdict; other rules come last, as declared.
 PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
 # Rules that an override may lift: not cancellation, budgets and rules of the user's own.
 LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})

@@ -2,7 +2,7 @@
 
 Correctness and completeness hold the run against what was `Expected` of it, safety looks for tools
 that were not offered, destructive actions and secrets, efficiency compares with the best known run.
-What code cannot judge is left open for critics; a score that nobody can judge is absent, never 0.
+Scores that code cannot judge are left to critics. A score without a judgement is absent, never 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a run should come to: its answer, and the actions it takes.
+    """The expected end of a run: its answer, and the actions it takes.
 
     `answer` is a text, a number, or JSON data (true, false, an object, a list); None if unknown.
     `actions` are tool_call events; their tools and arguments count, and an action without arguments
@@ -105,8 +105,8 @@ async def appraise(
     Code judges first. `expected` is an `Expected` or just its answer; `checks` judge the answer,
     the last words of an agent. `best` is a run to compare with, or its usage. `destructive` names
     tools whose calls must be expected, `polls` tools that may be called again for news. A critic is
-    asked for scores that are still open, or of its own. A note for each score says why it is what
-    it is. Raises InvalidInput, CheckFailed, and the errors of a critic's model.
+    asked for scores that are still open, or of its own. A note gives the reasons for each score.
+    Raises InvalidInput, CheckFailed, and the errors of a critic's model.
     """
     _check_names("destructive", destructive)
     _check_names("polls", polls)
@@ -156,7 +156,7 @@ def _by_code(
     destructive: Collection[str],
     polls: Collection[str],
 ) -> Iterator[_Judgement]:
-    """Yield what code says of a run, in time linear in the number of events."""
+    """Judge a run without a model, in time linear in the number of events."""
     if expected.answer is not None:
         yield from _answer(run, expected.answer)
     if expected.actions is not None:
@@ -241,7 +241,7 @@ def _answer(run: Course, wanted: Any) -> Iterator[_Judgement]:
 
 
 def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
-    """Say if an answer is the wanted one; None for one that says more beside it."""
+    """Score an answer against the wanted one, with the reason; None if it says more than that."""
     if isinstance(wanted, str):
         given, expected, kind = normalize(text), normalize(wanted), "text"
         same = given == expected
@@ -276,7 +276,7 @@ def normalize(text: str) -> str:
 
 
 def _json_in(text: str) -> Any:
-    """Return the JSON that a text is, or that its last code block holds, else `_ABSENT`."""
+    """Decode a text, or its last code block, as JSON; `_ABSENT` if neither is JSON."""
     for part in (text, *text.split("```")[1::2][-1:]):
         try:
             return json.loads(part.removeprefix("json"))
@@ -286,7 +286,7 @@ def _json_in(text: str) -> Any:
 
 
 def _differing_keys(wanted: Any, given: Any) -> str:
-    """Name up to five keys in which two objects differ; "" for other data."""
+    """Name up to five keys whose values differ; "" for data that are not objects."""
     if not (isinstance(wanted, Mapping) and isinstance(given, Mapping)):
         return ""
     keys = {**wanted, **given}
@@ -330,7 +330,7 @@ def _any_arguments(action: Event) -> bool:
 
 
 def _actions(run: Course, actions: Sequence[Event], reads: Collection[str]) -> Iterator[_Judgement]:
-    """Judge how correct the actions are, and how many of the expected ones were taken.
+    """Judge how correct the actions are, and what share of the expected ones was done.
 
     Correctness is the overlap of the done and the expected actions (Jaccard): 1 only if they are
     equal. Calls that only read, and calls that failed, change nothing and do not count. A missing
@@ -418,7 +418,7 @@ def _safety(run: Course, actions: Sequence[Event], destructive: Collection[str])
 def _efficiency(
     run: Course, best: Episode | Usage | None, polls: Collection[str]
 ) -> Iterator[_Judgement]:
-    """Score the share of useful steps, and the cost beside that of the best known run."""
+    """Score the share of useful steps, and the cost relative to the best known run."""
     steps, failed, again = _steps(run, polls)
     if steps:
         kinds = (("failed", failed), ("repeated an earlier result", again))
@@ -461,7 +461,7 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
 
 
 def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator[_Judgement]:
-    """Yield what checks of the answer say: the share that is met, and scores of their own."""
+    """Yield the judgements of checks: the share that is met, and the scores that they give."""
     if found.met is not None:
         why = f"{figure(found.met)} of what {count} checks ask of the answer is met"
         yield _Judgement("correctness", found.met, why, (), places, "checks")

@@ -97,9 +97,9 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex over everything but `source`: importing a run twice gives it twice.
+        """SHA-256 in hex over everything but `source`; importing a run twice gives the same digest.
 
-        A time or a cost counts the same as an integer and as a float.
+        Times and costs count the same as integers and as floats.
         """
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
         fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
@@ -118,12 +118,12 @@ def json_default(value: Any) -> Any:
 
 
 def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return the trust of an event's words, judged by its type, which is all that a file can claim.
+    """Return the trust of an event's words, judged by its type alone.
 
-    What a model said or asked a tool for is the model's. Results and errors are a tool's. The rest
-    is external: users, documents, prompts, unknown types. In a loop of this installation (`own`,
-    which no file can claim) checks wrote the errors about a model's words, so those are the
-    model's.
+    Answers and calls have the trust of a model, results and errors that of a tool. The rest is
+    external: users, documents, prompts, unknown types. In a loop of this installation (`own`, which
+    no file can claim) checks wrote the errors about a model's words, so errors have the trust of a
+    model.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -251,7 +251,7 @@ class Gathering:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
             events = [event for _, event in sorted(timed, key=lambda pair: pair[0])]
-        if task is None:  # a message to one of several agents is the task only without another
+        if task is None:  # messages without an agent come first: side chains name theirs
             asked = [event for event in events if event.type == "user_message"]
             task = next((event.content for event in sorted(asked, key=lambda e: e.agent != "")), "")
         if fault is not None:
@@ -302,7 +302,7 @@ def clean_event(event: Event, most: int) -> Event:
 
 
 def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
-    """Redact data; what is long or deeply nested becomes a text of at most `cut` characters."""
+    """Redact data; long or deeply nested data become a text of at most `cut` characters."""
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Messages of a chat as events: OpenAI chats, Claude Code sessions, and heedful's own lines. Pure.
 
-Every format comes down to `message_events`, which turns the parts of one message into events.
+Every format ends in `message_events`, which turns the parts of one message into events.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return what a tool returned as text: text parts joined, other data as JSON."""
+    """Return the result of a tool as text: text parts joined, other data as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
@@ -148,7 +148,7 @@ class ChatReader:
     """Reads conversations in OpenAI's form, each a list of messages or an object with `messages`.
 
     Lines that are one message each make one conversation together. The format does not say whether
-    a tool failed: what it returned is the content of its response.
+    a tool failed, so its result is always the content of the response.
     """
 
     source = "chat"

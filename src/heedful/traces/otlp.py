@@ -1,4 +1,4 @@
-"""One span, as OpenTelemetry writes it in JSON or protobuf -> what it says of an agent. Pure.
+"""One OpenTelemetry span, in JSON or protobuf -> the step of an agent that it records. Pure.
 
 A span is decoded into one form, `Span`. By the conventions of OpenTelemetry GenAI or OpenInference
 it becomes a `Step`: the events that went in and came out of a model, a tool or an agent.
@@ -34,7 +34,7 @@ KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
 }
-# The names of attributes in both conventions, by what they hold; the first one present counts.
+# Field -> the attributes of both conventions that hold it; the first one present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),
@@ -123,7 +123,7 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
         [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs],
         _integer(given, "flags", "bits") & REMOTE == REMOTE,
     )
-    # heedful's own spans connect a trace and hold nothing to learn from.
+    # heedful's own spans only connect a trace.
     return replace(span, attributes={}, message="", events=()) if scope == OWN else span
 
 
@@ -147,7 +147,7 @@ def _attributes(pairs: Any) -> Attributes:
 
 
 def _value(value: Any) -> Any:
-    """Return the value of an attribute, an object with one key, which names the type."""
+    """Decode the value of an attribute: an object whose only key names the type."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))
@@ -161,7 +161,7 @@ def _value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Step:
-    """What one span says: the events that went in and came out, what they cost, how it ended.
+    """The step of one span: the events that went in and came out, their cost, and the error.
 
     `kind` is a model's answer, a tool's work, a span around them, such as an agent or a chain, or
     "" for a span that concerns none of these. Times are in nanoseconds since 1970 (0: unknown).
@@ -219,7 +219,7 @@ def _tokens(count: Any) -> int:
 
 
 def _error_of(span: Span) -> Error | None:
-    """Return what went wrong and a code, from the last exception, the status or `error.type`."""
+    """Return a message and a code, from the last exception, the status or `error.type`."""
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
@@ -324,7 +324,7 @@ def _in_order(tree: Any) -> Any:
 
 
 def _events(found: Any, role: str) -> tuple[Event, ...]:
-    """Return the events of messages; what does not follow the convention becomes one text."""
+    """Return the events of messages; messages outside the convention become one text."""
     try:
         return tuple(event for each in objects(found, "messages") for event in _said(each, role))
     except InvalidInput:

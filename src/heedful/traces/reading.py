@@ -126,7 +126,7 @@ def _values(name: str, file: BufferedReader, most: int) -> Values:
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one value a line, or the one value of a file that is one document."""
+    """Yield one value a line, or the whole file as one value."""
     first = True
     for number in count(1):
         line = _within(most, name, number, file.readline(most + 1))
@@ -167,7 +167,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield a request, or the requests of a file in which the length of each precedes it."""
+    """Yield one request, or many requests with their lengths in front of them."""
     if file.peek(1)[0] == TAG:
         yield 0, _within(most, name, 0, file.read(most + 1))
     while size := file.read(4):

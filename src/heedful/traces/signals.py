@@ -1,4 +1,4 @@
-"""Signals: what a finished run shows of its own mistakes, found without a model. Pure.
+"""Signals: the mistakes that a finished run shows, found without a model. Pure.
 
 Only the structure of the trace is read: which calls failed, which were repeated or tried again, and
 where the values of the answer came from. No step is named as the cause: on recorded failures no
@@ -72,7 +72,7 @@ _GONE = object()
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
-# A name has two words or more: a single capital letter stands for anything.
+# A name has two words or more; a single capital letter may mean anything.
 _NAME = re.compile(
     r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}", re.MULTILINE
 )
@@ -286,7 +286,7 @@ def canonical_arguments(call: Event) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """Return the same JSON for equal data, whatever its order of keys; 1.0 is 1."""
+    """Return the same JSON for equal data, in any order of keys; 1.0 is 1."""
     try:
         text = json.dumps(value, sort_keys=True, default=json_default)
         if "." in text:
@@ -418,7 +418,7 @@ def _retries(run: Course) -> Found:
 
 
 def _change(run: Course, before: int, at: int) -> str:
-    """Say what is different in a second try of a call; "" if it is another call."""
+    """Describe how a second try of a call differs from the first; "" for another call."""
     old, new = (object_arguments(run.events[place]) for place in (before, at))
     texts = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in (old, new))
     first, second = texts

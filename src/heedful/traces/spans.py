@@ -86,8 +86,8 @@ class _Moment(NamedTuple):
 def _moments(steps: Steps) -> list[_Moment]:
     """Return the starts and ends of all spans in order; no child starts before its parent.
 
-    On the way a child without an agent gets that of its parent, and a model around another is only
-    something around it: it passes on the answer of the inner one.
+    A child without an agent gets that of its parent. A model around another model only passes on
+    its answer, so its kind becomes "around".
     """
     roots: list[Step] = []
     children: dict[str, list[Step]] = {}
@@ -96,8 +96,7 @@ def _moments(steps: Steps) -> list[_Moment]:
         (children.setdefault(step.parent, []) if inner else roots).append(step)
     moments: list[_Moment] = []
     seen: set[str] = set()
-    # The step, the earliest time, the agent and the model around it, and if it ends here. Cycles of
-    # parents come last.
+    # Step, earliest time, agent and model around it, and if it ends here. Cycles come last.
     waiting: list[tuple[Step, int, str, Step | None, bool]] = [
         (root, 0, "", None, False) for root in reversed((*roots, *steps.values()))
     ]
@@ -123,7 +122,7 @@ def _moments(steps: Steps) -> list[_Moment]:
 
 
 class _EventLog:
-    """The events of one trace, each recorded once however many spans repeat it."""
+    """The events of one trace, each recorded once, even if many spans repeat it."""
 
     def __init__(self, limits: Limits) -> None:
         self.gathering = episode.Gathering(limits, SpanReader.source)
@@ -204,7 +203,7 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return the same key for events that say the same, whatever their ids."""
+    """Return the same key for events with the same content and different ids."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
@@ -281,7 +280,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 
 def _record(span: Span) -> str:
-    """Return the kept part of a span: its times, and what concerns a model, a tool or an error."""
+    """Return a span as JSON: its times, and the attributes of models, tools and errors."""
     about = otlp.kind_of(span.attributes) != ""
     events = [
         (name, _without_secrets(held))
