@@ -50,16 +50,6 @@ async def test_a_resumed_loop_is_explained_by_its_last_policy(store):
     assert found.ways == ("budget.calls 6 instead of 5: again",)
 
 
-async def test_a_rule_of_the_host_is_quoted(store):
-    def enough(loop: heedful.Loop) -> str | None:
-        return "two are enough" if len(loop.attempts) == 2 else None
-
-    await drive(store, "a", heedful.Policy((enough, heedful.MaxAttempts(9)))).finish()
-    found = await why(store)
-    assert found.lines[1].decided == "stopped by enough: two are enough"
-    assert found.ways == ("not known: the policy at hand is not all that stopped it",)
-
-
 async def test_an_echo_over_the_scope_is_explained(store):
     policy = heedful.policy("stage, attempts.limit=9, echo.times=4, echo.across=scope")
     await drive(store, "before", heedful.policies.stage).finish()

@@ -14,7 +14,9 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
+from heedful.loop.policies import default
 from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals
+from heedful.loop.replay import replay
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_of
 
@@ -126,6 +128,21 @@ def test_attempts_are_numbered_from_1_without_gaps(numbers):
     attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
     with pytest.raises(InvalidInput, match="attempt numbers"):
         Loop("loop", attempts=attempts)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "field"),
+    [
+        (decide, (None, default), "loop"),
+        (decide, (Loop("x"), "default"), "policy"),
+        (replay, ({}, default), "loop"),
+        (heedful.reach, ("default",), "policy"),
+    ],
+)
+def test_anything_but_a_loop_and_a_policy_is_refused(function, arguments, field):
+    with pytest.raises(InvalidInput) as caught:
+        function(*arguments)
+    assert caught.value.field == field
 
 
 # -- code of the user's own

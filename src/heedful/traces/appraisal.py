@@ -110,13 +110,18 @@ async def appraise(
     """
     _check_names("destructive", destructive)
     _check_names("polls", polls)
-    if not isinstance(best, Episode | Usage | None):
-        raise InvalidInput("best", best, "an Episode or a Usage")
     run = signals.course(episode)
-    wanted = expected if isinstance(expected, Expected | None) else Expected(expected)
+    wanted = expected if isinstance(expected, Expected) else Expected(expected)
     places = _answer_places(run)
     answer = run.events[places[0]].content if places else None
-    judged = list(_by_code(run, wanted or Expected(), best, destructive, polls))
+    judged: list[_Judgement] = []
+    if wanted.answer is not None:
+        judged += _answer(run, wanted.answer)
+    if wanted.actions is not None:
+        judged += _actions(run, wanted.actions, wanted.reads)
+    if any(role in ("act", "said") for role in run.roles):
+        judged.append(_safety(run, wanted.actions or (), destructive))
+    judged += _efficiency(run, best, polls)
     task = "\n".join(part for part in (episode.task, episode.goal) if part)
     context = Context(task, data="\n".join(_transcript(episode.events)))
     heard: list[Evaluation] = []
@@ -147,23 +152,6 @@ def _answer_places(run: Course) -> Sequence[int]:
         if run.roles[at] == "said" and event.content.strip() and "part" not in event.meta:
             return (at,)
     return ()
-
-
-def _by_code(
-    run: Course,
-    expected: Expected,
-    best: Episode | Usage | None,
-    destructive: Collection[str],
-    polls: Collection[str],
-) -> Iterator[_Judgement]:
-    """Judge a run without a model, in time linear in the number of events."""
-    if expected.answer is not None:
-        yield from _answer(run, expected.answer)
-    if expected.actions is not None:
-        yield from _actions(run, expected.actions, expected.reads)
-    if any(role in ("act", "said") for role in run.roles):
-        yield _safety(run, expected.actions or (), destructive)
-    yield from _efficiency(run, best, polls)
 
 
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
@@ -419,6 +407,8 @@ def _efficiency(
     run: Course, best: Episode | Usage | None, polls: Collection[str]
 ) -> Iterator[_Judgement]:
     """Score the share of useful steps, and the cost relative to the best known run."""
+    if not isinstance(best, Episode | Usage | None):
+        raise InvalidInput("best", best, "an Episode or a Usage")
     steps, failed, again = _steps(run, polls)
     if steps:
         kinds = (("failed", failed), ("repeated an earlier result", again))

@@ -391,9 +391,7 @@ def _usage(value: Any) -> Usage:
 
 def amount(value: Mapping[str, Any], name: str) -> float:
     """Return a number of at least 0, 0 if it is absent. Raises InvalidInput."""
-    number = value.get(name)
-    if number is None:
-        return 0
+    number = 0 if value.get(name) is None else value[name]
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
         raise InvalidInput(name, number, "a number of at least 0")
     return number
