@@ -91,19 +91,13 @@ def claude() -> list[Data]:
 
 def value(data: Any) -> Data:
     """An attribute's value as OTLP JSON has it."""
-    match data:
-        case bool():
-            return {"boolValue": data}
-        case int():
-            return {"intValue": str(data)}
-        case float():
-            return {"doubleValue": data}
-        case list():
-            return {"arrayValue": {"values": [value(one) for one in data]}}
-        case dict():
-            return {"kvlistValue": {"values": pairs(data)}}
-        case _:
-            return {"stringValue": str(data)}
+    if isinstance(data, list):
+        return {"arrayValue": {"values": list(map(value, data))}}
+    if isinstance(data, dict):
+        return {"kvlistValue": {"values": pairs(data)}}
+    if isinstance(data, bool | float):
+        return {"boolValue" if isinstance(data, bool) else "doubleValue": data}
+    return {"intValue" if isinstance(data, int) else "stringValue": str(data)}
 
 
 def pairs(attributes: Mapping[str, Any]) -> list[Data]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful import Episode, Event, Signal, signals
-from heedful.traces.signals import HEAD, MOST_EVIDENCE, MOST_VALUES, TAIL, course, ends, values
+from heedful.traces.signals import MOST_EVIDENCE
 
 
 def call(tool: str = "price", arguments: Any = None, **fields: Any) -> Event:
@@ -194,35 +194,6 @@ def test_the_answer_is_followed_through_results_to_the_calls_they_came_from():
     days = (said("Of 365 days 3 have rain"), said("3 of 365, on Mount Vernon"))
     assert places("answer", *days, task="How many of 365 days on mount vernon?") == []
     assert places("answer", *days, task="How many?") == [(0, (0, 1)), (1, (1, 1))]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1. First\n2) Second\n12: go", set()),
-        ("41.90\n$5,200,000.00 and 7.50 and 007", {"41.9", "5200000", "7.5", "007"}),
-        ("I met Ada Lovelace. Grace Hopper too", {"ada lovelace"}),
-    ],
-)
-def test_values(text, expected):
-    assert values(text) == expected
-    assert len(values(" ".join(str(n) for n in range(100, 1000)))) == MOST_VALUES
-    long = "a" * HEAD + "b" * 10**6 + "c" * TAIL
-    assert ends(long) == "a" * HEAD + "\n" + "c" * TAIL
-
-
-@pytest.mark.parametrize(
-    ("event", "role"),
-    [
-        *((Event(kind, "x"), "given") for kind in ("user_message", "system_event", "llm_call")),
-        (Event("summary", "what was done"), "given"),
-        (chat("Find it."), "given"),
-        (call(), "act"),
-        (Event("error_event"), "result"),
-    ],
-)
-def test_the_type_of_an_event_says_what_it_is(event, role):
-    assert course(Episode((event,), task="Find it.")).roles == (role,)
 
 
 def work(events: tuple[Event, ...], asked: Callable[[Episode], object]) -> int:

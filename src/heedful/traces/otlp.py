@@ -7,7 +7,7 @@ it becomes a `Step`: the events that went in and came out of a model, a tool or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -325,15 +325,15 @@ def _in_order(tree: Any) -> Any:
 
 def _events(found: Any, role: str) -> tuple[Event, ...]:
     """Return the events of messages; messages outside the convention become one text."""
+    events: list[Event] = []
     try:
-        return tuple(event for each in objects(found, "messages") for event in _said(each, role))
+        for message in objects(found, "messages"):
+            calls, who = json_data(message.get("tool_calls")), str(message.get("role") or role)
+            whole = {**message, "role": who, "tool_calls": calls or None}
+            events += messages.chat_events(whole, {})
     except InvalidInput:
-        return tuple(messages.message_events(role, [{"text": text_of(found)}], {}))
-
-
-def _said(message: Mapping[str, Any], role: str) -> Iterable[Event]:
-    calls, who = json_data(message.get("tool_calls")) or None, str(message.get("role") or role)
-    return messages.chat_events({**message, "role": who, "tool_calls": calls}, {})
+        events = messages.message_events(role, [{"text": text_of(found)}], {})
+    return tuple(events)
 
 
 def _tool_names(tools: Any) -> list[str]:
