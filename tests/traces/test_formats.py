@@ -284,7 +284,7 @@ def test_traces_apart_agents_of_agents_and_nothing_of_agents():
     assert (second.id, second.events[0].agent) == ("ff" * 16, "")
     assert list(traces.read(lines([document([span("h", "", "GET", (5, 6), {})])]))) == []
     ring = [at((1, 2), "chat", id, parent, **says(id)) for id, parent in ("ab", "ba")]
-    assert [event.content for event in otlp(*ring).events] == ["a", "b"]
+    assert [event.content for event in otlp(*ring).events] == ["b", "a"]
 
 
 def test_tools_without_ids_belong_to_the_oldest_open_call_of_their_arguments():
