@@ -1,4 +1,4 @@
-"""What a decision rested on: a reading of what is recorded, true to what happened."""
+"""The reasons of recorded decisions, and how close a loop was to its limits."""
 
 from __future__ import annotations
 

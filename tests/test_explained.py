@@ -1,4 +1,4 @@
-"""A stored loop is explained as it was decided, whatever the stored policy makes of it now."""
+"""A stored loop is explained by its recorded verdicts, even under another policy."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def named(count: int, half: int) -> list[str]:
 
 
 def made_of(id: str, *answers: str) -> RecordedLoop:
-    """A loop of these answers, of which only "right" passes."""
+    """A loop of these answers; only "right" passes."""
     attempts = tuple(
         Attempt(n, Candidate.of(text), Evaluation() if text == "right" else WRONG)
         for n, text in enumerate(answers, 1)

@@ -1,4 +1,4 @@
-"""The smallest change: it turns the verdict, it is one number, and one step less does not do it."""
+"""The smallest change is one number that turns the verdict; one step less does not."""
 
 from __future__ import annotations
 

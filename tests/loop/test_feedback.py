@@ -1,4 +1,4 @@
-"""The words that the next attempt reads are bounded, and cannot pose as anything else."""
+"""Feedback is bounded, and its quotations cannot pose as anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reach says of a rule is so: each history shows it, each proof withstands all histories."""
+"""Each history of `reach` shows its rule alone; each proof holds for all short histories."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Letter = tuple[bool, str, str, float, float, Usage, bool]
 
 
 def letters(policy: Policy) -> list[Letter]:
-    """All attempts that could make a difference to one of the rules, whichever it is."""
+    """All attempts that could matter to one of the rules."""
     rules = list(flat(policy.rules))
     plateaus = [rule for rule in rules if isinstance(rule, Plateau)]
     floors = {rule.floor for rule in plateaus if rule.floor}
@@ -69,7 +69,7 @@ def spent(budgets: Sequence[Budget]) -> list[Usage]:
 
 
 def written(loop: Loop, letter: Letter, step: float) -> Loop:
-    """The loop with one more attempt, which passes never; what it finds does not make it worse."""
+    """The loop with one more attempt, which never passes and whose findings are warnings."""
     better, seen, finds, severity, met, usage, judged = letter
     number = len(loop.attempts) + 1
     last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
@@ -94,7 +94,7 @@ def without(policy: Policy, place: int) -> Policy:
 
 
 def alone(loop: Loop, policy: Policy) -> list[int]:
-    """The places of the rules without each of which the loop would go on."""
+    """The places of the rules that alone stop the loop."""
     stopped = isinstance(decide(loop, policy), Done)
     return [
         place

@@ -20,7 +20,7 @@ Pair = tuple[float | None, float | None]
 
 
 def pairs(*scores: Pair, errors: str = "") -> Loop:
-    """Attempts with a quality and a drift, either of which may be missing."""
+    """Attempts with a quality and a drift; None is a missing score."""
     made = []
     for each in scores:
         named = zip(("quality", "drift"), each, strict=True)
@@ -58,7 +58,7 @@ ROWS: list[tuple[Pair, Pair, bool, bool]] = [  # before, after, better than the 
     ((0.50, 0.50), (0.5496, 0.50), True, True),  # 550 thousandths
     ((0.50, 0.50), (0.50, 0.45), True, True),  # at_most: lower is the gain
     ((0.50, 0.50), (0.60, 0.55), True, True),  # drift loses exactly min_gain
-    ((0.50, 0.50), (0.60, 0.551), False, True),  # the previous: whatever the other one loses
+    ((0.50, 0.50), (0.60, 0.551), False, True),  # the previous: even if the other one loses
     ((0.50, 0.50), (0.00, 0.45), False, True),
     ((0.50, 0.50), (0.54, 0.46), False, False),  # a little of each is not enough
     ((None, 0.50), (0.05, 0.50), False, True),  # the previous: a missing score is 0 or 1

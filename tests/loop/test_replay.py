@@ -1,4 +1,4 @@
-"""Another policy over recorded loops: it does what `decide` would have done, attempt by attempt."""
+"""A replay does what `decide` would have done, attempt by attempt."""
 
 from __future__ import annotations
 

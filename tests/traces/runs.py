@@ -1,4 +1,4 @@
-"""One run of an agent, told in every format that is read, and what it comes to."""
+"""One run of an agent in every format, and the events that each format gives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 
 def steps(episode: Episode) -> list[tuple[Any, ...]]:
-    """What was done, whatever the format can tell beside it."""
+    """The steps of a run, without the fields that only some formats have."""
     return [
         (one.type, one.content or one.error, one.tool, one.arguments, one.call)
         for one in episode.events

@@ -1,4 +1,4 @@
-"""The same run, told in every format, is the same steps; and an import is the same twice."""
+"""One run gives the same steps in every format; reading what was written changes nothing."""
 
 from __future__ import annotations
 

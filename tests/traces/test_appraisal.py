@@ -1,4 +1,4 @@
-"""A finished run judged: each score from what code can see, critics for what is left open."""
+"""A finished run is judged by code, and by critics where code cannot tell."""
 
 from __future__ import annotations
 

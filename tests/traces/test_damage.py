@@ -1,4 +1,4 @@
-"""Whatever the bytes are, they give episodes or one typed error that says where."""
+"""Any bytes give episodes, or one typed error with the line."""
 
 from __future__ import annotations
 

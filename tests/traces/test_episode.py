@@ -1,4 +1,4 @@
-"""An episode: its digest, whom its words are from, and a finished loop as one."""
+"""Episodes: the digest, the trust of the words, and a finished loop as an episode."""
 
 from __future__ import annotations
 
@@ -114,10 +114,10 @@ def test_the_outcome_of_a_loop_is_its_verdict(loop, verdict, outcome, rule):
     assert KEY not in repr(episode)
 
 
-@pytest.mark.parametrize(("task", "told"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')])
-def test_a_stored_loop_brings_its_task_and_verdict(task, told):
+@pytest.mark.parametrize(("task", "text"), [("Sum up.", "Sum up."), ({"a": "ü"}, '{"a": "ü"}')])
+def test_a_stored_loop_brings_its_task_and_verdict(task, text):
     loop = Loop("l", (), (WRONG,))
     stored = StoredLoop("l", Head(task), loop, ("a",), (), {}, 1, 0.0, 0.0)
-    assert episode_of(stored).task == told
+    assert episode_of(stored).task == text
     assert episode_of(stored, "Another").task == "Another"
     assert episode_of(stored).events == episode_of(loop).events

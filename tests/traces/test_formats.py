@@ -1,4 +1,4 @@
-"""What each format tells beside the plain run: errors, gaps, agents, and old ways to say it."""
+"""The particulars of each format: errors, gaps, agents and older conventions."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ SPANS: dict[str, tuple[list[Data], list[tuple[str, str]]]] = {
         ],
     ),
 }
-# What else these spans say, as a function of their episode.
+# A function of the episode, and its expected value.
 BESIDE: dict[str, tuple[Callable[[Episode], object], object]] = {
     "one id for calls that come after each other": (lambda e: len({v.call for v in e.events}), 3),
     "no content": (lambda e: (e.events[1].call, e.usage.calls), ("t", 1)),

@@ -1,4 +1,4 @@
-"""What is too long is cut where everybody sees it, and no secret enters an episode."""
+"""Long texts and episodes are cut with a mark, and no secret enters an episode."""
 
 from __future__ import annotations
 

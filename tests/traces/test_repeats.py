@@ -1,4 +1,4 @@
-"""An agent that repeats a step: what counts as equal, as in a row, and as its result."""
+"""Repeated steps: equal calls, equal results, and steps in a row."""
 
 from __future__ import annotations
 

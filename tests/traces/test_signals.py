@@ -1,4 +1,4 @@
-"""What an episode shows of its own mistakes: each signal fires, and not on its near miss."""
+"""Each signal fires on its pattern and not on a near miss."""
 
 from __future__ import annotations
 
