@@ -43,11 +43,10 @@ def test_a_digest_covers_everything_but_the_source():
         replace(EPISODE, outcome="great")  # type: ignore[arg-type]
     same = replace(EVENT, arguments={"a": [2], "b": 1})
     assert replace(EPISODE, source="otlp", events=(same,)).digest == EPISODE.digest
-    whole, part = (
-        replace(EPISODE, events=(replace(EVENT, at=one),), usage=Usage(cost=one))
-        for one in (2, 2.0)
-    )
-    assert whole.digest == part.digest
+    timed = [
+        replace(EPISODE, events=(replace(EVENT, at=at),), usage=Usage(cost=at)) for at in (2, 2.0)
+    ]
+    assert timed[0].digest == timed[1].digest
 
 
 # Trust
