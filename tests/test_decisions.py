@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
@@ -18,7 +18,6 @@ from heedful.loop.decide import (
     echoes_before,
     reasoning,
     standing_of,
-    state_after,
     triggers,
 )
 from heedful.loop.policies import orchestrator
@@ -108,33 +107,6 @@ def test_a_decision_may_come_without_an_attempt_or_an_evaluation():
     assert (told.decided, told.reason, told.detail) == ("again", "", "")
     unscored = decided(loop_of(Evaluation(), goals=(QUALITY,)), FOUR)
     assert (unscored.reason, unscored.triggers[0].reason) == ("unscored", "quality_unscored")
-
-
-@settings(max_examples=60)
-@given(support.loops(), support.policies)
-def test_reasoning_agrees_with_verdicts_and_attempts(loop, policy):
-    decisions = []
-    for end in range(len(loop.attempts) + 1):
-        part = replace(loop, attempts=loop.attempts[:end])
-        verdict = decide(part, policy)
-        decisions.append(heedful.Decision(end, verdict, standing_of(part, policy), float(end)))
-    told = reasoning(loop, decisions)
-    assert told == reasoning(loop, iter(decisions))
-    assert len(told) == len(decisions)
-    for one, decision in zip(told, decisions, strict=True):
-        verdict, number = decision.verdict, decision.attempt
-        kind = "again" if isinstance(verdict, heedful.Again) else state_after(verdict)
-        assert (one.decided, one.attempt, one.at) == (kind, number, decision.at)
-        assert one.standing is decision.standing
-        assert one.lifted == verdict.lifted
-        assert set(one.spoke) == {
-            *(verdict.stopped_by if isinstance(verdict, heedful.Done) else ()),
-            *(lifted.stop for lifted in verdict.lifted),
-        }
-        assert one.labels == (loop.attempts[number - 1].labels if number else {})
-        if isinstance(verdict, heedful.Again) and verdict.reasons:
-            assert one.triggers == verdict.reasons
-            assert one.reason == verdict.reasons[0].reason
 
 
 # -- as a store keeps it

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
+from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from heedful.loop.stop import find_near_repeat as near
 from heedful.testing import history
 from tests.loop import support
@@ -177,27 +177,15 @@ def test_fewer_repeats_count_without_near_ones_and_where_sampling_was_greedy(loo
     assert times == 1 or repeats(cold) == repeats(warm)
 
 
+def test_no_rule_stops_a_loop_that_has_not_begun():
+    eager = (Echo(1), Repeat(), Fatigue(), Plateau(1), Budget(calls=1), heedful.NothingMet())
+    assert [rule(Loop("new")) for rule in (MaxAttempts(), *eager)] == [None] * 7
+
+
 @given(support.loops(), support.usages)
 def test_spending_more_never_silences_a_budget(loop, usage):
     rule = Budget(tokens=300, cost=1.0, seconds=20, calls=4)
     assert not rule(loop) or rule(replace(loop, extra=loop.extra + usage))
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        MaxAttempts(),
-        Echo(1),
-        Repeat(),
-        Fatigue(),
-        Plateau(1),
-        Budget(calls=1),
-        heedful.NothingMet(),
-    ],
-    ids=rule_name,
-)
-def test_no_rule_stops_a_loop_that_has_not_begun(rule):
-    assert rule(Loop("new")) is None
 
 
 def test_two_combinations_of_equal_rules_are_equal():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful import Event, RepeatedStep, repeated_step
 from heedful.errors import InvalidInput
@@ -153,25 +150,3 @@ def test_bad_input_is_refused(wrong):
         repeated_step([], wrong)
     with pytest.raises(InvalidInput, match=r"polls is 'look'.*list"):
         repeated_step([], polls="look")
-
-
-# Properties
-
-STEPS = st.lists(
-    st.tuples(st.sampled_from("ab"), st.sampled_from(['{"n":1}', '{"n": 1}', "x"]), st.just("r"))
-    | st.tuples(st.just("a"), st.just("x"), st.sampled_from(["r", "s"])),
-    max_size=30,
-)
-
-
-@given(STEPS, st.integers(2, 6))
-def test_it_finds_the_first_group_of_equal_neighbours(steps, least):
-    same = [(tool, text.replace(" ", ""), said) for tool, text, said in steps]
-    start, expected = 0, None
-    for key, group in groupby(same):
-        length = len(list(group))
-        if length >= least and expected is None:
-            expected = (key[0], tuple(range(2 * start, 2 * (start + length), 2)))
-        start += length
-    found = repeated_step(trace(*steps), least)
-    assert (found and (found.tool, found.calls)) == expected
