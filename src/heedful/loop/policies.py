@@ -113,7 +113,8 @@ def _written(text: str) -> Policy:
     head, *parts = (part.strip() for part in text.split(","))
     base = preset(head)
     changes: dict[str, Any] = {}
-    goals = [part for part in parts if _GOAL.fullmatch(part) or _compares(part)]
+    # Any comparison is meant as a goal, well written or not.
+    goals = [part for part in parts if set("<>≤≥") & set(part.partition("=")[0])]
     for part in (part for part in parts if part not in goals):
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
@@ -128,11 +129,6 @@ def _written(text: str) -> Policy:
     if goals:
         changes.setdefault("goals", goals)
     return _changed(base, {"name": text.strip(), **changes}) if changes else base
-
-
-def _compares(part: str) -> bool:
-    """Return True if the part is meant as a goal, well written or not."""
-    return bool(set("<>≤≥") & set(part.partition("=")[0]))
 
 
 def _literal(text: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -253,7 +254,8 @@ def _add_genai(step: Step, span: Span) -> None:
     for name, more in span.events:
         if name == "gen_ai.client.inference.operation.details":
             held = {**more, **held}
-    step.tools = _tool_names(json_data(held.get("gen_ai.tool.definitions")))
+    with suppress(InvalidInput):
+        step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
     instructions = json_data(held.get("gen_ai.system_instructions"))
     if instructions is not None:
         step.inputs += _events([{"parts": instructions}], "system")
@@ -270,7 +272,9 @@ def _add_genai(step: Step, span: Span) -> None:
 
 def _add_openinference(step: Step, held: Attributes) -> None:
     tools = _listed(held, "llm.tools.")
-    step.tools = _tool_names([t if "name" in t else json_data(t.get("json_schema")) for t in tools])
+    with suppress(InvalidInput):
+        named = (tool if "name" in tool else json_data(tool.get("json_schema")) for tool in tools)
+        step.tools = messages.offered_tools(list(named))
     step.inputs = _inferred_events(step, held, "input", "user")
     step.outputs = _inferred_events(step, held, "output", "assistant")
 
@@ -334,10 +338,3 @@ def _events(found: Any, role: str) -> tuple[Event, ...]:
     except InvalidInput:
         events = messages.message_events(role, [{"text": text_of(found)}], {})
     return tuple(events)
-
-
-def _tool_names(tools: Any) -> list[str]:
-    try:
-        return messages.offered_tools(tools)
-    except InvalidInput:
-        return []
