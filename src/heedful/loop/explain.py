@@ -148,7 +148,7 @@ def _with(held: Any, path: Path, value: Any) -> Any:
     if not path:
         return value
     step, *rest = path
-    if isinstance(held, tuple) and isinstance(step, int):
+    if isinstance(step, int):  # a place in a tuple
         parts = list(held)
         parts[step] = _with(parts[step], (*rest,), value)
         return tuple(parts)
