@@ -154,8 +154,8 @@ def _with(held: Any, path: Path, value: Any) -> Any:
         return tuple(parts)
     if isinstance(held, Mapping):
         return {**held, step: _with(held[step], (*rest,), value)}
-    part = _with(getattr(held, str(step)), (*rest,), value)
-    return All(*part) if isinstance(held, All) else replace(held, **{str(step): part})
+    part = _with(getattr(held, step), (*rest,), value)
+    return All(*part) if isinstance(held, All) else replace(held, **{step: part})
 
 
 @dataclass(frozen=True, slots=True)
