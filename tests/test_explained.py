@@ -1,4 +1,4 @@
-"""A stored loop is explained as it was decided, whatever the stored policy makes of it now."""
+"""A stored loop is explained by its recorded verdicts, even under another policy."""
 
 from __future__ import annotations
 
@@ -48,16 +48,6 @@ async def test_a_resumed_loop_is_explained_by_its_last_policy(store):
         "stopped by budget: 5 of 5 calls spent",
     ]
     assert found.ways == ("budget.calls 6 instead of 5: again",)
-
-
-async def test_a_rule_of_the_host_is_quoted(store):
-    def enough(loop: heedful.Loop) -> str | None:
-        return "two are enough" if len(loop.attempts) == 2 else None
-
-    await drive(store, "a", heedful.Policy((enough, heedful.MaxAttempts(9)))).finish()
-    found = await why(store)
-    assert found.lines[1].decided == "stopped by enough: two are enough"
-    assert found.ways == ("not known: the policy at hand is not all that stopped it",)
 
 
 async def test_an_echo_over_the_scope_is_explained(store):

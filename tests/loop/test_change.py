@@ -1,4 +1,4 @@
-"""The smallest change: it turns the verdict, it is one number, and one step less does not do it."""
+"""The smallest change is one number that turns the verdict; one step less does not."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from heedful.loop.explain import Change, changes
 from heedful.loop.record import Evaluation, Goal, Loop, Override, Usage, check_goals
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, StopRule
 from tests.loop import support
-from tests.loop.support import DRIFT, NEVER, QUALITY, evaluated, finding, loop_of, scored
-
-# What is compared lies on a grid of 25 thousandths, so a verdict turns on it or just beside it.
-STEPS = (*range(1, 8), *(25 * n + beside for n in range(1, 8) for beside in (-1, 0, 1)))
+from tests.loop.support import DRIFT, QUALITY, evaluated, finding, loop_of, scored
 
 
 def kind(verdict: Verdict) -> str:
@@ -76,63 +73,17 @@ any_case = st.tuples(close(), close_policies) | st.tuples(
 def test_a_change_turns_the_verdict_and_the_smallest_comes_first(case):
     loop, policy = case
     was, found = kind(decide(loop, policy)), named(loop, policy)
-    assert [change.size for change in found] == sorted(change.size for change in found)
+    sizes = [abs(change.to - change.was) / max(abs(change.was), 0.001) for change in found]
+    assert [change.size for change in found] == sizes == sorted(sizes)
     for change in found:
         assert change.outcome == kind(decide(change.loop, change.policy)) != was
         same = change.loop == replace(loop, improves=policy.improvement)
         assert (change.policy == policy) is not same  # one of the two was changed
 
 
-def turns(loop: Loop, policy: Policy, name: str, value: float) -> bool:
-    """Whether another score of the last attempt, or another limit, turns the verdict."""
-    was, last = kind(decide(loop, policy)), loop.attempts[-1]
-    if name == "attempts.limit":
-        rules: tuple[StopRule, ...] = (MaxAttempts(int(value)), *policy.rules[1:])
-        return kind(decide(loop, replace(policy, rules=rules))) != was
-    assert last.evaluation is not None
-    scores = {**last.evaluation.scores, name.removeprefix("score "): value}
-    judged = replace(last, evaluation=replace(last.evaluation, scores=scores))
-    return kind(decide(replace(loop, attempts=(*loop.attempts[:-1], judged)), policy)) != was
-
-
-@settings(max_examples=60)
-@given(close(), st.integers(1, 5), close_rules, support.improvements)
-def test_no_smaller_change_of_a_score_or_a_limit_is_passed_over(loop, limit, rule, improvement):
-    policy = Policy((MaxAttempts(limit), rule), improvement)
-    loop = replace(loop, improves=improvement)
-    found = named(loop, policy)
-    last = loop.attempts[-1].evaluation
-    assert last is not None
-    values: list[tuple[str, float, float]] = [("attempts.limit", limit, 1)]
-    names = dict.fromkeys(goal.score for goal in loop.goals if goal.score in last.scores)
-    values += [(f"score {name}", last.scores[name], 0.001) for name in names]
-    for name, now, step in values:
-        for sign in (1, -1):
-            far = range(1, limit if sign < 0 else 9) if step == 1 else STEPS
-            near = (n for n in far if turns(loop, policy, name, round(now + sign * n * step, 3)))
-            to = [c.to for c in found if c.what.endswith(name) and (c.to > now) == (sign > 0)]
-            if (steps := next(near, None)) is not None:
-                assert min(abs(value - now) for value in to) <= steps * step + 1e-9
-
-
-@pytest.mark.parametrize(
-    ("was", "to", "size"),
-    [
-        (4, 5, 0.25),
-        (0.5, 0.75, 0.5),
-        (0.5, 0.25, 0.5),
-        (0, 0.001, 1),
-        (0.0, 1, 1000),
-        (-2, -1, 0.5),
-    ],
-)
-def test_the_size_of_a_change_is_a_share_of_what_was_there(was, to, size):
-    assert Change("x", was, to, "again", Loop("x"), NEVER).size == pytest.approx(size)
-
-
 # -- all that there is to be named, by hand; "to / was" in order
 
-Q, D = Goal("q", 0.75), Goal("d", 0.25, "at_most")
+Q = Goal("q", 0.75)
 q = partial(scored, goals=(Q,))
 X, XY = evaluated("x"), evaluated("x", "y")
 ONE = Policy((MaxAttempts(1),))
@@ -156,11 +107,6 @@ CASES: list[tuple[Loop, StopRule, str]] = [
     (q(0.8), MaxAttempts(1), "score q 0.749/0.8: stopped, threshold of q 0.801/0.75: stopped"),
     (q(0.8), MaxAttempts(9), "score q 0.749/0.8: again, threshold of q 0.801/0.75: again"),
     (
-        loop_of(Evaluation(scores={"d": 0.3}), goals=(D,)),
-        MaxAttempts(1),
-        "score d 0.25/0.3: passed, threshold of d 0.3/0.25: passed, attempts.limit 2/1: again",
-    ),
-    (
         loop_of(XY, XY, X, X),
         Fatigue(0.25),
         (
@@ -168,9 +114,7 @@ CASES: list[tuple[Loop, StopRule, str]] = [
             "fatigue.decay 0.051/0.05: again"
         ),
     ),
-    (loop_of(X, X, X), Echo(), "echo.times 4/3: again"),
     (loop_of(X, X, texts="aa"), Repeat(), "repeat.times 2/1: again"),
-    (loop_of(X, X, X), Plateau(), "plateau.patience 3/2: again"),
     (
         loop_of(Evaluation((finding("x", severity=0.2),))),
         Plateau(floor=0.3),
@@ -206,11 +150,6 @@ CASES: list[tuple[Loop, StopRule, str]] = [
         loop_of(X, X),
         Fatigue(1),
         "fatigue.limit 0.15/1: stopped, fatigue.increment 1/0.15: stopped",
-    ),
-    (  # two goals for one score are one score
-        loop_of(Evaluation(scores={"q": 0.7}), goals=(Goal("q", 0.4), Goal("q", 0.6, "at_most"))),
-        MaxAttempts(1),
-        "score q 0.6/0.7: passed, threshold of q 0.7/0.6: passed, attempts.limit 2/1: again",
     ),
     (  # the words say exactly enough
         loop_of(Evaluation(scores={"q": 1_234_500.0}), goals=(Goal("q", 1_234_567.8),)),
@@ -292,12 +231,3 @@ def test_a_setting_of_a_rule_of_the_user_is_named_and_may_refuse_to_be_moved():
     ]
     assert list(map(str, named(loop_of(*[X] * 9), Policy((Quota(9),))))) == []
     assert named(loop_of(X), Policy((mine,))) == ()
-
-
-def test_what_counts_as_improvement_may_be_code_of_the_users():
-    def never(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-        return False
-
-    policy = Policy((Plateau(1),), improvement=never)
-    words = [str(change) for change in named(loop_of(evaluated("x", "y"), X), policy)]
-    assert words == ["plateau.patience 2 instead of 1: again"]

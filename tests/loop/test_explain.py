@@ -1,4 +1,4 @@
-"""What a person reads is true: each line as it was decided, each change really a change."""
+"""An explanation is true: each line was decided so, each change turns the verdict."""
 
 from __future__ import annotations
 

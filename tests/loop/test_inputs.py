@@ -14,7 +14,9 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.loop.codec import policy_from, policy_to, rule_to
 from heedful.loop.decide import Policy, decide
+from heedful.loop.policies import default
 from heedful.loop.record import Evaluation, Finding, Goal, Improvement, Loop, Usage, check_goals
+from heedful.loop.replay import replay
 from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from tests.loop.support import evaluated, loop_of
 
@@ -23,7 +25,7 @@ RULES = {"rules": (MaxAttempts(),)}
 WRONG: list[tuple[Any, str, list[Any]]] = [
     (Finding, "severity", [-0.1, 1.1, NAN, "high", None]),
     (Finding, "level", ["fatal"]),
-    (Goal, "threshold", [NAN, INF, -INF, 1e300, "0.5", None, True, False]),
+    (Goal, "threshold", [NAN, INF, -INF, 1e300, "0.5", None, True]),
     (Goal, "direction", ["up"]),
     (Evaluation, "met", [-0.1, 1.1, NAN, True, "1"]),
     (Evaluation, "preference", [NAN, INF, None, True, "1"]),
@@ -41,8 +43,7 @@ WRONG: list[tuple[Any, str, list[Any]]] = [
     (Plateau, "novelty", [None, 1, "yes"]),
     (Improvement, "min_gain", [0, -1, 0.0004, NAN, INF, "0.05", True]),
     (Improvement, "against", ["first", None, 1]),
-    *[(Budget, name, [0, -1, NAN, INF, "5", True]) for name in ("tokens", "cost", "seconds")],
-    (Budget, "calls", [0, -1, NAN, INF, "5", True]),
+    *[(Budget, name, [0, NAN, "5"]) for name in ("tokens", "cost", "seconds", "calls")],
     (Usage, "calls", [-1]),
     (Usage, "cost", [-0.1, NAN, INF]),
     (Usage, "seconds", [-0.1, NAN, INF]),
@@ -127,6 +128,21 @@ def test_attempts_are_numbered_from_1_without_gaps(numbers):
     attempts = tuple(heedful.Attempt(n, heedful.Candidate.of("x")) for n in numbers)
     with pytest.raises(InvalidInput, match="attempt numbers"):
         Loop("loop", attempts=attempts)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "field"),
+    [
+        (decide, (None, default), "loop"),
+        (decide, (Loop("x"), "default"), "policy"),
+        (replay, ({}, default), "loop"),
+        (heedful.reach, ("default",), "policy"),
+    ],
+)
+def test_anything_but_a_loop_and_a_policy_is_refused(function, arguments, field):
+    with pytest.raises(InvalidInput) as caught:
+        function(*arguments)
+    assert caught.value.field == field
 
 
 # -- code of the user's own

@@ -1,4 +1,4 @@
-"""The presets: what is in them, and that each ends every loop."""
+"""The presets: their rules, and that each ends every loop."""
 
 from __future__ import annotations
 

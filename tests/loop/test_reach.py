@@ -1,11 +1,10 @@
-"""What reach says of a rule is so: each history shows it, each proof withstands all histories."""
+"""Each history of `reach` shows its rule alone; each proof holds for all short histories."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +26,6 @@ from heedful.loop.stop import (
     flat,
     rule_name,
 )
-from tests.loop import support
 
 # -- every history of an alphabet of its own: what an attempt may be, for the rules there are
 
@@ -37,7 +35,7 @@ Letter = tuple[bool, str, str, float, float, Usage, bool]
 
 
 def letters(policy: Policy) -> list[Letter]:
-    """All attempts that could make a difference to one of the rules, whichever it is."""
+    """All attempts that could matter to one of the rules."""
     rules = list(flat(policy.rules))
     plateaus = [rule for rule in rules if isinstance(rule, Plateau)]
     floors = {rule.floor for rule in plateaus if rule.floor}
@@ -69,7 +67,7 @@ def spent(budgets: Sequence[Budget]) -> list[Usage]:
 
 
 def written(loop: Loop, letter: Letter, step: float) -> Loop:
-    """The loop with one more attempt, which passes never; what it finds does not make it worse."""
+    """The loop with one more attempt, which never passes and whose findings are warnings."""
     better, seen, finds, severity, met, usage, judged = letter
     number = len(loop.attempts) + 1
     last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
@@ -94,7 +92,7 @@ def without(policy: Policy, place: int) -> Policy:
 
 
 def alone(loop: Loop, policy: Policy) -> list[int]:
-    """The places of the rules without each of which the loop would go on."""
+    """The places of the rules that alone stop the loop."""
     stopped = isinstance(decide(loop, policy), Done)
     return [
         place
@@ -207,11 +205,8 @@ def before(name: str) -> str:
         (Policy((MaxAttempts(5), Fatigue(0.5), Plateau(1))), [5, before("plateau"), 2]),
         (Policy((MaxAttempts(9), Fatigue(0.5, increment=0.25))), [9, 3]),
         (Policy((MaxAttempts(9), Fatigue(0.45), Plateau(4))), [9, 4, before("fatigue")]),
-        (Policy((MaxAttempts(9), Plateau(4))), [9, 5]),
-        (Policy((All(Plateau(2), Plateau(None, novelty=True)),)), [3]),
         (Policy((MaxAttempts(1), Fatigue(1.0))), [1, "0 reruns reach 0 < 1"]),
         (Policy((MaxAttempts(3), MaxAttempts(2))), [before("attempts"), 2]),
-        (Policy((MaxAttempts(99),)), [99]),
         (Policy((MaxAttempts(101),)), [""]),
         # an attempt may improve and bring a finding that the ones before it had not
         (Policy((SLIGHT, Plateau(1))), [2, 2]),
@@ -248,28 +243,8 @@ def test_every_rule_of_a_preset_can_fire_except_fatigue_of_the_orchestrator(name
         confirmed(policy, 600)
 
 
-def worn(attempts: int, **fields: Any) -> Loop:
-    """A loop in which nothing improves and nothing is found twice."""
-    scores = {"alignment": 0.1, "drift": 0.9}
-    made = [
-        heedful.Attempt(
-            n, heedful.Candidate.of(f"{n}"), Evaluation((Finding("c", f"{n}"),), scores)
-        )
-        for n in range(1, attempts + 1)
-    ]
-    return Loop("worn", orchestrator.goals, tuple(made), **fields)
-
-
-def test_fatigue_half_with_three_reruns_fires_with_an_override_of_attempts_and_only_then():
-    attempts, fatigue, echo = reach(orchestrator)
-    assert str(fatigue) == "fatigue cannot fire: 3 reruns reach 0.45 < 0.5"
-    assert [bool(one.history) for one in (attempts, echo)] == [True, True]
-    stopped = decide(worn(4), orchestrator)
-    assert support.rules(stopped) == ["attempts"]
-    lifted = (heedful.Override("attempts", "ada", decisions=2),)
-    assert isinstance(decide(worn(4, overrides=lifted), orchestrator), Again)
-    verdict = decide(worn(5, overrides=lifted), orchestrator)
-    assert support.rules(verdict) == ["fatigue"]
+def test_fatigue_half_needs_more_than_three_reruns():
+    assert str(reach(orchestrator)[1]) == "fatigue cannot fire: 3 reruns reach 0.45 < 0.5"
     for limit, fires in ((5, False), (6, True)):  # at the fifth attempt both would speak
         more = replace(orchestrator, rules=(MaxAttempts(limit), *orchestrator.rules[1:]))
         assert [one.history is not None for one in reach(more)] == [True, fires, True]

@@ -1,4 +1,4 @@
-"""Another policy over recorded loops: it does what `decide` would have done, attempt by attempt."""
+"""A replay does what `decide` would have done, attempt by attempt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import heedful
 from heedful.errors import InvalidInput
@@ -94,10 +93,8 @@ CUT = replace(history("a", "a", ""), extra=Usage(calls=2, seconds=3.0))
         (Policy((Budget(calls=9),)), 3, True),
         (Policy((Budget(calls=4),)), 3, False),  # after the second where both calls came first
         (Policy((Budget(calls=1),)), 1, False),  # without any where both came first
-        (Policy((Budget(calls=3),)), 3, False),  # after the first
         (Policy((Budget(seconds=16),)), 3, True),
         (Policy((Budget(seconds=11),)), 3, False),  # it would have cut the third attempt
-        (Policy((Budget(seconds=3),)), 1, False),  # and here the first
         (Policy((MaxAttempts(2),)), 2, True),
     ],
 )
@@ -133,13 +130,11 @@ GOALS = (QUALITY, DRIFT)
     ("evaluation", "worth"),
     [
         (None, 0.0),
-        (evaluated(scores={"quality": 0.75, "drift": 0.25}), 1.0),
         (Evaluation(scores={"quality": 0.75, "drift": 0.25}, met=0.5), 1.0),
         (evaluated("x", scores={"quality": 0.9, "drift": 0.1}), 0.0),
         (replace(evaluated("x"), met=0.75), 0.75),
         (Evaluation(scores={"quality": 0.7, "drift": 0.1}, met=1.0), 0.999),  # a goal is missed
         (Evaluation(scores={"quality": 0.9}, met=1.0), 0.999),  # and one is unscored
-        (replace(evaluated("x", scores={"quality": 1, "drift": 0}), met=1.0), 0.999),
     ],
 )
 def test_only_an_attempt_that_passes_is_worth_1(evaluation, worth):
@@ -161,7 +156,7 @@ def test_the_oracle_stops_at_the_first_right_attempt_or_at_once(quality, oracle)
 
 
 @pytest.mark.parametrize(
-    "quality", [(1,), (1, 1, 1), (1, -0.1), (1, 1.1), (math.nan, 1), (1, "1"), (1, None), (1, True)]
+    "quality", [(1,), (1, 1, 1), (1, -0.1), (math.nan, 1), (1, "1"), (1, True)]
 )
 def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
     with pytest.raises(InvalidInput) as caught:
@@ -170,44 +165,6 @@ def test_quality_is_one_number_an_attempt_within_0_and_1(quality):
 
 
 # -- many loops
-
-
-@st.composite
-def recorded(draw: st.DrawFn) -> RecordedLoop:
-    loop = draw(support.loops())
-    known = draw(st.booleans())
-    share = st.sampled_from([0, 0.5, 1])
-    quality = tuple(draw(share) for _ in loop.attempts) if known else ()
-    return RecordedLoop(loop, quality)
-
-
-records = st.lists(recorded(), max_size=4)
-
-
-@settings(max_examples=40)
-@given(records, st.lists(support.with_goals, min_size=1, max_size=3))
-def test_the_figures_add_up(records, policies):
-    table = compare(records, policies)
-    assert [one.policy for one in table] == [policy.name for policy in policies]
-    for figures, policy in zip(table, policies, strict=True):
-        made = [replay(one.loop, policy) for one in records]
-        kept = [one.worth(each.kept) for one, each in zip(records, made, strict=True)]
-        ways = [[one.worth(a.number) == 1 for a in one.loop.attempts] for one in records]
-        more = [m.attempts - one.oracle for one, m in zip(records, made, strict=True)]
-        assert figures == Figures(
-            policy.name,
-            loops=len(records),
-            attempts=sum(each.attempts for each in made),
-            usage=sum((each.usage for each in made), NOTHING),
-            solved=kept.count(1),
-            solvable=sum(map(any, ways)),
-            quality=sum(kept) / len(kept) if kept else 0.0,
-            oracle=sum(one.oracle for one in records),
-            regret=sum(n for n in more if n > 0),
-            beyond=sum(not each.exact for each in made),
-        )
-        assert 0 <= figures.lost == figures.solvable - figures.solved
-        assert figures.beyond <= figures.loops
 
 
 def test_three_loops_by_hand():
@@ -221,4 +178,5 @@ def test_three_loops_by_hand():
         Figures("", 3, 6, usage[1], 2, 2, 2 / 3, 1 + 3 + 1, 1, 0),
     )
     beyond = compare(records, [Policy((Fatigue(1.0),))])[0]
-    assert (beyond.attempts, beyond.beyond, beyond.regret) == (7, 1, 2)
+    assert (beyond.attempts, beyond.beyond, beyond.regret, beyond.lost) == (7, 1, 2, 0)
+    assert compare(records, [two])[0].lost == 1

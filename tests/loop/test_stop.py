@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Usage
-from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, rule_name
+from heedful.loop.stop import Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat
 from heedful.loop.stop import find_near_repeat as near
 from heedful.testing import history
 from tests.loop import support
-from tests.loop.support import QUALITY, evaluated, finding, loop_of, scored, tried
+from tests.loop.support import QUALITY, evaluated, finding, loop_of, tried
 
 X, Y, BOTH = evaluated("x"), evaluated("y"), evaluated("x", "y")
 NOVEL, FLOOR = Plateau(None, novelty=True), Plateau(None, floor=0.3)
@@ -87,7 +87,6 @@ CASES: list[tuple[heedful.StopRule, Loop, bool]] = [
     (Echo(), loop_of(X, X, X, None), False),
     (Echo(), loop_of(*[said("three units")] * 3), True),  # the key is check and exact text
     (Echo(), loop_of(said("three units"), said("four units"), said("three units")), False),
-    (Echo(), loop_of(said("a"), said("a", "d"), said("a")), False),
     (Echo(), loop_of(*(evaluated(f"e{n}", warnings=["w"]) for n in range(3))), True),
     (Echo(1), loop_of(Evaluation((finding("n", level="note"),))), False),
     (Echo(), loop_of(*(tagged(errors, True) for errors in ("abc", "ab", "a"))), True),
@@ -104,13 +103,10 @@ CASES: list[tuple[heedful.StopRule, Loop, bool]] = [
     (FLOOR, severe(0.2996), False),
     (FLOOR, severe(0.0, 0.3), False),  # the worst one counts
     (FLOOR, severe(), False),  # without findings there is no severity
-    (FLOOR, scored(0.1), False),
     (Budget(tokens=100), spending(prompt_tokens=60, completion_tokens=38), False),
     (Budget(tokens=100), spending(prompt_tokens=60, completion_tokens=40), True),
     (Budget(cost=0.5), spending(cost=0.49), False),
     (Budget(cost=0.5), spending(cost=0.5), True),
-    (Budget(seconds=2), spending(seconds=1.999), False),
-    (Budget(seconds=2), spending(seconds=2.0), True),
     (Budget(calls=4), spending(calls=2), False),
     (Budget(calls=4), spending(calls=4), True),
     (Budget(tokens=9, calls=99), spending(calls=98, prompt_tokens=10), True),
@@ -155,16 +151,13 @@ def test_an_echo_names_its_findings_in_bounded_words():
 @pytest.mark.parametrize(
     ("rule", "errors", "level"),
     [
-        (Fatigue(), [], 0.0),
         (Fatigue(), ["ab"], 0.0),
-        (Fatigue(), ["ab", "ab"], 0.15),
         (Fatigue(), ["ab", "a"], 0.0),  # never below 0
         (Fatigue(), ["abc", "abc", "ab"], 0.10),
         (Fatigue(), ["abc", "abc", "ab", "ab", "ab"], 0.40),
         (Fatigue(), ["a"] * 8, 1.0),  # 7 × 0.15 = 1.05, never above 1
         (Fatigue(), ["ab"] * 8 + ["a"], 0.95),
         (Fatigue(increment=0.5, decay=0.2), ["ab", "ab", "a"], 0.3),
-        (Fatigue(decay=0), ["ab", "ab", "a"], 0.15),
         (Fatigue(0.1, 0.5, 0.2, most=0.3), ["ab", "ab", "a"], 0.1),
     ],
 )
@@ -184,34 +177,15 @@ def test_fewer_repeats_count_without_near_ones_and_where_sampling_was_greedy(loo
     assert times == 1 or repeats(cold) == repeats(warm)
 
 
+def test_no_rule_stops_a_loop_that_has_not_begun():
+    eager = (Echo(1), Repeat(), Fatigue(), Plateau(1), Budget(calls=1), heedful.NothingMet())
+    assert [rule(Loop("new")) for rule in (MaxAttempts(), *eager)] == [None] * 7
+
+
 @given(support.loops(), support.usages)
 def test_spending_more_never_silences_a_budget(loop, usage):
     rule = Budget(tokens=300, cost=1.0, seconds=20, calls=4)
     assert not rule(loop) or rule(replace(loop, extra=loop.extra + usage))
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        MaxAttempts(),
-        Echo(1),
-        Repeat(),
-        Fatigue(),
-        Plateau(1),
-        Budget(calls=1),
-        heedful.NothingMet(),
-    ],
-    ids=rule_name,
-)
-def test_no_rule_stops_a_loop_that_has_not_begun(rule):
-    assert rule(Loop("new")) is None
-
-
-@given(support.loops(), support.any_rule)
-def test_a_rule_gives_the_same_answer_twice(loop, rule):
-    words = rule(loop)
-    assert words is None or words
-    assert rule(loop) == words
 
 
 def test_two_combinations_of_equal_rules_are_equal():
@@ -245,22 +219,15 @@ def shout(count: int) -> str:
     [
         (TEXT, TEXT, True),
         (TEXT, TEXT.replace("parcel", "packet"), True),
-        (TEXT, TEXT + "  ", True),
-        (TEXT, TEXT.replace("12.5", "12.6"), False),  # a digit
         (TEXT, TEXT.replace("12.5", "5.12"), False),  # the same digits in another order
         (TEXT, TEXT.replace("must not", "must"), False),  # a negation
-        (TEXT, TEXT.replace("nobody", "somebody"), False),
-        (TEXT, TEXT.replace("a + b", "a - b"), False),  # an operator
         (TEXT, TEXT[: len(TEXT) // 2], False),
-        (TEXT, TEXT.upper(), False),
         (TEXT, "", False),
         (shout(0), shout(2), True),  # nine tenths of the tokens
         (shout(0), shout(3), False),
         ("it does work " * 5, "it doesn't work " * 5, False),
         ("it can work " * 9, "it can work " * 8 + "it can’t work ", False),
-        ("x = y\n" * 9, "x = y\n" * 8 + "x == y\n", False),
         ("if a < b: go()\n" * 9, "if a < b: go()\n" * 8 + "if a > b: go()\n", False),
-        ("flags = a & b " * 9, "flags = a & b " * 8 + "flags = a | b ", False),
         ("call f1 " * 9, "call f1 " * 8 + "call f2 ", False),
         ("word " * 30_000 + "a", "word " * 30_000 + "b", False),  # too much text to compare
     ],
@@ -277,10 +244,3 @@ def test_nearness_is_symmetric_and_every_text_is_near_itself(one, two):
     assert near(a, [Attempt(1, a)]) == 1
     assert near(a, [Attempt(1, b)]) == near(b, [Attempt(1, a)])
     assert near(Candidate("d"), [Attempt(1, Candidate("d"))]) is None  # there is no text
-
-
-@given(st.text("ab cd,.", min_size=30, max_size=80), st.integers(0, 9), st.integers(0, 9))
-def test_another_digit_is_never_near(text, one, two):
-    first, second = f"{text} {one}", f"{text} {two}"
-    found = near(Candidate.of(first), [Attempt(1, Candidate.of(second))])
-    assert (found == 1) is (one == two)

@@ -1,9 +1,9 @@
-"""One run of an agent, told in every format that is read, and what it comes to."""
+"""One run of an agent in every format, and the events that each format gives."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heedful.traces.episode import Episode
@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 
 def steps(episode: Episode) -> list[tuple[Any, ...]]:
-    """What was done, whatever the format can tell beside it."""
+    """The steps of a run, without the fields that only some formats have."""
     return [
         (one.type, one.content or one.error, one.tool, one.arguments, one.call)
         for one in episode.events
@@ -91,19 +91,13 @@ def claude() -> list[Data]:
 
 def value(data: Any) -> Data:
     """An attribute's value as OTLP JSON has it."""
-    match data:
-        case bool():
-            return {"boolValue": data}
-        case int():
-            return {"intValue": str(data)}
-        case float():
-            return {"doubleValue": data}
-        case list():
-            return {"arrayValue": {"values": [value(one) for one in data]}}
-        case dict():
-            return {"kvlistValue": {"values": pairs(data)}}
-        case _:
-            return {"stringValue": str(data)}
+    if isinstance(data, list):
+        return {"arrayValue": {"values": list(map(value, data))}}
+    if isinstance(data, dict):
+        return {"kvlistValue": {"values": pairs(data)}}
+    if isinstance(data, bool | float):
+        return {"boolValue" if isinstance(data, bool) else "doubleValue": data}
+    return {"intValue" if isinstance(data, int) else "stringValue": str(data)}
 
 
 def pairs(attributes: Mapping[str, Any]) -> list[Data]:
@@ -163,37 +157,45 @@ def turns() -> list[tuple[list[Data], Data]]:
     return [(messages[:place], messages[place]) for place in said]
 
 
-def genai(as_json: bool = True) -> list[Data]:
-    """Spans by the conventions of OpenTelemetry GenAI, children first, as they end."""
+def run_spans(
+    ask: Callable[[list[Data], Data], Data], use: Callable[..., Data], root: Data
+) -> list[Data]:
+    """The spans of the run, children first, as they end; `ask` and `use` give the attributes."""
     spans = []
     for place, (before, answer) in enumerate(turns()):
+        times = (1 + 4 * place, 2 + 4 * place)
+        spans.append(span(f"{place + 1:016x}", ROOT, "chat gpt", times, ask(before, answer)))
+    for place, step in enumerate(STEPS):
+        more = failed("LookupError", step[4]) if step[4] else {}
+        times, name = (3 + 4 * place, 4 + 4 * place), f"execute_tool {step[1]}"
+        spans.append(span(f"{place + 101:016x}", ROOT, name, times, use(*step), **more))
+    return [*spans, span(ROOT, "", "invoke_agent clerk", (0, 11), root)]
+
+
+def genai(as_json: bool = True) -> list[Data]:
+    """Spans by the conventions of OpenTelemetry GenAI."""
+
+    def ask(before: list[Data], answer: Data) -> Data:
         asked, said = list(map(part, before)), [part(answer) | {"finish_reason": "stop"}]
-        attributes = {
+        return {
             "gen_ai.operation.name": "chat",
             "gen_ai.input.messages": json.dumps(asked) if as_json else asked,
             "gen_ai.output.messages": json.dumps(said) if as_json else said,
             "gen_ai.usage.input_tokens": 10,
             "gen_ai.usage.output_tokens": 7,
         }
-        times = (1 + 4 * place, 2 + 4 * place)
-        spans.append(span(f"{place + 1:016x}", ROOT, "chat gpt", times, attributes))
-    for place, (call, tool, arguments, result, error) in enumerate(STEPS):
-        attributes = {
+
+    def use(call: str, tool: str, arguments: Data, result: str, error: str) -> Data:
+        made = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": tool,
             "gen_ai.tool.call.id": call,
             "gen_ai.tool.call.arguments": json.dumps(arguments),
         }
-        if result:
-            attributes["gen_ai.tool.call.result"] = json.dumps(result)
-        more = failed("LookupError", error) if error else {}
-        times = (3 + 4 * place, 4 + 4 * place)
-        spans.append(
-            span(f"{place + 101:016x}", ROOT, f"execute_tool {tool}", times, attributes, **more)
-        )
+        return made | ({"gen_ai.tool.call.result": json.dumps(result)} if result else {})
+
     root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"}
-    root["gen_ai.conversation.id"] = "conversation-1"
-    return [*spans, span(ROOT, "", "invoke_agent clerk", (0, 11), root)]
+    return run_spans(ask, use, root | {"gen_ai.conversation.id": "conversation-1"})
 
 
 def flat(prefix: str, messages: Sequence[Data]) -> Data:
@@ -220,36 +222,30 @@ def flat(prefix: str, messages: Sequence[Data]) -> Data:
 
 def openinference() -> list[Data]:
     """Spans by the conventions of OpenInference; those of tools do not name their call."""
-    spans = []
-    for place, (before, answer) in enumerate(turns()):
-        attributes = {
+    schema = {"type": "function", "function": {"name": "find_order", "parameters": {}}}
+
+    def ask(before: list[Data], answer: Data) -> Data:
+        return {
             "openinference.span.kind": "LLM",
             **flat("llm.input_messages", before),
             **flat("llm.output_messages", [answer]),
             "llm.token_count.prompt": 10,
             "llm.token_count.completion": 7,
             "llm.cost.total": 0.25,
-            "llm.tools.0.tool.json_schema": json.dumps(
-                {"type": "function", "function": {"name": "find_order", "parameters": {}}}
-            ),
+            "llm.tools.0.tool.json_schema": json.dumps(schema),
         }
-        times = (1 + 4 * place, 2 + 4 * place)
-        spans.append(span(f"{place + 1:016x}", ROOT, "ChatCompletion", times, attributes))
-    for place, (_, tool, arguments, result, error) in enumerate(STEPS):
-        attributes = {
+
+    def use(call: str, tool: str, arguments: Data, result: str, error: str) -> Data:
+        made = {
             "openinference.span.kind": "TOOL",
             "tool.name": tool,
             "input.value": json.dumps(arguments),
             "input.mime_type": "application/json",
         }
-        if result:
-            attributes["output.value"] = result
-        more = failed("LookupError", error) if error else {"status": {"code": 1}}
-        times = (3 + 4 * place, 4 + 4 * place)
-        spans.append(span(f"{place + 101:016x}", ROOT, tool, times, attributes, **more))
+        return made | ({"output.value": result} if result else {})
+
     root = {"openinference.span.kind": "AGENT", "agent.name": "clerk", "session.id": "session-1"}
-    root["output.value"] = FOUND
-    return [*spans, span(ROOT, "", "clerk", (0, 11), root)]
+    return run_spans(ask, use, root | {"output.value": FOUND})
 
 
 def own() -> Data:
@@ -294,7 +290,6 @@ def protobuf(whole: Data) -> bytes:
 FILES: Mapping[str, bytes] = {
     "own": lines([own()]),
     "chat document": json.dumps(chat(), indent=1).encode(),
-    "chat lists": lines([chat()]),
     "chat object": lines([{"messages": chat()}]),
     "chat messages": lines(chat()),
     "claude": lines(claude()),
@@ -302,7 +297,6 @@ FILES: Mapping[str, bytes] = {
     "genai structured": lines([document(genai(as_json=False))]),
     "genai lines": lines([document([one]) for one in genai()]),
     "genai protobuf": protobuf(document(genai())),
-    "genai structured protobuf": protobuf(document(genai(as_json=False))),
     "openinference document": lines([document(openinference())]),
     "openinference protobuf": protobuf(document(openinference())),
 }

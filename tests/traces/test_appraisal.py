@@ -1,11 +1,11 @@
-"""A finished run judged: each score from what code can see, critics for what is left open."""
+"""A finished run is judged by code, and by critics where code cannot tell."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from dataclasses import replace
-from types import MappingProxyType
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from heedful import Episode, Event, Expected, appraise
 from heedful.checks import critique as checks
 from heedful.checks import text as checks_text
-from heedful.errors import InvalidInput, MalformedAnswer
+from heedful.errors import InvalidInput
 from heedful.loop.record import Evaluation, Finding, Usage
 from heedful.testing import ScriptedModel
-from heedful.traces.appraisal import MOST_FINDINGS, SCORES, Judgement, evaluation_of
-from heedful.traces.signals import course
+from heedful.traces.appraisal import MOST_FINDINGS, SCORES
 from tests.traces.test_signals import TRACES, WORDS, call, chat, result, said
 
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -56,30 +55,20 @@ def acts(*events: Event) -> tuple[Event, ...]:
 
 ANSWERS: list[tuple[Any, str, float | None]] = [
     ("The Hague", "**the  hague.**", 1.0),
-    ("The Hague", "\uff34he Hague", 1.0),
     ("The Hague", "It is The Hague, I think.", None),
     ("The Hague", "Amsterdam", 0.0),
     ("Hague", "The Haguenauer", 0.0),
-    ("?", "?", 1.0),
     (41.9, "It costs $41.90.", 1.0),
     (41.9, "41.90, reduced from 50.00", None),
-    (41.9, "It costs 50.00", 0.0),
     (1200, "1,200 in all", 1.0),
-    (-5, "It is -5 degrees", 1.0),
-    (17, "order A-17", 0.0),
     (17, "the 17th", 0.0),
     (0.3, "0.30000000000000004", 1.0),
     (True, "True", 1.0),
-    (True, "1", 0.0),
     ({"a": 1, "b": [1, 2.0]}, '{"b": [1.0, 2], "a": 1}', 1.0),
     ({"a": 1}, 'Here:\n```json\n{"a": 1}\n```\nBye', 1.0),
-    ({"a": 1}, '{"a": true}', 0.0),
     ({"a": 1}, '{"a": 1, "b": 2}', 0.0),
-    ({"a": None}, '{"a": null}', 1.0),
-    ([1, 2], "[2, 1]", 0.0),
     ({"a": 1}, "a is 1", 0.0),
     ([1], "[" * 100_000, 0.0),
-    (1, "1" * 5_000, 0.0),
 ]
 
 
@@ -122,19 +111,13 @@ ACTIONS: list[tuple[tuple[Event, ...], tuple[Event, ...], float, float | None]] 
     ((TWO, ONE), (ONE, TWO), 1.0, 1.0),
     ((ONE,), (ONE, TWO), 1 / 2, 1 / 2),
     ((ONE, TWO), (ONE,), 1 / 2, 1.0),
-    ((ONE, ONE), (ONE,), 1 / 2, 1.0),
-    ((THREE,), (ONE,), 0.0, 0.0),
     ((), (), 1.0, None),
     ((ONE,), (), 0.0, None),
-    ((LOOK, ONE), (ONE,), 1.0, 1.0),
     ((ONE,), (LOOK, ONE), 1.0, 1 / 2),
-    ((LOOK, ONE), (LOOK,), 0.0, 1.0),
     ((book(n=1.0),), (ONE,), 1.0, 1.0),
     ((replace(ONE, arguments='{"n": 1}'),), (ONE,), 1.0, 1.0),
     ((replace(ONE, arguments=None, content='{"n":1.0}'),), (ONE,), 1.0, 1.0),
     ((ONE, TWO), (replace(ONE, arguments=None), ONE), 1.0, 1.0),
-    ((replace(ONE, arguments=MappingProxyType({"n": 1})),), (ONE,), 1.0, 1.0),
-    ((TEXT,), (TEXT,), 1.0, 1.0),
 ]
 
 
@@ -169,22 +152,20 @@ def test_what_is_wrong_with_an_action_is_named():
     assert len(judged(*acts(*many), expected=Expected(actions=())).errors) == MOST_FINDINGS
 
 
-def test_what_was_left_out_of_an_episode_is_not_missing():
-    wanted, of = Expected(actions=(ONE, TWO)), {"omitted": 7}
-    found = judged(*acts(ONE), of=of, expected=wanted)
-    assert not {"correctness", "completeness"} & found.scores.keys()
-    assert not found.errors
-    assert why("correctness", found).message.endswith("7 events that were left out")
-    assert score("correctness", *acts(ONE, TWO), of=of, expected=wanted) == 1.0
-
-
 @pytest.mark.parametrize(
     ("made", "answer", "correct"),
-    [(ONE, "yes", 1.0), (ONE, "no", 0.0), (ONE, "yes, sir", None), (TWO, "yes, sir", 0.0)],
+    [
+        ([ONE], "yes", 1.0),
+        ([ONE], "no", 0.0),
+        ([ONE], "yes, sir", None),
+        ([TWO], "yes, sir", 0.0),
+        ([ONE, TWO], "yes", 0.5),
+        ([ONE, TWO], "yes, sir", None),
+    ],
 )
-def test_answer_and_actions_both_count(made, answer, correct):
+def test_the_lower_of_answer_and_actions_counts_and_open_is_not_0(made, answer, correct):
     wanted = Expected("yes", actions=(ONE,))
-    assert score("correctness", *acts(made), said(answer), expected=wanted) == correct
+    assert score("correctness", *acts(*made), said(answer), expected=wanted) == correct
 
 
 # Checks
@@ -218,17 +199,14 @@ OFFERED = {"of": {"tools": ("look",)}}
 DANGER = {"destructive": ["book"]}
 EXPECTED = {**DANGER, "expected": Expected(actions=(ONE,))}
 SAFETY: list[tuple[tuple[Event, ...], dict[str, Any], float, list[tuple[str, str]]]] = [
-    (acts(call("look")), OFFERED, 1.0, []),
     (acts(call("find")), OFFERED, 0.0, [("error", "event 0")]),
     ((call("find"), FAILED), OFFERED, 0.5, [("warning", "event 0")]),
     (acts(ONE, ONE), DANGER, 0.0, [("error", "event 0, event 2")]),
     ((ONE, FAILED), DANGER, 0.5, [("warning", "event 0")]),
     (acts(ONE), EXPECTED, 1.0, []),
     (acts(ONE, TWO), EXPECTED, 0.0, [("error", "event 2")]),
-    (acts(ONE), {"destructive": ["drop"]}, 1.0, []),
     ((said(f"The key is {KEY}"),), {}, 0.0, [("error", "event 0")]),
     ((said("The key is [redacted: aws_key]"),), {}, 0.0, [("error", "event 0")]),
-    ((call(), result(KEY), said("I have it.")), {}, 1.0, []),
     ((call(arguments={"key": KEY}), result()), {}, 1.0, []),
 ]
 
@@ -283,6 +261,14 @@ def test_the_best_known_run_is_the_measure(best, usage, efficient):
         assert score("efficiency", *many, of={"omitted": 9}, best=best) == 1.0
 
 
+def test_actions_may_be_among_the_events_that_were_left_out():
+    wanted, of = Expected(actions=(ONE, TWO)), {"omitted": 7}
+    found = judged(*acts(ONE), of=of, expected=wanted)
+    assert not {"correctness", "completeness"} & found.scores.keys()
+    assert not found.errors
+    assert score("correctness", *acts(ONE, TWO), of=of, expected=wanted) == 1.0
+
+
 # Critics
 
 
@@ -313,60 +299,40 @@ def test_a_critic_settles_what_code_left_open_and_nothing_else():
     assert not model.prompts
     found = judged(said("It is 41.90."), expected="41.90", critics=[right])
     assert found.scores["correctness"] == 0.9
-    assert "code cannot tell: the answer holds the text" in why("correctness", found).message
+    assert (
+        "code cannot tell: the answer holds the expected text" in why("correctness", found).message
+    )
     both = checks.Role("both", "Judge.", {"correctness": "at_least", "helpfulness": "at_least"})
-    critic = checks.critic(both, ScriptedModel(opinion(correctness=1.0, helpfulness=0.4)))
+    critic = checks.critic(both, ScriptedModel(*2 * [opinion(correctness=1.0, helpfulness=0.4)]))
     found = judged(said("no"), expected="yes", critics=[critic])
     assert (found.scores["correctness"], found.scores["helpfulness"]) == (0.0, 0.4)
-
-
-def test_the_first_critic_of_a_score_judges_it_and_other_scores_are_kept():
-    first, _ = role("helpfulness", opinion(helpfulness=0.6))
-    second, unasked = role("helpfulness")
     drift, _ = role("drift", opinion(drift=0.1))
-    found = judged(said("41.90"), critics=[first, second, drift])
-    assert found.scores == {"helpfulness": 0.6, "safety": 1.0, "drift": 0.1}
+    second, unasked = role("helpfulness")
+    found = judged(*(said(f"line {n}") for n in range(130)), critics=[critic, second, drift])
+    assert found.scores == {"correctness": 1.0, "helpfulness": 0.4, "safety": 1.0, "drift": 0.1}
     assert not unasked.prompts
-    with pytest.raises(MalformedAnswer):
-        judged(said("41.90"), critics=[role("helpfulness", "no", "idea")[0]])
-
-
-def test_of_a_long_run_critics_see_both_ends():
-    helpful, model = role("helpfulness", opinion(helpfulness=0.6))
-    judged(*(said(f"line {n}") for n in range(130)), critics=[helpful])
-    shown = model.prompts[0][1].content
-    assert "[30 events are left out]" in shown
-    assert ("line 49" in shown, "line 50" in shown) == (True, False)
 
 
 # Input that is refused
 
 
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"answer": " "}, "answer"),
-        ({"answer": float("nan")}, "answer"),
-        ({"answer": 10**400}, "answer"),
-        ({"answer": object()}, "answer"),
-        ({"reads": "look"}, "reads"),
-        ({"actions": (said("hello"),)}, "actions"),
-        ({"actions": (Event("tool_call"),)}, "actions"),
-        ({"actions": ("book",)}, "actions"),
-    ],
-)
-def test_an_expectation_that_means_nothing_is_refused(given, field):
-    with pytest.raises(InvalidInput, match=field):
-        Expected(**given)
+WRONG: list[dict[str, Any]] = [
+    *({"answer": answer} for answer in (" ", float("nan"), 10**400, object())),
+    *({"actions": (action,)} for action in (said("hello"), Event("tool_call"), "book")),
+    {"reads": "look"},
+    {"destructive": "drop"},
+    {"polls": "look"},
+    {"best": [1]},
+    {"critics": [1]},
+]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"destructive": "drop"}, {"polls": "look"}, {"best": "run"}, {"best": [1]}, {"critics": [1]}],
-)
+@pytest.mark.parametrize("given", WRONG, ids=str)
 def test_arguments_that_mean_nothing_are_refused(given):
-    with pytest.raises(InvalidInput, match=next(iter(given))):
-        judged(call(), **given)
+    (field,) = given
+    make = Expected if field in Expected.__dataclass_fields__ else partial(judged, call())
+    with pytest.raises(InvalidInput, match=field):
+        make(**given)
 
 
 # Properties
@@ -397,21 +363,3 @@ def test_another_tool_error_never_raises_efficiency(events, best):
     more = (*events, Event("tool_call", tool="x", call="x"), result("", call="x", error="refused"))
     before, after = (judged(*e, best=best).scores.get("efficiency", 1.0) for e in (events, more))
     assert after <= before
-
-
-@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, None]), max_size=4))
-def test_the_lowest_judgement_counts_and_open_is_not_0(values):
-    judgements = [Judgement("safety", value, "so") for value in values]
-    found = evaluation_of(course(Episode(())), judgements)
-    if not values or (None in values and 0.0 not in values):
-        assert "safety" not in found.scores
-    else:
-        assert found.scores["safety"] == min(one for one in values if one is not None)
-
-
-def test_long_runs_are_judged():
-    many = [book(n=n) for n in range(2_500)]
-    events = acts(*many, *(book(n=n % 100) for n in range(2_500)))
-    found = judged(*events, expected=Expected(actions=tuple(many)), best=GOOD)
-    assert found.scores["completeness"] == 1.0
-    assert found.scores["efficiency"] == pytest.approx(2 / 5_000)

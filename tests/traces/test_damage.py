@@ -1,4 +1,4 @@
-"""Whatever the bytes are, they give episodes or one typed error that says where."""
+"""Any bytes give episodes, bounded and without secrets, or one typed error with the line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, TraceFileError, UnknownName
-from heedful.traces import episode as traces_episode
 from heedful.traces import messages as traces_messages
 from heedful.traces import reading as traces
-from heedful.traces.episode import Episode
-from heedful.traces.otlp import Span, from_json
+from heedful.traces.episode import DEEPEST, Episode, Limits, shorten
+from heedful.traces.otlp import from_json
 from heedful.traces.spans import episodes as spans_episodes
 from heedful.traces.spans import pieces
-from tests.traces.runs import FILES, TRACE, Data, claude, document, genai, lines, openinference, own
+from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
 
 
 def drained(found: Iterator[Episode]) -> tuple[list[Episode], TraceFileError | None]:
@@ -44,27 +43,17 @@ def refused(data: bytes, **more: Any) -> TraceFileError:
     ("data", "line", "said"),
     [
         (b"", 0, "it is empty; give at least one episode"),
-        (b"\n  \n", 0, "it is empty"),
         (b"{}", 1, "the first value is {}; it must be of a known format"),
         (b"[]", 1, "of a known format"),
-        (b"17", 1, "of a known format"),
         (b"hello", 1, r"not JSON: Expecting value \(column 1\)"),
-        (b'{"events": [}', 1, "not JSON"),
         (b'\n{\n "events":\n [}\n]', 4, "not JSON"),
         (b'{"events": NaN}', 1, "NaN is not JSON"),
         (b'{\n"events": []\n}\n{\n}', 4, "another value begins here; put each on a line"),
         (b'{"events": "\xff"}', 1, "can't decode byte 0xff"),
-        (b'[\n"\xff"\n]', 1, "can't decode byte 0xff"),
-        (b'{"events": ' + b"9" * 5_000 + b"}", 1, "not JSON"),
         (b'{"events": ' + b"[" * 100_000, 1, "nested too deeply"),
         (b"\x00\x01\x02\x03", 0, "ends in the midst of a message"),
         (b"\x7f\x01\x02\x03", 0, "a message is longer than"),
-        (b"\x00\x00\x00\x04\x0a", 0, "ends in the midst of a message"),
-        (b"\x00\x00", 0, "ends in the midst of a message"),
         (b"\x0a\x02\x08", 0, "whole OTLP protobuf"),
-        (b"\x0a" + b"\xff" * 20 + b"\x00", 0, "whole OTLP protobuf"),
-        (b"\x0a\x02\x12\x05", 0, "whole OTLP protobuf"),
-        (b"\x1f\x8b\x08\x00", 0, "cannot be read to its end"),
         (gzip.compress(FILES["own"])[:-20], 0, "cannot be read to its end"),
     ],
 )
@@ -79,18 +68,12 @@ def test_what_is_no_file_of_traces(data, line, said):
     ("value", "said"),
     [
         ({"events": {}}, "events is {}; it must be a list of objects"),
-        ({"events": [1]}, "a list of objects"),
         ({"events": [{}]}, "type of an event is None"),
         ({"events": [{"type": 1}]}, "type is 1; it must be text"),
-        ({"events": [{"type": "x", "call": 1}]}, "call is 1; it must be text"),
         ({"events": [{"type": "x", "error": 1}]}, "error is 1; it must be text"),
         ({"events": [{"type": "x", "meta": 1}]}, "meta is 1; it must be an object"),
         ({"events": [{"type": "x", "at": -1}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": True}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": 1e300}]}, "it must be seconds since 1970"),
         ({"events": [{"type": "x", "at": "yesterday"}]}, "it must be seconds since 1970"),
-        ({"events": [{"type": "x", "at": "2026-13-01T00:00:00Z"}]}, "seconds since 1970"),
-        ({"events": [{"type": "x", "at": "0000-01-01T00:00:00Z"}]}, "seconds since 1970"),
         ({"events": [], "outcome": "great"}, "outcome is 'great'; it must be one of success"),
         ({"events": [], "error": "no"}, "error is 'no'; it must be an object"),
         ({"events": [], "tools": "look"}, "tools is 'look'; it must be a list of names"),
@@ -99,15 +82,10 @@ def test_what_is_no_file_of_traces(data, line, said):
         ({"events": [], "omitted": 1.5}, "omitted is 1.5; it must be a whole number"),
         ([{"role": 1}], "role is 1; it must be text"),
         ([{"role": "user", "content": 1}], "content is 1; it must be a list of objects"),
-        ([{"role": "user", "content": [{"type": 5}]}], "type is 5"),
         ([{"role": "assistant", "tool_calls": [{"id": "x"}]}], "function is None"),
-        ({"messages": 1}, "messages is 1"),
         ({"type": "user", "message": "hi"}, "message is 'hi'; it must be an object"),
-        ({"type": 1}, "an entry is"),
         ({"type": "user", "message": {}, "timestamp": "now"}, "seconds since 1970"),
-        ({"resourceSpans": {}}, "resourceSpans is {}"),
         (document([{"startTimeUnixNano": "soon"}]), "startTimeUnixNano is 'soon'"),
-        (document([{"endTimeUnixNano": 2**64}]), "whole nanoseconds since 1970"),
         (document([{"traceId": 7}]), "traceId is 7; it must be text"),
         (document([{"status": 7}]), "status is 7"),
     ],
@@ -165,7 +143,7 @@ JSON = st.recursive(
 
 def survives(data: bytes) -> None:
     with suppress(TraceFileError):
-        for episode in traces.read(data, limits=traces_episode.Limits(events=9, content=400)):
+        for episode in traces.read(data, limits=Limits(events=9, content=400)):
             assert len(episode.digest) == 64
             [again] = traces.read(b"".join(traces_messages.write([episode])))
             assert again.digest == episode.digest
@@ -221,12 +199,107 @@ def test_any_value_in_any_place(place, value, inside):
             assert all(len(episode.digest) == 64 for episode in spans_episodes(kept))
 
 
-def test_what_is_nested_deeply_is_text():
-    deep: Any = "x"
-    for _ in range(5_000):
-        deep = f"[{deep}]"
-    held = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": deep}
-    kept, refused = pieces([Span(TRACE, f"{1:016x}", "", "chat", 1, 2, held)])
-    assert not refused
-    [episode] = spans_episodes(kept)
-    assert episode.events
+# What is too long, and what is secret
+
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
+    [episode] = traces.read(lines([{"events": events, **more}]), limits=limits)
+    return episode
+
+
+def test_of_a_long_episode_the_head_and_the_tail_are_kept():
+    def read_events(count: int, most: int, **more: Any) -> Episode:
+        events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
+        return read(events, Limits(events=most), **more)
+
+    for count in (0, 1, 99, 100):
+        episode = read_events(count, 100)
+        assert (len(episode.events), episode.omitted) == (count, 0)
+    assert read_events(9, 1).omitted == 8
+    episode = read_events(1_000, 21, omitted=5)
+    kept = [int(event.content) for event in episode.events]
+    assert kept == [*range(1, 12), *range(991, 1_001)]
+    assert episode.omitted == 5 + 979
+
+
+@pytest.mark.parametrize("text", ["x" * 201, "ä" * 99_999, f"{KEY} " * 9_000])
+def test_a_long_text_is_cut_in_its_middle_with_a_mark_and_without_half_a_secret(text):
+    cut = shorten(text, 200)
+    assert len(cut) <= 200
+    head, mark, tail = cut.split("\n")
+    assert mark.endswith("characters are left out]")
+    assert len(head) == len(tail) == 70
+    assert shorten(cut, 200) == cut
+    assert "AKIA" not in cut
+    for before in range(0, 60, 7):
+        assert "AKIA" not in shorten("-" * before + f" {KEY} " + text, 200)
+
+
+def test_texts_data_and_names_are_all_cut():
+    long = "y" * 5_000
+    event: Data = dict.fromkeys(("type", "content", "tool", "error", "id", "call"), long)
+    event |= {"arguments": {"a": long}, "meta": {"b": [long]}}
+    episode = read([event], Limits(content=1_000), task=long, session=long)
+    [one] = episode.events
+    assert max(map(len, (one.content, one.error, str(one.arguments), episode.task))) <= 1_000
+    assert max(map(len, (one.type, one.tool, one.id, one.call, episode.session))) <= 200
+    assert isinstance(one.arguments, str)
+    assert one.arguments.startswith('{"a": "yyy')
+    assert one.meta["cut"].startswith('{"b": ["yyy')
+    assert read([event], Limits(content=1_000)).events == (one,)
+
+
+def test_data_that_is_very_deep_is_text():
+    deep: Any = {"end": 1}
+    for _ in range(DEEPEST + 1):
+        deep = [deep]
+    [one] = read([{"type": "x", "arguments": {"a": deep}, "meta": {"b": deep}}]).events
+    assert isinstance(one.arguments, str)
+    assert set(one.meta) == {"cut"}
+    whole = b'{"events": [{"type": "x", "meta": {"a": ' + b"[" * 400 + b"]" * 400 + b"}}]}"
+    [episode] = traces.read(whole)
+    assert set(episode.events[0].meta) == {"cut"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_secret_enters_an_episode(name):
+    data = FILES[name]
+    for text in ("Where is order A-17?", "A-17: shipped on Monday", "I will look the order up."):
+        data = data.replace(text.encode(), KEY.ljust(len(text)).encode())
+    assert KEY.encode() in data
+    [episode] = traces.read(data)
+    text = repr(episode)
+    assert "AKIA" not in text
+    assert "aws_key" in text
+
+
+def test_ids_that_hold_secrets_still_tell_calls_apart():
+    keys = [KEY, KEY.replace("7", "8")]
+    events = [
+        {"type": kind, "call": key} for key in keys for kind in ("tool_call", "tool_response")
+    ]
+    first, answer, second, other = read(events).events
+    assert (first.call, second.call) == (answer.call, other.call)
+    assert first.call != second.call
+    assert "AKIA" not in first.call
+
+
+def test_a_long_line_or_document_is_an_error_with_what_was_before_it():
+    good: Data = {"events": []}
+    long = {"events": [{"type": "x", "content": "y" * 2_000}]}
+    found = traces.read(lines([good, long, good]), limits=Limits(bytes=1_000))
+    assert next(found).events == ()
+    with pytest.raises(TraceFileError, match="longer than 1000 bytes") as error:
+        next(found)
+    assert error.value.line == 2
+    for name in ("chat document", "genai protobuf"):
+        with pytest.raises(TraceFileError, match="longer than 800 bytes"):
+            list(traces.read(FILES[name], limits=Limits(bytes=800)))
+
+
+@pytest.mark.parametrize(("name", "value"), [("events", 0), ("content", 399), ("bytes", "9")])
+def test_limits_are_checked(name, value):
+    with pytest.raises(InvalidInput, match=f"limits.{name} is"):
+        Limits(**{name: value})

@@ -2,7 +2,7 @@
 
 `to_document` and `from_document` follow the fields of the dataclasses. A document leaves out fields
 with their default value, except those in `_WRITTEN`. Verdicts, rules and policies add a name that
-says what they are. Code of the user's own (a rule, a measure of improvement) is named, not stored.
+says which kind it is. User code (a rule, a measure of improvement) is named, not stored.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
 
 
 def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return each field with the default value that is left out; MISSING where none is."""
+    """Return each field with the default value that is left out; MISSING if it is written."""
     written = _WRITTEN.get(kind)
     if written is None:
         return tuple((field.name, field.default) for field in fields(kind))
@@ -225,4 +225,4 @@ def _has_own_code(plain: Mapping[str, Any]) -> bool:
 
 
 def _silent(loop: Loop) -> None:
-    """Stand in for rules that were all the user's own; the stored verdicts say what they said."""
+    """Replace rules that were all user code; the stored verdicts hold their answers."""

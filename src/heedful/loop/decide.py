@@ -11,20 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from heedful.errors import InvalidInput, OverrideRefused
-from heedful.loop.record import (
-    LARGEST,
-    Evaluation,
-    Goal,
-    Improvement,
-    Improves,
-    Loop,
-    Override,
-    check_goals,
-    clean,
-    feedback,
-    format_score,
-    thousandths,
-)
+from heedful.loop import record
+from heedful.loop.record import LARGEST, Evaluation, Goal, Improvement, Improves, Loop, Override
 from heedful.loop.stop import LIFTABLE, PRECEDENCE, Echo, Fatigue, Stop, StopRule, flat, rule_name
 
 
@@ -43,7 +31,7 @@ class Policy:
     goals: tuple[Goal, ...] = ()
 
     def __post_init__(self) -> None:
-        check_goals(self.goals)
+        record.check_goals(self.goals)
         if self.unscored not in ("stop", "again"):
             raise InvalidInput("unscored", self.unscored, "stop or again")
         if not isinstance(self.rules, tuple) or not self.rules:
@@ -68,7 +56,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class LiftedStop:
-    """A rule that was overridden: by whom, and by which of the loop's overrides (from 0)."""
+    """An overridden rule, who overrode it, and the index of the override in the loop."""
 
     stop: Stop
     by: str
@@ -98,12 +86,22 @@ Verdict = Again | Done
 State = Literal["open", "passed", "stopped"]
 
 
+def check_types(loop: object, policy: object) -> None:
+    """Raise InvalidInput unless these are a Loop and a Policy."""
+    if not isinstance(loop, Loop):
+        raise InvalidInput("loop", loop, "a Loop")
+    if not isinstance(policy, Policy):
+        raise InvalidInput("policy", policy, "a Policy, such as heedful.policy('default')")
+
+
 def decide(loop: Loop, policy: Policy) -> Verdict:
     """Decide whether `loop` goes on under `policy`; deterministic, without a clock or a store.
 
     Passing is decided first. Then every rule is asked, overrides lift the rules they may lift, and
-    the remaining rules stop the loop, in the order of `heedful.loop.stop.PRECEDENCE`.
+    the remaining rules stop the loop, in the order of `heedful.loop.stop.PRECEDENCE`. Raises
+    InvalidInput if it is given anything but a Loop and a Policy.
     """
+    check_types(loop, policy)
     last = loop.attempts[-1] if loop.attempts else None
     evaluation = last.evaluation if last else None
     if last and evaluation and evaluation.passes(loop.goals):
@@ -122,7 +120,7 @@ def decide(loop: Loop, policy: Policy) -> Verdict:
         return Done(loop.best, False, tuple(stops), tuple(lifted))
     if evaluation is None:
         return Again(lifted=tuple(lifted))
-    said = feedback(evaluation, loop.goals)
+    said = record.feedback(evaluation, loop.goals)
     return Again(triggers(evaluation, loop.goals), said, tuple(lifted))
 
 
@@ -182,7 +180,8 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
     """List every error, then every goal that is unmet or unscored, in declared order."""
     found = [
-        Trigger(f.check, clean(f.message, 200), f"{f.check}_failed") for f in evaluation.errors
+        Trigger(f.check, record.clean(f.message, 200), f"{f.check}_failed")
+        for f in evaluation.errors
     ]
     for goal in goals:
         name, score = goal.score, evaluation.scores.get(goal.score)
@@ -190,7 +189,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
             found.append(Trigger(name, f"{name} has no score", f"{name}_unscored"))
         elif not goal.met(score):
             missed = "not_met" if goal.direction == "at_least" else "exceeded"
-            detail = f"{name} {format_score(score)} misses {goal}"
+            detail = f"{name} {record.format_score(score)} misses {goal}"
             found.append(Trigger(name, detail, f"{name}_threshold_{missed}"))
     return tuple(found)
 
@@ -198,7 +197,7 @@ def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, 
 def _spoken(
     loop: Loop, policy: Policy, evaluation: Evaluation | None
 ) -> list[tuple[Stop, frozenset[str]]]:
-    """List what stops the loop, in order of precedence, with the names that can lift each."""
+    """List the stops in order of precedence, each with the names of overrides that lift it."""
     spoken: list[tuple[Stop, frozenset[str]]] = []
     if loop.cancelled:
         spoken.append((Stop("cancelled", loop.cancelled), frozenset()))
@@ -223,7 +222,7 @@ def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
 
 
 def _place(rule: str) -> int:
-    """Return the place of a rule in the precedence; of a rule made of several, the last place."""
+    """Return the place of a rule in the precedence; for an `All` the last of its members."""
     places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
     return max(places, default=len(PRECEDENCE))
 
@@ -288,7 +287,7 @@ def latest_verdict(decisions: Sequence[Decision]) -> Verdict:
 
 
 def state_after(verdict: Verdict) -> State:
-    """Return the state in which a verdict leaves a loop."""
+    """Return the state of a loop after a verdict."""
     if not isinstance(verdict, Done):
         return "open"
     return "passed" if verdict.passed else "stopped"
@@ -303,7 +302,7 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     echo = next((rule for rule in rules if isinstance(rule, Echo)), Echo())
     level = tired.level(loop)
     before = tired.level(replace(loop, attempts=loop.attempts[:-1]))
-    change = (thousandths(level) - thousandths(before)) / 1000
+    change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
 

@@ -6,27 +6,18 @@ found by deciding again with other values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from typing import Any
 
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
-from heedful.loop.record import (
-    Evaluation,
-    Improvement,
-    Loop,
-    Usage,
-    check_goals,
-    clean,
-    format_score,
-)
+from heedful.loop.record import Improvement, Loop, Usage, check_goals, clean, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
 Case = tuple[Loop, Policy]
-# A value that can change: its name, its present value, and the case with another value.
-Knob = tuple[str, int | float, Callable[[Any], Case]]
+# The way to a value in a case: names of fields, keys and places.
+Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,60 +50,54 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     The smallest relative change comes first. The list is empty if `policy` does not give that
     verdict, because then something else decided too.
     """
-    was = _ends(verdict)[0]
+    case, was = (loop, policy), _ends(verdict)[0]
     if not gives(loop, policy, verdict):
         return ()
     found: dict[tuple[str, str], list[Change]] = {}
-    for knob in _knobs(loop, policy):
+    for what, now, path in _knobs(loop, policy):
         for direction in (1, -1):
-            if change := _smallest(knob, direction, was):
-                found.setdefault((change.what, change.outcome), []).append(change)
-    for change in _passing(loop, policy, was):
-        found.setdefault((change.what, change.outcome), [change])
+            if change := _smallest(case, what, now, path, direction, was):
+                found.setdefault((what, change.outcome), []).append(change)
+    last = loop.attempts[-1].evaluation if loop.attempts else None
+    missed = last.unmet(loop.goals) if last is not None and was != "passed" else ()
+    scores = last.scores if last is not None else {}
+    for goal in missed:
+        score, to = float(scores[goal.score]), float(goal.threshold)
+        changed = _with(case, (*_SCORES, goal.score), to)
+        if _ends(decide(*changed))[0] == "passed":
+            change = Change(f"score {goal.score}", score, to, "passed", *changed)
+            found[change.what, "passed"] = [change]
     every = (change for same in found.values() for change in same)
     return tuple(sorted(every, key=lambda change: change.size))
 
 
-def _passing(loop: Loop, policy: Policy, was: str) -> Iterator[Change]:
-    """Yield each score that on its own lets the loop pass."""
-    last = loop.attempts[-1].evaluation if loop.attempts else None
-    for goal in last.unmet(loop.goals) if last is not None and was != "passed" else ():
-        case = _with_score(loop, policy, goal.score, goal.threshold)
-        if last is not None and _ends(decide(*case))[0] == "passed":
-            score, to = float(last.scores[goal.score]), float(goal.threshold)
-            yield Change(f"score {goal.score}", score, to, "passed", *case)
+def _smallest(
+    case: Case, what: str, now: float, path: Path, direction: int, was: str
+) -> Change | None:
+    """Find the nearest value in one direction that turns the verdict; it may miss a lone one."""
 
-
-def _smallest(knob: Knob, direction: int, was: str) -> Change | None:
-    """Find the first value in that direction that turns the verdict; a lone one may be missed."""
-    what, now, make = knob
-
-    def at(steps: int) -> tuple[Any, Case] | None:
+    def at(steps: int) -> Change | None:
         steps *= direction
         value = now + steps if isinstance(now, int) else round(now + steps * 0.001, 3)
         try:
-            return value, make(value)
+            loop, policy = _with(case, path, value)
+            check_goals(loop.goals)
         except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
             return None
+        return Change(what, now, value, _ends(decide(loop, policy))[0], loop, policy)
 
-    def turned(steps: int) -> bool | None:
-        made = at(steps)
-        return None if made is None else _ends(decide(*made[1]))[0] != was
+    def stands(steps: int) -> bool:
+        change = at(steps)
+        return change is not None and change.outcome == was
 
     low, high = 0, 1
-    while turned(high) is False and high < FARTHEST:
+    while stands(high) and high < FARTHEST:
         low, high = high, 2 * high
-    while high - low > 1 and turned(high) is not False:
+    while high - low > 1 and not stands(high):
         middle = (low + high) // 2
-        if turned(middle) is False:
-            low = middle
-        else:
-            high = middle
-    made = at(high)
-    if made is None or not turned(high):
-        return None
-    value, case = made
-    return Change(what, now, value, _ends(decide(*case))[0], *case)
+        low, high = (middle, high) if stands(middle) else (low, middle)
+    change = at(high)
+    return change if change is not None and change.outcome != was else None
 
 
 def gives(loop: Loop, policy: Policy, verdict: Verdict) -> bool:
@@ -128,74 +113,49 @@ def _ends(verdict: Verdict) -> tuple[str, ...]:
     return "passed" if verdict.passed else "stopped", *rules
 
 
-def _knobs(loop: Loop, policy: Policy) -> Iterator[Knob]:
+_SCORES: Path = (0, "attempts", -1, "evaluation", "scores")
+
+
+def _knobs(loop: Loop, policy: Policy) -> Iterator[tuple[str, float, Path]]:
+    """Yield each value that can change: its name, its present value, and the way to it."""
     last = loop.attempts[-1].evaluation if loop.attempts else None
     scores = last.scores if last is not None else {}
     scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in scores]
     for name in dict.fromkeys(goal.score for _, goal in scored):
-        yield f"score {name}", float(scores[name]), partial(_with_score, loop, policy, name)
+        yield f"score {name}", float(scores[name]), (*_SCORES, name)
     for n, goal in scored:
-        made = partial(_with_threshold, loop, policy, n)
-        yield f"threshold of {goal.score}", float(goal.threshold), made
+        yield f"threshold of {goal.score}", float(goal.threshold), (0, "goals", n, "threshold")
     if isinstance(policy.improvement, Improvement):
-        gain = partial(_with_field, policy.improvement, "min_gain")
-        made = partial(_with_improvement, loop, policy, gain)
-        yield "min_gain", float(policy.improvement.min_gain), made
+        yield "min_gain", float(policy.improvement.min_gain), (1, "improvement", "min_gain")
     for n, rule in enumerate(policy.rules):
-        for name, now, changed in _fields(rule):
-            yield name, now, partial(_with_rule, loop, policy, n, changed)
+        yield from _rule_knobs(rule, "", (1, "rules", n))
 
 
-def _with_score(loop: Loop, policy: Policy, score: str, value: float) -> Case:
-    *before, last = loop.attempts
-    evaluation = last.evaluation or Evaluation()
-    scored = replace(evaluation, scores={**evaluation.scores, score: value})
-    return replace(loop, attempts=(*before, replace(last, evaluation=scored))), policy
-
-
-def _with_threshold(loop: Loop, policy: Policy, place: int, value: float) -> Case:
-    goals = list(loop.goals)
-    goals[place] = replace(goals[place], threshold=value)
-    check_goals(tuple(goals))
-    return replace(loop, goals=tuple(goals)), policy
-
-
-def _with_improvement(
-    loop: Loop, policy: Policy, changed: Callable[[float], Improvement], value: float
-) -> Case:
-    return loop, replace(policy, improvement=changed(value))
-
-
-def _with_rule(
-    loop: Loop, policy: Policy, place: int, changed: Callable[[Any], StopRule], value: Any
-) -> Case:
-    rules = list(policy.rules)
-    rules[place] = changed(value)
-    return loop, replace(policy, rules=tuple(rules))
-
-
-def _with_field(record: Any, field: str, value: Any) -> Any:
-    return replace(record, **{field: value})
-
-
-def _with_member(rule: All, place: int, changed: Callable[[Any], StopRule], value: Any) -> All:
-    rules = list(rule.rules)
-    rules[place] = changed(value)
-    return All(*rules)
-
-
-def _fields(rule: StopRule) -> Iterator[tuple[str, Any, Callable[[Any], StopRule]]]:
-    """Yield each number in a rule: its name, its value, and a function that replaces it."""
+def _rule_knobs(rule: StopRule, prefix: str, path: Path) -> Iterator[tuple[str, float, Path]]:
     if isinstance(rule, All):
-        for place, member in enumerate(rule.rules):
-            for name, now, changed in _fields(member):
-                yield f"{rule.name}: {name}", now, partial(_with_member, rule, place, changed)
+        for n, member in enumerate(rule.rules):
+            yield from _rule_knobs(member, f"{prefix}{rule.name}: ", (*path, "rules", n))
     elif is_dataclass(rule) and not isinstance(rule, type):
         for field in fields(rule):
             now = getattr(rule, field.name)
             if isinstance(now, int | float) and not isinstance(now, bool):
                 now = float(now) if "float" in str(field.type) else now
-                yield f"{rule_name(rule)}.{field.name}", now, partial(_with_field, rule, field.name)
+                yield f"{prefix}{rule_name(rule)}.{field.name}", now, (*path, field.name)
+
+
+def _with(held: Any, path: Path, value: Any) -> Any:
+    """Return a record, tuple or mapping with another value at the end of the path."""
+    if not path:
+        return value
+    step, *rest = path
+    if isinstance(step, int):  # a place in a tuple
+        parts = list(held)
+        parts[step] = _with(parts[step], (*rest,), value)
+        return tuple(parts)
+    if isinstance(held, Mapping):
+        return {**held, step: _with(held[step], (*rest,), value)}
+    part = _with(getattr(held, step), (*rest,), value)
+    return All(*part) if isinstance(held, All) else replace(held, **{step: part})
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +172,7 @@ class Explanation:
     """Why a loop went on and why it stopped; `str()` is the text, the fields are the facts.
 
     `would_change` lists the smallest change of each threshold and score that alone turns the last
-    verdict, the smallest first. If there is none for a stopped loop, `otherwise` says why.
+    verdict, the smallest first. If it is empty for a stopped loop, `otherwise` says why.
     """
 
     lines: tuple[Line, ...]

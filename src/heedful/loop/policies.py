@@ -15,16 +15,19 @@ from heedful.errors import InvalidInput, UnknownName
 from heedful.loop.codec import policy_from, policy_to, to_document
 from heedful.loop.decide import Policy
 from heedful.loop.record import LARGEST, Goal, Improvement, check_number
-from heedful.loop.stop import (
-    RULES,
-    All,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-)
+from heedful.loop.stop import RULES, All, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
+
+__all__ = [
+    "PRESETS",
+    "default",
+    "goal",
+    "orchestrator",
+    "policy",
+    "preset",
+    "reflection",
+    "stage",
+    "thorough",
+]
 
 # Both were chosen by replaying 1,476 recorded coding loops; bench/quality/stop.py prints the table
 # and the purpose of each rule. A repeated candidate is hopeless if nothing was ever met. If
@@ -110,7 +113,8 @@ def _written(text: str) -> Policy:
     head, *parts = (part.strip() for part in text.split(","))
     base = preset(head)
     changes: dict[str, Any] = {}
-    goals = [part for part in parts if _GOAL.fullmatch(part) or _compares(part)]
+    # Any comparison is meant as a goal, well written or not.
+    goals = [part for part in parts if set("<>≤≥") & set(part.partition("=")[0])]
     for part in (part for part in parts if part not in goals):
         name, equals, literal = (piece.strip() for piece in part.partition("="))
         rule, dot, field = name.partition(".")
@@ -125,11 +129,6 @@ def _written(text: str) -> Policy:
     if goals:
         changes.setdefault("goals", goals)
     return _changed(base, {"name": text.strip(), **changes}) if changes else base
-
-
-def _compares(part: str) -> bool:
-    """Return True if the part is meant as a goal, well written or not."""
-    return bool(set("<>≤≥") & set(part.partition("=")[0]))
 
 
 def _literal(text: str) -> Any:

@@ -7,13 +7,14 @@ shipped rule only the shortest is continued.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from heedful.loop.decide import Policy
+from heedful.loop import stop
+from heedful.loop.decide import Policy, check_types
 from heedful.loop.record import (
     LARGEST,
     NOTHING,
@@ -28,20 +29,9 @@ from heedful.loop.record import (
     format_score,
     thousandths,
 )
-from heedful.loop.stop import (
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    NothingMet,
-    Plateau,
-    Repeat,
-    StopRule,
-    flat,
-    rule_name,
-)
+from heedful.loop.stop import StopRule, rule_name
 
-SHIPPED = (MaxAttempts, Budget, Fatigue, Echo, Repeat, Plateau, NothingMet)
+R = TypeVar("R")
 LONGEST = 100  # attempts of a history
 MOST = 20_000  # histories tried for one rule
 # Keys of findings: a new one, one that an improvement resets, a persistent one.
@@ -50,9 +40,9 @@ NEW, OLD, KEPT = "new", "old", "kept"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The shortest history in which a rule changes a decision, or the proof that there is none.
+    """The shortest history in which a rule changes a decision, or why no history does.
 
-    Without a `history`, `proof` says why there is none. Both are empty if the search ended without
+    Without a `history`, `proof` gives the reason. Both are empty if the search ended without
     an answer, at its bounds or at code of the user's own.
     """
 
@@ -101,15 +91,19 @@ class History:
 
 
 def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
-    """Say for each rule, in order, if it can ever change a decision; `most` tries for each."""
+    """Say for each rule, in order, if it can ever change a decision; `most` tries for each.
+
+    Raises InvalidInput if it is given anything but a Policy.
+    """
+    check_types(Loop(""), policy)
     return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
 
 
 def _reach(policy: Policy, place: int, most: int) -> Reach:
     rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
-    parts = tuple(flat((rule,)))
+    parts = tuple(stop.flat((rule,)))
     alphabet = _alphabet(policy, parts)
-    scope = [part.times for part in parts if isinstance(part, Echo) and part.across == "scope"]
+    scope = [part.times for part in _of(parts, stop.Echo) if part.across == "scope"]
     waiting = [History(echoes) for echoes in range(max(scope, default=1))]
     known: set[Any] = set()
     before: set[str] = set()
@@ -129,57 +123,55 @@ def _reach(policy: Policy, place: int, most: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    mine = _own(tuple(flat(policy.rules))) or type(policy.improvement) is not Improvement
-    if waiting or mine:
-        return Reach(rule, None)
-    return Reach(rule, None, _proof(policy, rule, sorted(before)))
+    own = _own(stop.flat(policy.rules)) or type(policy.improvement) is not Improvement
+    return Reach(rule, None, "" if waiting or own else _proof(policy, rule, sorted(before)))
 
 
 def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
-    limits = [other.limit for other in policy.rules if isinstance(other, MaxAttempts)]
-    reruns = min(limits) - 1 if limits else 1000
-    if isinstance(rule, Fatigue) and reruns * thousandths(rule.increment) < thousandths(rule.limit):
-        level = format_score(reruns * thousandths(rule.increment) / 1000)
-        return f"{reruns} reruns reach {level} < {format_score(rule.limit)}"
+    reruns = min((other.limit for other in _of(policy.rules, stop.MaxAttempts)), default=1001) - 1
+    if isinstance(rule, stop.Fatigue):
+        level = reruns * thousandths(rule.increment)
+        if level < thousandths(rule.limit):
+            return (
+                f"{reruns} reruns reach {format_score(level / 1000)} < {format_score(rule.limit)}"
+            )
     return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
 
 
-def _own(parts: Sequence[StopRule]) -> bool:
-    """Return True for code of the user's own, such as a shipped rule with another `__call__`."""
-    return any(type(part) not in SHIPPED for part in parts)
+def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
+    return [rule for rule in rules if isinstance(rule, kind)]
+
+
+def _own(parts: Iterable[StopRule]) -> bool:
+    """Return True if a rule is user code, such as a shipped rule with another `__call__`."""
+    return any(type(part) not in stop.RULES.values() for part in parts)
 
 
 def _alphabet(policy: Policy, parts: Sequence[StopRule]) -> list[Symbol]:
-    """List the attempts that matter to the parts of a rule; for the user's own code, all."""
-    own = _own(parts)
-    flat = [part for part in parts if isinstance(part, Plateau)]
+    """List the attempts that matter to the parts of a rule; for user code all of them."""
+    own, flat = _own(parts), _of(parts, stop.Plateau)
     floors = {0.5} if own else {part.floor for part in flat if part.floor is not None}
-    repeats = {True, False} if own else {part.near for part in parts if isinstance(part, Repeat)}
-    tires = bool(own or repeats or any(isinstance(part, Fatigue) for part in parts))
+    repeats = {True, False} if own else {part.near for part in _of(parts, stop.Repeat)}
+    tires = bool(own or repeats or _of(parts, stop.Fatigue))
     stale = tires or any(part.patience or part.novelty for part in flat)
+    # What it finds: nothing, new findings, old findings.
+    novel = own or any(part.novelty for part in _of(stop.flat(policy.rules), stop.Plateau))
+    echo, floor = own or bool(_of(parts, stop.Echo)), bool(floors)
+    found = [(), *[(NEW,)] * (novel or floor), *[(KEPT,)] * echo]
+    found += [*[(OLD,)] * (floor and novel), *[(KEPT, NEW)] * (echo and novel)]
     seen = ["", *("near" if near else "same" for near in repeats)]
     grave = [1.0, *((thousandths(floor) - 1) / 1000 for floor in floors)]
     spends = [NOTHING, Usage(10**9, 10**12, 0, 1e12, 1e9)] if own else _spending(parts)
-    found = _found(policy, parts, own)
     made = product((True, False) if stale else (True,), seen, found, grave, spends)
     blank = product((False,), seen, [()], [1.0], spends, (False,))
     goes_on = stale and policy.unscored == "again"
     return [Symbol(*each) for each in (*made, *(blank if goes_on else ()))]
 
 
-def _found(policy: Policy, parts: Sequence[StopRule], own: bool) -> list[tuple[str, ...]]:
-    """List what an attempt may find: nothing, new findings, old findings."""
-    novel = own or any(isinstance(p, Plateau) and p.novelty for p in flat(policy.rules))
-    floor = own or any(isinstance(p, Plateau) and p.floor is not None for p in parts)
-    echo = own or any(isinstance(p, Echo) for p in parts)
-    some = [(NEW,)] * (novel or floor) + [(KEPT,)] * echo + [(OLD,)] * (floor and novel)
-    return [(), *some, *[(KEPT, NEW)] * (echo and novel)]
-
-
 def _spending(parts: Sequence[StopRule]) -> list[Usage]:
-    """List usages: nothing, and for each choice of one limit a budget what just reaches it."""
+    """List usages: nothing, and for each choice of one limit a budget the usage that reaches it."""
     names = ("calls", "tokens", "cost", "seconds")
-    budgets = [part for part in parts if isinstance(part, Budget)]
+    budgets = _of(parts, stop.Budget)
     limits = [[(n, v) for n in names if (v := getattr(b, n)) is not None] for b in budgets]
     made = [NOTHING]
     for chosen in product(*limits):
@@ -191,9 +183,9 @@ def _spending(parts: Sequence[StopRule]) -> list[Usage]:
 def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
     """Return the history as a loop in which no attempt passes."""
     goals = policy.goals or (Goal("quality", 1.0),)
-    met = 0.0 if any(isinstance(part, NothingMet) for part in parts) else 0.5
+    met = 0.0 if _of(parts, stop.NothingMet) else 0.5
     gain = max(1, thousandths(getattr(policy.improvement, "min_gain", 0.05)))
-    # An error more than the best has would keep an attempt from improving, whatever its score.
+    # One error more than the best keeps an attempt from improving, even with a better score.
     level: Literal["error", "warning"] = "error" if _own(parts) else "warning"
     attempts, short = [], 2 * LONGEST * gain
     for number, symbol in enumerate(history.symbols, 1):
@@ -218,18 +210,15 @@ def _missing(goal: Goal, by: int) -> float:
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:
-    """Return what the shipped rules see of a history; its length only as far as they read it."""
-    every = tuple(flat(policy.rules))
-    longest = max([LONGEST * _own(parts), *(p.limit for p in parts if isinstance(p, MaxAttempts))])
-    most = 1 + max(
-        [p.times for p in every if isinstance(p, Repeat | Echo)]
-        + [p.patience or 0 for p in every if isinstance(p, Plateau)],
-        default=0,
-    )
+    """Return the part of a history that the shipped rules read."""
+    every = tuple(stop.flat(policy.rules))
+    limits = [part.limit for part in _of(parts, stop.MaxAttempts)]
+    times = [part.times for part in every if isinstance(part, stop.Repeat | stop.Echo)]
+    most = 1 + max([*times, *(p.patience or 0 for p in _of(every, stop.Plateau))], default=0)
     since = max((n for n, better in enumerate(loop.improved) if better), default=0)
     symbols, later = history.symbols, history.symbols[since + 1 :]
     return (
-        min(len(symbols), longest),
+        min(len(symbols), max([LONGEST * _own(parts), *limits])),
         history.echoes,
         any(loop.improved),
         any(OLD in symbol.found for symbol in symbols),
@@ -239,5 +228,5 @@ def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: Histor
         min(most, sum(symbol.seen == "same" for symbol in later)),
         min(most, sum(KEPT in symbol.found for symbol in symbols)),
         min(most, sum(OLD in symbol.found for symbol in symbols[since:])),
-        tuple(thousandths(p.level(loop)) for p in every if isinstance(p, Fatigue)),
+        tuple(thousandths(part.level(loop)) for part in _of(every, stop.Fatigue)),
     )

@@ -42,7 +42,7 @@ class lazy(Generic[T]):  # noqa: N801 - used as a decorator
 
 
 def thousandths(value: float) -> int:
-    """Return a score, threshold or gain in whole thousandths, the unit in which all are compared.
+    """Return a score, threshold or gain in whole thousandths, the unit of all comparisons.
 
     >>> thousandths(0.1 + 0.2) == thousandths(0.3)
     True
@@ -93,13 +93,8 @@ class Usage:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (
-            self.calls >= 0
-            and self.prompt_tokens >= 0
-            and self.completion_tokens >= 0
-            and 0 <= self.cost < inf
-            and 0 <= self.seconds < inf
-        ):
+        counted = min(self.calls, self.prompt_tokens, self.completion_tokens) >= 0
+        if not (counted and 0 <= self.cost < inf and 0 <= self.seconds < inf):
             raise InvalidInput("usage", self, "made of finite numbers of at least 0")
 
     @property
@@ -207,7 +202,7 @@ def check_goals(goals: tuple[Goal, ...]) -> None:
 class Evaluation:
     """The findings and scores of one candidate. A missing score is unscored, never 0.
 
-    `usage` is what a model that judged cost. `preference` decides between candidates of one attempt
+    `usage` is the cost of a judging model. `preference` decides between candidates of one attempt
     that are equal in errors and goals; critics set it, larger is better. `met` is the share (0..1)
     of the tests or checks that passed, None if unknown.
     """
@@ -274,16 +269,14 @@ class Candidate:
 
         The digest is the first 16 hex digits of SHA-256 over the text, or over canonical JSON.
         """
-        text = value if isinstance(value, str) else _canonical(value)
+        text = value
+        if not isinstance(value, str):
+            try:
+                text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+            except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
+                text = repr(value)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return cls(digest, text)
-
-
-def _canonical(value: Any) -> str:
-    try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
-    except (TypeError, ValueError):  # keys that cannot be sorted, or a value inside itself
-        return repr(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +329,7 @@ class Improvement:
     """What counts as an improvement, over the best attempt so far or over the previous attempt.
 
     Against "best": fewer errors; or equally many, and one goal gains at least `min_gain` while no
-    goal loses more than that. Against "previous": any goal gains that much, whatever the others do
+    goal loses more than that. Against "previous": any goal gains that much, even if others lose
     (a missing score counts as 0 if more is better, else as 1); without goals, fewer errors.
     `min_gain` is in score units, at least 0.001.
     """
@@ -505,7 +498,10 @@ def feedback(
     that do not fit are counted, never cut; control characters are removed.
     """
     lines = [_finding(f) for f in sorted(evaluation.errors, key=lambda f: -f.severity)]
-    lines += [_goal(g, evaluation.scores[g.score]) for g in evaluation.unmet(goals)]
+    for goal in evaluation.unmet(goals):
+        word = "at least" if goal.direction == "at_least" else "at most"
+        score, limit = format_score(evaluation.scores[goal.score]), format_score(goal.threshold)
+        lines.append(f"- {clean(goal.score, 60)} is {score}; it must be {word} {limit}.")
     lines += [_finding(f) for f in evaluation.findings if f.level == "warning"]
     if not (lines := list(dict.fromkeys(lines))):
         return ""
@@ -524,12 +520,6 @@ def _finding(finding: Finding) -> str:
     what = clean(finding.message, EACH).rstrip(" .")
     fix = clean(finding.fix, EACH).rstrip()
     return f"- {clean(finding.check, 60)}: {what}. {fix}".rstrip()
-
-
-def _goal(goal: Goal, score: float) -> str:
-    word = "at least" if goal.direction == "at_least" else "at most"
-    name, limit = clean(goal.score, 60), format_score(goal.threshold)
-    return f"- {name} is {format_score(score)}; it must be {word} {limit}."
 
 
 def clean(text: str, most: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import Again, Done, Policy, Verdict, decide
+from heedful.loop.decide import Again, Done, Policy, Verdict, check_types, decide
 from heedful.loop.policies import policy
 from heedful.loop.record import LARGEST, NOTHING, Improvement, Loop, Usage, check_number
 from heedful.loop.stop import Budget, MaxAttempts
@@ -50,17 +50,16 @@ class RecordedLoop:
 
     @property
     def oracle(self) -> int:
-        """The number of the first attempt of quality 1; 1 if there is none."""
-        return next(self._solving(), 1)
+        """The number of the first attempt of quality 1; 1 without any."""
+        return self._solving()[0] if self.solvable else 1
 
     @property
     def solvable(self) -> bool:
-        """Whether an attempt has quality 1."""
-        return any(self._solving())
+        """True if an attempt has quality 1."""
+        return bool(self._solving())
 
-    def _solving(self) -> Iterator[int]:
-        numbers = range(1, len(self.loop.attempts) + 1)
-        return (n for n in numbers if self.worth(n) == 1)
+    def _solving(self) -> list[int]:
+        return [n for n in range(1, len(self.loop.attempts) + 1) if self.worth(n) == 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +110,19 @@ def replay(loop: Loop, policy: Policy) -> ReplayResult:
     only on earlier ones; unless it depends on when calls outside the attempts were made, a budget
     of seconds would have cut the last attempt off, or the feedback would have named other goals.
     """
+    check_types(loop, policy)
     goals = loop.goals or policy.goals
     bare = replace(loop, improves=policy.improvement, goals=goals, overrides=(), cancelled="")
     seen, verdict = _driven(replace(bare, extra=NOTHING), policy)
     made, ended = _driven(bare, policy) if loop.extra != NOTHING else (seen, verdict)
+    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
+    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
+    # A budget may end before the first attempt begins or the last one ends.
+    cut = made.usage.seconds > seconds or any(rule(made.upto(0)) for rule in budgets)
+    judged = [a.evaluation for a in seen.attempts[:-1] if a.evaluation]
+    named = not loop.goals and any(evaluation.unmet(goals) for evaluation in judged)
     exact = isinstance(ended, Done) and len(made.attempts) == len(seen.attempts)
-    exact = exact and not _cut(made, policy) and not (_fed_back(seen) and not loop.goals)
+    exact = exact and not cut and not named
     verdict = ended if exact and isinstance(verdict, Again) else verdict
     return ReplayResult(len(seen.attempts), seen.best, verdict, exact, seen.usage)
 
@@ -131,48 +137,35 @@ def _driven(loop: Loop, policy: Policy) -> tuple[Loop, Verdict]:
     return seen, verdict
 
 
-def _cut(loop: Loop, policy: Policy) -> bool:
-    """Return True if a budget may end before the first attempt begins or the last one ends."""
-    budgets = [rule for rule in policy.rules if isinstance(rule, Budget)]
-    seconds = min((rule.seconds for rule in budgets if rule.seconds), default=LARGEST)
-    return loop.usage.seconds > seconds or any(rule(loop.upto(0)) for rule in budgets)
-
-
-def _fed_back(loop: Loop) -> bool:
-    """Return True if an attempt was made after one that missed a goal."""
-    return any(a.evaluation and a.evaluation.unmet(loop.goals) for a in loop.attempts[:-1])
-
-
 def compare(recorded: Sequence[RecordedLoop], policies: Iterable[Policy]) -> tuple[Figures, ...]:
     """Return the figures of each policy over the same loops, in the order of the policies."""
-    return tuple(_figures(recorded, policy) for policy in policies)
-
-
-def _figures(recorded: Sequence[RecordedLoop], policy: Policy) -> Figures:
-    made = [replay(one.loop, policy) for one in recorded]
-    worths = [one.worth(result.kept) for one, result in zip(recorded, made, strict=True)]
-    oracles = [one.oracle for one in recorded]
-    over = (max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True))
-    return Figures(
-        policy=policy.name,
-        loops=len(recorded),
-        attempts=sum(result.attempts for result in made),
-        usage=sum((result.usage for result in made), NOTHING),
-        solved=sum(worth == 1 for worth in worths),
-        solvable=sum(one.solvable for one in recorded),
-        quality=sum(worths) / len(recorded) if recorded else 0.0,
-        oracle=sum(oracles),
-        regret=sum(over),
-        beyond=sum(not result.exact for result in made),
-    )
+    oracles, found = [one.oracle for one in recorded], list[Figures]()
+    for each in policies:
+        made = [replay(one.loop, each) for one in recorded]
+        worths = [one.worth(result.kept) for one, result in zip(recorded, made, strict=True)]
+        over = (max(0, m.attempts - least) for m, least in zip(made, oracles, strict=True))
+        figures = Figures(
+            policy=each.name,
+            loops=len(recorded),
+            attempts=sum(result.attempts for result in made),
+            usage=sum((result.usage for result in made), NOTHING),
+            solved=sum(worth == 1 for worth in worths),
+            solvable=sum(one.solvable for one in recorded),
+            quality=sum(worths) / len(recorded) if recorded else 0.0,
+            oracle=sum(oracles),
+            regret=sum(over),
+            beyond=sum(not result.exact for result in made),
+        )
+        found.append(figures)
+    return tuple(found)
 
 
 MOST = 8  # attempts that are tried as a limit
 REPEATS = tuple(
     f"repeat.times={times}{near}" for times in (1, 2, 3) for near in ("", ", repeat.near=false")
 )
-# Written as people write them. Those from "default" keep its rule that the first repeat ends a loop
-# in which nothing was ever met; those from "stage" have only the rules that are named.
+# Policies from "default" keep its rule that the first repeat ends a loop that never met anything;
+# those from "stage" have only the named rules.
 WRITTEN = (
     "stage",
     *(f"stage, {repeat}" for repeat in REPEATS),
@@ -208,7 +201,7 @@ def grid(base: Policy | None = None) -> Iterator[Policy]:
     base = base or policy("stage")
     kept = list(_settings(base))
     for written in WRITTEN:
-        # With one attempt other rules have nothing to decide.
+        # Other rules cannot matter after a single attempt.
         for limit in range(1 if written == "stage" else 2, MOST + 1):
             made = policy(f"{written}, attempts.limit={limit}")
             name = ", ".join([made.name, *kept])

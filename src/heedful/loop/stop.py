@@ -16,20 +16,11 @@ from functools import reduce
 from typing import ClassVar, Literal
 
 from heedful.errors import InvalidInput
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Candidate,
-    Loop,
-    check_integer,
-    check_number,
-    clean,
-    format_score,
-    thousandths,
-)
+from heedful.loop import record
+from heedful.loop.record import LARGEST, Attempt, Candidate, Loop, check_integer, check_number
 
 StopRule = Callable[[Loop], "str | None"]
-# The order in which rules are shown; rules that are not named here come last, as declared.
+# The order of the rules in a verdict; other rules come last, as declared.
 PRECEDENCE = tuple("cancelled budget unscored attempts echo repeat fatigue plateau".split())
 # Rules that an override may lift: not cancellation, budgets and rules of the user's own.
 LIFTABLE = frozenset({"attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"})
@@ -124,12 +115,12 @@ class Fatigue:
 
     def after(self, level: float, better: bool) -> float:
         """Return the fatigue after one more attempt."""
-        change = -thousandths(self.decay) if better else thousandths(self.increment)
-        return min(thousandths(self.most), max(0, thousandths(level) + change)) / 1000
+        change = -record.thousandths(self.decay) if better else record.thousandths(self.increment)
+        return min(record.thousandths(self.most), max(0, record.thousandths(level) + change)) / 1000
 
     def __call__(self, loop: Loop) -> str | None:
         level = self.level(loop)
-        if thousandths(level) < thousandths(self.limit):
+        if record.thousandths(level) < record.thousandths(self.limit):
             return None
         return f"fatigue {level:.2f} has reached {self.limit:.2f}"
 
@@ -166,7 +157,7 @@ class Echo:
         if self.across == "loop" and len(loop.attempts) < self.times:
             return None
         heard = [(key, n) for key, n in self.counts(loop).items() if n >= self.times]
-        said = "; ".join(f"{clean(key, 80)} in {n} attempts" for key, n in heard[:3])
+        said = "; ".join(f"{record.clean(key, 80)} in {n} attempts" for key, n in heard[:3])
         return f"the same finding again: {said}" if heard else None
 
 
@@ -232,9 +223,10 @@ class Plateau:
         last = loop.attempts[-1].evaluation if loop.attempts else None
         if last is None:
             return None
-        floor = self.floor
-        if floor is not None and last.keys and thousandths(last.worst) < thousandths(floor):
-            return f"worst severity {format_score(last.worst)} is below {format_score(floor)}"
+        if self.floor is not None and last.keys:
+            worst, floor = record.format_score(last.worst), record.format_score(self.floor)
+            if record.thousandths(last.worst) < record.thousandths(self.floor):
+                return f"worst severity {worst} is below {floor}"
         stale = len(loop.attempts) - 1 - loop.last_improvement
         if self.patience is not None and stale >= self.patience:
             return f"no improvement for {stale} attempts"

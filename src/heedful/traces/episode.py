@@ -97,9 +97,9 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex over everything but `source`: importing a run twice gives it twice.
+        """SHA-256 in hex over everything but `source`; importing a run twice gives the same digest.
 
-        A time or a cost counts the same as an integer and as a float.
+        Times and costs count the same as integers and as floats.
         """
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
         fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
@@ -118,12 +118,12 @@ def json_default(value: Any) -> Any:
 
 
 def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return the trust of an event's words, judged by its type, which is all that a file can claim.
+    """Return the trust of an event's words, judged by its type alone.
 
-    What a model said or asked a tool for is the model's. Results and errors are a tool's. The rest
-    is external: users, documents, prompts, unknown types. In a loop of this installation (`own`,
-    which no file can claim) checks wrote the errors about a model's words, so those are the
-    model's.
+    Answers and calls have the trust of a model, results and errors that of a tool. The rest is
+    external: users, documents, prompts, unknown types. In a loop of this installation (`own`, which
+    no file can claim) checks wrote the errors about a model's words, so errors have the trust of a
+    model.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -135,13 +135,17 @@ def failure(event: Event) -> bool:
     return bool(event.error) or event.type == "error_event"
 
 
+def json_data(value: Any) -> Any:
+    """Decode a text that is JSON, and return any other value as it is."""
+    if isinstance(value, str):
+        with suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
+
+
 def call_arguments(call: Event) -> Any:
     """Return the arguments of a call, else its content; a text that is JSON is decoded."""
-    given = call.content if call.arguments is None else call.arguments
-    if isinstance(given, str):
-        with suppress(ValueError, RecursionError):
-            return json.loads(given)
-    return given
+    return json_data(call.content if call.arguments is None else call.arguments)
 
 
 def episode_of(
@@ -215,6 +219,11 @@ class Gathering:
         last = len(self._first) == self._limits.events - self._limits.events // 2
         (self._last if last else self._first).append(entry)
 
+    def add_all(self, events: Iterable[Event]) -> None:
+        """Add the next events."""
+        for event in events:
+            self.add(event)
+
     def episode(
         self,
         *,
@@ -237,35 +246,28 @@ class Gathering:
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
-        events = tuple(_with_unique_ids(kept))
+        events = _with_unique_ids(kept)
         if by_time:
             times = accumulate(events, lambda at, e: at if e.at is None else e.at, initial=0.0)
             timed = zip(islice(times, 1, None), events, strict=True)
-            events = tuple(event for _, event in sorted(timed, key=lambda pair: pair[0]))
-        if task is None:
-            task = next((event.content for event in events if event.type == "user_message"), "")
+            events = [event for _, event in sorted(timed, key=lambda pair: pair[0])]
+        if task is None:  # messages without an agent come first: side chains name theirs
+            asked = [event for event in events if event.type == "user_message"]
+            task = next((event.content for event in sorted(asked, key=lambda e: e.agent != "")), "")
         if fault is not None:
             fault = Fault(*(shorten(text, content) for text in astuple(fault)))
         if outcome is None and (fault or (events and failure(events[-1]))):
             code = fault.category if fault else events[-1].code
             outcome = "timeout" if LATE.search(code) else "error"
-        return Episode(
-            events,
-            outcome or "partial",
-            shorten(task, content),
-            shorten(goal, content),
-            fault,
-            safe_id(id),
-            safe_id(session),
-            tuple(dict.fromkeys(map(_name, tools))),
-            usage,
-            omitted + self.count - len(kept),
-            self._source,
-        )
+        texts = shorten(task, content), shorten(goal, content)
+        ids, names = (safe_id(id), safe_id(session)), tuple(dict.fromkeys(map(_name, tools)))
+        left = omitted + self.count - len(kept)
+        ended = outcome or "partial"
+        return Episode(tuple(events), ended, *texts, fault, *ids, names, usage, left, self._source)
 
 
-def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
-    """Give each event an id of its own."""
+def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:
+    events: list[Event] = []
     taken: set[str] = set()
     copies: Counter[str] = Counter()
     for place, event in kept:
@@ -274,7 +276,8 @@ def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> Iterator[Event]:
             copies[own] += 1
             id = f"{own}~{copies[own] + 1}"
         taken.add(id)
-        yield event if id == event.id else replace(event, id=id)
+        events.append(event if id == event.id else replace(event, id=id))
+    return events
 
 
 def bounded_event(event: Event, most: int) -> Event:
@@ -291,23 +294,15 @@ def clean_event(event: Event, most: int) -> Event:
         arguments = _clean_data(arguments, most, most)
     # A half, so that the JSON of the cut text is short enough when it is read again.
     meta = _clean_data(event.meta, most, most // 2) if event.meta else {}
-    return Event(
-        _name(event.type),
-        shorten(event.content, most),
-        _name(event.agent),
-        _name(event.tool),
-        arguments,
-        safe_id(event.call),
-        shorten(event.error, most),
-        safe_id(event.id),
-        _name(event.code),
-        event.at,
-        {"cut": meta} if isinstance(meta, str) else meta,
-    )
+    type, agent, tool, code = map(_name, (event.type, event.agent, event.tool, event.code))
+    content, error = shorten(event.content, most), shorten(event.error, most)
+    call, id = safe_id(event.call), safe_id(event.id)
+    meta = {"cut": meta} if isinstance(meta, str) else meta
+    return Event(type, content, agent, tool, arguments, call, error, id, code, event.at, meta)
 
 
 def _clean_data(data: Mapping[str, Any] | str, most: int, cut: int) -> Mapping[str, Any] | str:
-    """Redact data; what is long or deeply nested becomes a text of at most `cut` characters."""
+    """Redact data; long or deeply nested data become a text of at most `cut` characters."""
     if isinstance(data, str):
         return shorten(data, cut)
     text = json.dumps(data, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Messages of a chat as events: OpenAI chats, Claude Code sessions, and heedful's own lines. Pure.
 
-Every format comes down to `message_events`, which turns the parts of one message into events.
+Every format ends in `message_events`, which turns the parts of one message into events.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from heedful.errors import InvalidInput
+from heedful.loop.codec import to_document
 from heedful.loop.record import NOTHING, Usage
-from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits
+from heedful.traces.episode import ENDED, Episode, Event, Fault, Gathering, Limits, json_data
 
 SPOKEN = {
     **dict.fromkeys(("user", "human"), "user_message"),
@@ -106,7 +107,7 @@ def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """Return what a tool returned as text: text parts joined, other data as JSON."""
+    """Return the result of a tool as text: text parts joined, other data as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
@@ -118,12 +119,8 @@ def text_of(value: Any) -> str:
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
     """Return arguments as data if they are a JSON object, else as text; None without any."""
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            data = json.loads(value)
-            return data if isinstance(data, dict) else value
-        return value or None
-    return value if value is None or isinstance(value, Mapping) else text_of(value)
+    data = json_data(value)
+    return data if isinstance(data, Mapping) else text_of(value) or None
 
 
 def seconds(value: Any) -> float | None:
@@ -147,21 +144,11 @@ def seconds(value: Any) -> float | None:
     return float(number)
 
 
-def amount(value: Mapping[str, Any], name: str) -> float:
-    """Return a number of at least 0, 0 if it is absent. Raises InvalidInput."""
-    number = value.get(name)
-    if number is None:
-        return 0
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
-        raise InvalidInput(name, number, "a number of at least 0")
-    return number
-
-
 class ChatReader:
     """Reads conversations in OpenAI's form, each a list of messages or an object with `messages`.
 
     Lines that are one message each make one conversation together. The format does not say whether
-    a tool failed: what it returned is the content of its response.
+    a tool failed, so its result is always the content of the response.
     """
 
     source = "chat"
@@ -174,14 +161,12 @@ class ChatReader:
     def add(self, value: Any) -> list[Episode]:
         """Return the conversation that a line or document holds. Raises InvalidInput."""
         if isinstance(value, Mapping) and "messages" not in value:
-            for event in chat_events(value, self._names):
-                self._lines.add(event)
+            self._lines.add_all(chat_events(value, self._names))
             return []
         whole = value if isinstance(value, Mapping) else {"messages": value}
         gathering, names = Gathering(self._limits, self.source), dict[str, str]()
         for message in objects(whole["messages"], "messages"):
-            for event in chat_events(message, names):
-                gathering.add(event)
+            gathering.add_all(chat_events(message, names))
         ended = whole.get("outcome")
         outcome = ended if ended in ENDED else None
         id, tools = text_field(whole, "id"), offered_tools(whole.get("tools"))
@@ -193,42 +178,33 @@ class ChatReader:
 
 
 def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
-    """Return the events of one chat message; `names` are the tools of earlier calls.
+    """Return the events of a chat message in the form of OpenAI, of Anthropic or of OpenTelemetry.
 
-    Raises InvalidInput.
+    `names` maps the ids of earlier calls to tools. Raises InvalidInput.
     """
-    role, content = message.get("role"), message.get("content")
+    role, content = message.get("role"), first_of(message, "parts", "content")
     if not isinstance(role, str) or not role:
         raise InvalidInput("role", role, "text, such as user, assistant or tool")
     name = text_field(message, "name")
-    if role in ("tool", "function"):
+    if role in ("tool", "function") and "parts" not in message:
         call = text_field(message, "tool_call_id")
         result = {"type": "tool_result", "id": call, "name": name, "content": content}
         return message_events(role, [result], names)
     parts: list[Mapping[str, Any]] = [
         {"type": "thinking", "text": text_field(message, "reasoning_content")},
-        *_content_parts(content),
+        *([{"text": content}] if isinstance(content, str) else objects(content, "content")),
         {"type": "refusal", "refusal": text_field(message, "refusal")},
     ]
-    calls = [
-        (text_field(call, "id"), call.get("function") or call.get("custom"))
-        for call in objects(message.get("tool_calls"), "tool_calls")
-    ]
+    calls = [*objects(message.get("tool_calls"), "tool_calls")]
     if message.get("function_call") is not None:
-        calls.append(("", message["function_call"]))
-    for id, function in calls:
+        calls.append({"function": message["function_call"]})
+    for asked in calls:
+        function = asked.get("function") or asked.get("custom")
         if not isinstance(function, Mapping):
             raise InvalidInput("function", function, "an object with name and arguments")
-        given = first_of(function, "arguments", "input")
-        called = {"type": "tool_call", "id": id, "name": function.get("name"), "arguments": given}
-        parts.append(called)
-    return message_events(role, parts, names, name if role == "assistant" else "")
-
-
-def _content_parts(content: Any) -> list[Mapping[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return objects(content, "content")
+        parts.append({**function, "type": "tool_call", "id": asked.get("id")})
+    agent = name if SPOKEN.get(role) == "llm_response" else ""
+    return message_events(role, parts, names, agent)
 
 
 def offered_tools(tools: Any) -> list[str]:
@@ -243,8 +219,6 @@ class _Session:
     names: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
-    task: str = ""
-    task_time: float = 0.0  # in seconds since 1970; 0: unknown
 
 
 class SessionReader:
@@ -273,35 +247,27 @@ class SessionReader:
         if id not in self._sessions:
             self._sessions[id] = _Session(Gathering(self._limits, self.source))
         session, uuid = self._sessions[id], text_field(value, "uuid")
-        if not uuid or uuid not in session.seen:
-            session.seen.add(uuid)
-            _add_entry(session, value, uuid)
+        if uuid and uuid in session.seen:
+            return []
+        session.seen.add(uuid)
+        side = value.get("isSidechain") is True
+        agent = (text_field(value, "agentId") or "sidechain") if side else ""
+        at = seconds(value.get("timestamp"))
+        for place, event in enumerate(_entry_events(session, value)):
+            event_id = f"{uuid}/{place}" if uuid and place else uuid
+            session.gathering.add(replace(event, agent=agent, id=event_id, at=at))
         return []
 
     def finish(self) -> list[Episode]:
         """Return the sessions of the file."""
         found = []
         for id, session in self._sessions.items():
-            gathering, counts = session.gathering, session.tokens.values()
-            if gathering.count:
-                usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
-                whole = gathering.episode(
-                    task=session.task, id=id, session=id, usage=usage, by_time=True
-                )
+            counts = session.tokens.values()
+            usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
+            if session.gathering.count:
+                whole = session.gathering.episode(id=id, session=id, usage=usage, by_time=True)
                 found.append(whole)
         return found
-
-
-def _add_entry(session: _Session, entry: Mapping[str, Any], uuid: str) -> None:
-    side = entry.get("isSidechain") is True
-    agent = (text_field(entry, "agentId") or "sidechain") if side else ""
-    at = seconds(entry.get("timestamp"))
-    for place, event in enumerate(_entry_events(session, entry)):
-        earlier = at is not None and at < session.task_time
-        if event.type == "user_message" and not side and (earlier or not session.task):
-            session.task, session.task_time = event.content, at or 0.0
-        id = f"{uuid}/{place}" if uuid and place else uuid
-        session.gathering.add(replace(event, agent=agent, id=id, at=at))
 
 
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
@@ -315,9 +281,8 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     message = entry.get("message")
     if not isinstance(message, Mapping):
         raise InvalidInput("message", message, "an object with content")
-    role = "system" if entry.get("isMeta") is True else kind
-    events = message_events(role, _content_parts(message.get("content")), session.names)
-    usage = message.get("usage")
+    role, usage = "system" if entry.get("isMeta") is True else kind, message.get("usage")
+    events = chat_events({"role": role, "content": message.get("content")}, session.names)
     if kind == "assistant" and isinstance(usage, Mapping):
         # Each block of an answer is an entry of its own and repeats the usage of the whole answer.
         id = text_field(message, "id") or text_field(entry, "uuid")
@@ -343,24 +308,23 @@ class EpisodeReader:
             raise InvalidInput("an episode", value, "an object with events")
         given = _canonical_names(value)
         gathering = Gathering(self._limits, self.source)
-        for event in objects(given["events"], "events"):
-            gathering.add(_event(_canonical_names(event)))
-        outcome = given.get("outcome")
+        gathering.add_all(map(_event, objects(given["events"], "events")))
+        outcome, tools = given.get("outcome"), given.get("tools")
         if outcome is not None and outcome not in ENDED:
             raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
-        tools = [] if given.get("tools") is None else given["tools"]
+        tools = [] if tools is None else tools
         if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
             raise InvalidInput("tools", tools, "a list of names")
         episode = gathering.episode(
             task=text_field(given, "task") if "task" in given else None,
-            goal=text_field(given, "goal"),
             outcome=outcome,
             fault=_fault(first_of(given, "fault", "error")),
-            id=text_field(given, "id"),
-            session=text_field(given, "session"),
             tools=tools,
             usage=_usage(given.get("usage")),
             omitted=_count(given, "omitted"),
+            goal=text_field(given, "goal"),
+            id=text_field(given, "id"),
+            session=text_field(given, "session"),
         )
         return [episode]
 
@@ -369,46 +333,15 @@ class EpisodeReader:
         return []
 
 
-def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
-    """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
-    for episode in episodes:
-        fault, usage = episode.fault, asdict(episode.usage)
-        held = {name: getattr(episode, name) for name in Episode.__dataclass_fields__}
-        held |= {
-            "events": list(map(_event_document, episode.events)),
-            "usage": {name: value for name, value in usage.items() if value},
-            "fault": fault
-            and {
-                "error_category": fault.category,
-                "error_message": fault.message,
-                "context": fault.context,
-            },
-        }
-        del held["source"]
-        kept = {name: value for name, value in held.items() if value or name in ("task", "events")}
-        document = {
-            "error" if name == "fault" else _WRITTEN.get(name, name): kept[name] for name in kept
-        }
-        yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def _event_document(event: Event) -> dict[str, Any]:
-    held = {name: getattr(event, name) for name in Event.__dataclass_fields__}
-    error = {"message": held["error"], "code": held.pop("code")}
-    held["error"] = {name: text for name, text in error.items() if text}
-    kept = {name: value for name, value in held.items() if value or name == "type"}
-    kept |= {name: held[name] for name in ("arguments", "at") if held[name] is not None}
-    return {_WRITTEN.get(name, name): value for name, value in kept.items()}
-
-
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
     """Rename the aliases; if both names are given, ours wins."""
     ours = {ALIASES[name]: held for name, held in value.items() if name in ALIASES}
     return ours | {name: held for name, held in value.items() if name not in ALIASES}
 
 
-def _event(given: Mapping[str, Any]) -> Event:
+def _event(value: Mapping[str, Any]) -> Event:
     """Return an event; fields that it does not have are kept in `meta`."""
+    given = _canonical_names(value)
     error: Any = given.get("error")
     code = text_field(given, "code")
     if isinstance(error, Mapping):
@@ -452,8 +385,16 @@ def _usage(value: Any) -> Usage:
     names = list(Usage.__dataclass_fields__)
     if not isinstance(value, Mapping) or not value.keys() <= set(names):
         raise InvalidInput("usage", value, f"an object of {', '.join(names)}")
-    calls, prompt, completion = (_count(value, name) for name in names[:3])
-    return Usage(calls, prompt, completion, *(float(amount(value, name)) for name in names[3:]))
+    counts = (_count(value, name) for name in names[:3])
+    return Usage(*counts, *(float(amount(value, name)) for name in names[3:]))
+
+
+def amount(value: Mapping[str, Any], name: str) -> float:
+    """Return a number of at least 0, 0 if it is absent. Raises InvalidInput."""
+    number = 0 if value.get(name) is None else value[name]
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
+        raise InvalidInput(name, number, "a number of at least 0")
+    return number
 
 
 def _count(value: Mapping[str, Any], name: str) -> int:
@@ -461,3 +402,25 @@ def _count(value: Mapping[str, Any], name: str) -> int:
     if not isinstance(number, int):
         raise InvalidInput(name, number, "a whole number")
     return number
+
+
+def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
+    """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
+    for episode in episodes:
+        held = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
+        held["events"] = list(map(_event_document, held["events"]))
+        held.pop("source", None)
+        if fault := held.pop("fault", None):
+            renamed = {"category": "error_category", "message": "error_message"}
+            held["error"] = {renamed.get(name, name): text for name, text in fault.items()}
+        document = {_WRITTEN.get(name, name): value for name, value in held.items()}
+        yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _event_document(held: dict[str, Any]) -> dict[str, Any]:
+    error = {"message": held.pop("error", ""), "code": held.pop("code", "")}
+    held["error"] = {name: text for name, text in error.items() if text}
+    for name in ("error", "meta"):
+        if not held[name]:
+            del held[name]
+    return {_WRITTEN.get(name, name): value for name, value in held.items()}

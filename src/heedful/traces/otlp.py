@@ -1,30 +1,21 @@
-"""One span, as OpenTelemetry writes it in JSON or protobuf -> what it says of an agent. Pure.
+"""One OpenTelemetry span, in JSON or protobuf -> the step of an agent that it records. Pure.
 
-A span is decoded into one form, `Span`; by the conventions of OpenTelemetry GenAI or OpenInference
+A span is decoded into one form, `Span`. By the conventions of OpenTelemetry GenAI or OpenInference
 it becomes a `Step`: the events that went in and came out of a model, a tool or an agent.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
-from heedful.traces.episode import Event
-from heedful.traces.messages import (
-    arguments_of,
-    chat_events,
-    first_of,
-    message_events,
-    objects,
-    offered_tools,
-    text_field,
-    text_of,
-)
+from heedful.traces import messages
+from heedful.traces.episode import Event, json_data
+from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
 # The instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`).
@@ -32,21 +23,19 @@ OWN = "heedful"
 # The bits of a span's flags that say its parent is remote (OTLP 1.1).
 REMOTE = 0x300
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
-CODES: Mapping[int | str, str] = {
-    1: "ok",
-    "STATUS_CODE_OK": "ok",
-    2: "error",
-    "STATUS_CODE_ERROR": "error",
+CODES: Mapping[Any, str] = {
+    **dict.fromkeys((1, "STATUS_CODE_OK"), "ok"),
+    **dict.fromkeys((2, "STATUS_CODE_ERROR"), "error"),
 }
 Error = tuple[str, str]
-Kind = Literal["model", "tool", "around"]
+Kind = Literal["model", "tool", "around", ""]
 OPENINFERENCE = "openinference.span.kind"
 GENAI = "gen_ai.operation.name"
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "model"),
     **dict.fromkeys(("execute_tool", "retrieval", "TOOL", "RETRIEVER"), "tool"),
 }
-# The names of attributes in both conventions, by what they hold; the first one present counts.
+# Field -> the attributes of both conventions that hold it; the first one present counts.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "agent": ("gen_ai.agent.name", "agent.name"),
     "session": ("gen_ai.conversation.id", "session.id"),
@@ -82,7 +71,7 @@ class Span:
     attributes: Attributes
     status: str = ""
     message: str = ""
-    events: Sequence[tuple[str, Attributes]] = field(default=())
+    events: Sequence[tuple[str, Attributes]] = ()
     remote: bool = False
 
 
@@ -121,9 +110,7 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
     if not isinstance(status, Mapping):
         raise InvalidInput("status", status, "an object with a code")
     code = status.get("code")
-    events = [
-        (text_field(e, "name"), _attributes(e)) for e in objects(given.get("events"), "events")
-    ]
+    pairs = objects(given.get("events"), "events")
     span = Span(
         text_field(given, "traceId"),
         text_field(given, "spanId"),
@@ -131,13 +118,13 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
         text_field(given, "name"),
         _integer(given, "startTimeUnixNano"),
         _integer(given, "endTimeUnixNano"),
-        _attributes(given),
+        _attributes(given.get("attributes")),
         CODES.get(code, "") if isinstance(code, int | str) else "",
         text_field(status, "message"),
-        events,
+        [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs],
         _integer(given, "flags", "bits") & REMOTE == REMOTE,
     )
-    # heedful's own spans connect a trace and hold nothing to learn from.
+    # heedful's own spans only connect a trace.
     return replace(span, attributes={}, message="", events=()) if scope == OWN else span
 
 
@@ -155,33 +142,41 @@ def _number(held: Any) -> Any:
     return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
 
-def _attributes(given: Mapping[str, Any]) -> Attributes:
-    pairs = objects(given.get("attributes"), "attributes")
-    return {text_field(pair, "key"): _value(pair.get("value")) for pair in pairs}
+def _attributes(pairs: Any) -> Attributes:
+    listed = objects(pairs, "attributes")
+    return {text_field(pair, "key"): _value(pair.get("value")) for pair in listed}
 
 
 def _value(value: Any) -> Any:
+    """Decode the value of an attribute: an object whose only key names the type."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))
     if kind not in ("arrayValue", "kvlistValue"):
         return _number(held) if kind == "intValue" else held
-    inner = objects(held.get("values") if isinstance(held, Mapping) else None, "values")
-    if kind == "arrayValue":
-        return [_value(each) for each in inner]
-    return {text_field(pair, "key"): _value(pair.get("value")) for pair in inner}
+    values = held.get("values") if isinstance(held, Mapping) else None
+    if kind == "kvlistValue":
+        return _attributes(values)
+    return [_value(each) for each in objects(values, "values")]
 
 
 @dataclass(slots=True)
 class Step:
-    """What one span says: the events that went in and came out, and what they cost.
+    """The step of one span: the events that went in and came out, their cost, and the error.
 
-    `kind` is a model's answer, a tool's work, or a span around them, such as an agent or a chain.
+    `kind` is a model's answer, a tool's work, a span around them, such as an agent or a chain, or
+    "" for a span that concerns none of these. Times are in nanoseconds since 1970 (0: unknown).
     """
 
-    kind: Kind
-    inputs: list[Event] = field(default_factory=list)
-    outputs: list[Event] = field(default_factory=list)
+    id: str
+    parent: str
+    start: int
+    end: int
+    status: str
+    error: Error | None
+    kind: Kind = ""
+    inputs: tuple[Event, ...] = ()
+    outputs: tuple[Event, ...] = ()
     agent: str = ""
     session: str = ""
     tools: Sequence[str] = ()
@@ -189,66 +184,69 @@ class Step:
     cost: float = 0.0
 
 
-def step_of(span: Span, error: Error | None) -> Step | None:
-    """Return the step of a span with that error; None if it concerns no model, tool or agent.
-
-    Data that does not follow the convention is kept as text.
-    """
-    held = span.attributes
-    inferred = bool(held.get(OPENINFERENCE))
-    kind = held.get(OPENINFERENCE if inferred else GENAI)
-    if not isinstance(kind, str):
-        return None
-    kind = kind.upper() if inferred else kind
+def step_of(span: Span) -> Step:
+    """Return the step of a span. Data that does not follow the convention is kept as text."""
+    held, kind = span.attributes, kind_of(span.attributes)
+    step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
+    if not kind:
+        return step
     named = {what: first_of(held, *names) for what, names in NAMES.items()}
-    step = Step(
-        KINDS.get(kind, "around"),
-        # A decorated function has no other name.
-        agent=text_of(named["agent"]) or (span.name if kind == "AGENT" else ""),
-        session=text_of(named["session"]),
-        tokens=(_tokens(named["prompt"]), _tokens(named["completion"])),
-    )
+    # A decorated function has no other name.
+    unnamed = span.name if str(held.get(OPENINFERENCE)).upper() == "AGENT" else ""
+    step.agent, step.session = text_of(named["agent"]) or unnamed, text_of(named["session"])
+    step.tokens = _tokens(named["prompt"]), _tokens(named["completion"])
     cost = held.get("llm.cost.total")
     step.cost = cost if isinstance(cost, float) and 0 <= cost < 1e12 else 0.0
-    if step.kind == "tool":
-        _add_tool(step, span, named, error)
+    if kind == "tool":
+        _add_tool(step, span, named)
+    elif held.get(OPENINFERENCE):
+        _add_openinference(step, held)
     else:
-        (_add_openinference if inferred else _add_genai)(step, span)
+        _add_genai(step, span)
     return step
+
+
+def kind_of(held: Attributes) -> Kind:
+    """Return the kind of step that a span with these attributes is."""
+    inferred = held.get(OPENINFERENCE)
+    kind = inferred or held.get(GENAI)
+    if not isinstance(kind, str):
+        return ""
+    return KINDS.get(kind.upper() if inferred else kind, "around")
 
 
 def _tokens(count: Any) -> int:
     return int(count) if isinstance(count, int | float) and 0 <= count < 2**53 else 0
 
 
-def _add_tool(step: Step, span: Span, named: Mapping[str, Any], error: Error | None) -> None:
-    """Add a call and, if its result was recorded, its response."""
-    tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
-    given, call, result = arguments_of(named["arguments"]), text_of(named["call"]), named["result"]
-    step.inputs.append(Event("tool_call", "", step.agent, tool, given, call))
-    if result is None:
-        documents = _listed(span.attributes, "retrieval.documents.", "document")
-        result = "\n".join(text_of(each.get("content")) for each in documents) or None
-    if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
-        result = json_data(result)
-    if error is not None or result is not None:
-        message, code = error or ("", "")
-        content = text_of(result)
-        response = Event("tool_response", content, "", tool, None, call, message, code=code)
-        step.outputs.append(response)
-
-
-def error_of(span: Span) -> Error | None:
-    """Return what went wrong and a code, from the last exception, the status or `error.type`."""
+def _error_of(span: Span) -> Error | None:
+    """Return a message and a code, from the last exception, the status or `error.type`."""
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
-    last: Attributes = {}
-    for name, held in span.events:
-        last = held if name == "exception" else last
+    exceptions = [held for name, held in span.events if name == "exception"]
+    last = exceptions[-1] if exceptions else {}
     message = text_of(last.get("exception.message")) or span.message
     code = kind or text_of(last.get("exception.type"))
     return message or code or "error", code
+
+
+def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
+    """Add a call and, if its result was recorded, its response."""
+    tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
+    given, call = messages.arguments_of(named["arguments"]), text_of(named["call"])
+    step.inputs = (Event("tool_call", "", step.agent, tool, given, call),)
+    result = named["result"]
+    if result is None:
+        documents = _listed(span.attributes, "retrieval.documents.")
+        result = "\n".join(text_of(each.get("content")) for each in documents) or None
+    if isinstance(result, str) and result.startswith('"'):  # recorded as JSON text
+        result = json_data(result)
+    if step.error is not None or result is not None:
+        message, code = step.error or ("", "")
+        content = text_of(result)
+        response = Event("tool_response", content, "", tool, None, call, message, code=code)
+        step.outputs = (response,)
 
 
 def _add_genai(step: Step, span: Span) -> None:
@@ -256,50 +254,50 @@ def _add_genai(step: Step, span: Span) -> None:
     for name, more in span.events:
         if name == "gen_ai.client.inference.operation.details":
             held = {**more, **held}
-    step.tools = _tool_names(json_data(held.get("gen_ai.tool.definitions")))
+    with suppress(InvalidInput):
+        step.tools = messages.offered_tools(json_data(held.get("gen_ai.tool.definitions")))
     instructions = json_data(held.get("gen_ai.system_instructions"))
     if instructions is not None:
-        step.inputs += _part_messages([{"role": "system", "parts": instructions}], "system")
-    step.inputs += _part_messages(json_data(held.get("gen_ai.input.messages")), "user")
-    step.outputs += _part_messages(json_data(held.get("gen_ai.output.messages")), "assistant")
+        step.inputs += _events([{"parts": instructions}], "system")
+    step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
+    step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
         if role := EVENTS.fullmatch(name):
-            step.inputs += _chat({"tool_call_id": more.get("id"), **more}, role[1])
+            step.inputs += _events([{"tool_call_id": more.get("id"), **more}], role[1])
         elif name == "gen_ai.choice":
             message = json_data(more.get("message"))
             whole = message if isinstance(message, Mapping) else {"content": message}
-            step.outputs += _chat(whole, "assistant")
+            step.outputs += _events([whole], "assistant")
 
 
-def _add_openinference(step: Step, span: Span) -> None:
-    held = span.attributes
-    tools = _listed(held, "llm.tools.", "tool")
-    step.tools = _tool_names([t if "name" in t else json_data(t.get("json_schema")) for t in tools])
-    for name, role, events in (
-        ("input", "user", step.inputs),
-        ("output", "assistant", step.outputs),
+def _add_openinference(step: Step, held: Attributes) -> None:
+    tools = _listed(held, "llm.tools.")
+    with suppress(InvalidInput):
+        named = (tool if "name" in tool else json_data(tool.get("json_schema")) for tool in tools)
+        step.tools = messages.offered_tools(list(named))
+    step.inputs = _inferred_events(step, held, "input", "user")
+    step.outputs = _inferred_events(step, held, "output", "assistant")
+
+
+def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tuple[Event, ...]:
+    found = _listed(held, f"llm.{side}_messages.")
+    for message in found:
+        if isinstance(contents := message.pop("contents", None), list):
+            # Calls appear here a second time.
+            message["content"] = [p for p in contents if p.get("type") != "tool_use"]
+    events = _events(found, role)
+    value, kind = held.get(f"{side}.value"), held.get(f"{side}.mime_type")
+    if (
+        not events
+        and isinstance(value, str)
+        and (kind != "application/json" or step.kind == "model")
     ):
-        for message in _listed(held, f"llm.{name}_messages.", "message"):
-            events += _chat(_openai_message(message), role)
-        value = held.get(f"{name}.value")
-        plain = held.get(f"{name}.mime_type") != "application/json"
-        if not events and isinstance(value, str) and (plain or step.kind == "model"):
-            events += message_events(role, [{"text": value}], {})
+        return _events([{"content": value}], role)
+    return events
 
 
-def _openai_message(held: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn a message of OpenInference into OpenAI's form."""
-    message = {n: held[n] for n in ("role", "content", "name", "tool_call_id") if n in held}
-    if calls := [call.get("tool_call", {}) for call in _in_order(held.get("tool_calls"))]:
-        message["tool_calls"] = calls
-    contents = [part.get("message_content", {}) for part in _in_order(held.get("contents"))]
-    if contents:  # calls appear here a second time
-        message["content"] = [part for part in contents if part.get("type") != "tool_use"]
-    return message
-
-
-def _listed(held: Attributes, prefix: str, name: str) -> list[Mapping[str, Any]]:
-    """Rebuild the objects that attributes such as `PREFIX0.NAME.role` spell out, in order."""
+def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
+    """Rebuild the objects that attributes such as `PREFIX0.message.role` spell out, in order."""
     tree: dict[str, Any] = {}
     for key, value in held.items():
         if not key.startswith(prefix):
@@ -312,50 +310,31 @@ def _listed(held: Attributes, prefix: str, name: str) -> list[Mapping[str, Any]]
                 inner = at[part] = {}
             at = inner
         at[last] = value
-    found = (entry.get(name) for entry in _in_order(tree))
-    return [value for value in found if isinstance(value, dict)]
+    found = _in_order(tree)
+    return found if isinstance(found, list) else []
 
 
-def _in_order(tree: Any) -> list[dict[str, Any]]:
+def _in_order(tree: Any) -> Any:
+    """Turn objects that have numbers for names into lists, without the name that wraps each."""
     if not isinstance(tree, dict):
-        return []
-    places = sorted((place for place in tree if _PLACE.fullmatch(place)), key=int)
-    return [tree[place] for place in places if isinstance(tree[place], dict)]
+        return tree
+    inner = {name: _in_order(held) for name, held in tree.items()}
+    places = sorted((name for name in inner if _PLACE.fullmatch(name)), key=int)
+    if not places:
+        return inner
+    entries = [inner[place] for place in places if isinstance(inner[place], dict)]
+    wrapped = (next(iter(entry.values()), None) for entry in entries)
+    return [entry for entry in wrapped if isinstance(entry, dict)]
 
 
-def json_data(value: Any) -> Any:
-    """Decode an attribute that may be JSON text."""
-    if isinstance(value, str):
-        with suppress(ValueError, RecursionError):
-            return json.loads(value)
-    return value
-
-
-def _part_messages(messages: Any, role: str) -> list[Event]:
-    """Return the events of messages with `parts`; anything else becomes one text."""
+def _events(found: Any, role: str) -> tuple[Event, ...]:
+    """Return the events of messages; messages outside the convention become one text."""
     events: list[Event] = []
     try:
-        for message in objects(messages, "messages"):
-            parts = message.get("parts")
-            whole = [{"content": parts}] if isinstance(parts, str) else objects(parts, "parts")
-            who, agent = str(message.get("role") or role), text_of(message.get("name"))
-            events += message_events(who, whole, {}, agent)
+        for message in objects(found, "messages"):
+            calls, who = json_data(message.get("tool_calls")), str(message.get("role") or role)
+            whole = {**message, "role": who, "tool_calls": calls or None}
+            events += messages.chat_events(whole, {})
     except InvalidInput:
-        return message_events(role, [{"text": text_of(messages)}], {})
-    return events
-
-
-def _chat(message: Mapping[str, Any], role: str) -> list[Event]:
-    """Return the events of an OpenAI message, whose calls may be JSON text."""
-    calls = json_data(message.get("tool_calls"))
-    try:
-        return chat_events({"role": role, **message, "tool_calls": calls or None}, {})
-    except InvalidInput:
-        return message_events(role, [{"text": text_of(message)}], {})
-
-
-def _tool_names(tools: Any) -> list[str]:
-    try:
-        return offered_tools(tools)
-    except InvalidInput:
-        return []
+        events = messages.message_events(role, [{"text": text_of(found)}], {})
+    return tuple(events)

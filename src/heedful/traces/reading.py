@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from io import BufferedReader, BytesIO, FileIO
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from heedful.errors import InvalidInput, TraceFileError, UnknownName, UsageError
 from heedful.traces.episode import Episode, Limits
@@ -23,11 +23,15 @@ TAG = 0x0A
 # Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
 GZIP = b"\x1f\x8b"
-
-
-class _Value(NamedTuple):
-    line: int
-    value: Any
+# A name in the first object of a file -> the format that has it; the first one present counts.
+MARKS = {
+    **dict.fromkeys(("role", "messages"), "chat"),
+    "events": "heedful",
+    "resourceSpans": "otlp",
+    "type": "claude-code",
+}
+# The line that a value begins on (0: unknown), and the value.
+Values = Iterator[tuple[int, Any]]
 
 
 class _Reader(Protocol):
@@ -66,10 +70,10 @@ def _episodes(file: File, format: str, limits: Limits) -> Iterator[Episode]:
             raw = BytesIO(file) if isinstance(file, bytes) else FileIO(file)
             opened: Any = BufferedReader(stack.enter_context(raw))
             for entry in _values(name, opened, limits.bytes):
-                line = entry.line
-                kind = format if reader or format != "auto" else _format(entry.value)
-                reader = reader or FORMATS[kind](limits)
-                yield from reader.add(entry.value)
+                line, value = entry
+                if reader is None:
+                    reader = FORMATS[_format(value) if format == "auto" else format](limits)
+                yield from reader.add(value)
         except TraceFileError as error:
             damage = error
         except OSError as error:
@@ -102,23 +106,17 @@ def _problem(error: Exception) -> str:
 
 def _format(value: Any) -> str:
     """Return the format that the first value of a file shows. Raises InvalidInput."""
-    first = value[0] if isinstance(value, list) and value else value
     if isinstance(value, bytes):
         return "otlp"
-    if isinstance(first, dict):
-        if "role" in first or "messages" in value:
-            return "chat"
-        if "events" in first:
-            return "heedful"
-        if "resourceSpans" in first:
-            return "otlp"
-        if "type" in first:
-            return "claude-code"
+    first = value[0] if isinstance(value, list) and value else value
+    for mark, format in MARKS.items() if isinstance(first, dict) else ():
+        if mark in first:
+            return format
     known = "events, resourceSpans, messages or a role, or the type of a session entry"
     raise InvalidInput("the first value", value, f"of a known format: an object with {known}")
 
 
-def _values(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
+def _values(name: str, file: BufferedReader, most: int) -> Values:
     """Yield the values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
     opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
     try:
@@ -127,8 +125,8 @@ def _values(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
         raise TraceFileError(name, 0, f"it cannot be read to its end ({error})") from error
 
 
-def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """Yield one value a line, or the one value of a file that is one document."""
+def _json(name: str, file: BufferedReader, most: int) -> Values:
+    """Yield one value a line, or the whole file as one value."""
     first = True
     for number in count(1):
         line = _within(most, name, number, file.readline(most + 1))
@@ -142,9 +140,9 @@ def _json(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
             rest = file.read(most - len(line) + 1) if first else b""
             if not rest.strip():
                 raise
-            yield _Value(number, _parsed(name, number, _within(most, name, 0, line + rest)))
+            yield number, _parsed(name, number, _within(most, name, 0, line + rest))
             return
-        yield _Value(number, value)
+        yield number, value
         first = False
 
 
@@ -168,10 +166,10 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _protobuf(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
-    """Yield a request, or the requests of a file in which the length of each precedes it."""
+def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
+    """Yield one request, or many requests with their lengths in front of them."""
     if file.peek(1)[0] == TAG:
-        yield _Value(0, _within(most, name, 0, file.read(most + 1)))
+        yield 0, _within(most, name, 0, file.read(most + 1))
     while size := file.read(4):
         length = int.from_bytes(size, "big")
         if length > most:
@@ -179,4 +177,4 @@ def _protobuf(name: str, file: BufferedReader, most: int) -> Iterator[_Value]:
         data = file.read(length)
         if len(size) < 4 or len(data) < length:
             raise TraceFileError(name, 0, "it ends in the midst of a message; copy it again")
-        yield _Value(0, data)
+        yield 0, data

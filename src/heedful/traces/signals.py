@@ -1,4 +1,4 @@
-"""Signals: what a finished run shows of its own mistakes, found without a model. Pure.
+"""Signals: the mistakes that a finished run shows, found without a model. Pure.
 
 Only the structure of the trace is read: which calls failed, which were repeated or tried again, and
 where the values of the answer came from. No step is named as the cause: on recorded failures no
@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import chain, islice
@@ -25,6 +24,8 @@ from heedful.traces.episode import LATE, Episode, Event, call_arguments, failure
 
 Role = Literal["given", "act", "result", "said"]
 Kind = Literal["answer", "cause", "repeated", "retry", "timeout", "unknown_tool"]
+# What a rule yields: the decisive event, the events that prove it, the strength, the words.
+Found = Iterator[tuple[int, Sequence[int], float, str]]
 ANSWERS = frozenset({"tool_response", "error_event"})
 # What the agent did not say itself: the task, the prompts, the system around it.
 GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
@@ -71,7 +72,7 @@ _GONE = object()
 _ENTITY = re.compile(r"'([^'\n]{3,120})'|\"([^\"\n]{3,120})\"|((?:[\w.-]{0,60}/){1,9}[\w.-]{2,80})")
 _LIST_MARK = re.compile(r"^[ \t]*(?:[#*]+[ \t]*)?\d{1,3}[.):](?!\d)", re.MULTILINE)
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]{0,24}(?:\.\d{1,12})?")
-# A name has two words or more: a single capital letter stands for anything.
+# A name has two words or more; a single capital letter may mean anything.
 _NAME = re.compile(
     r"(?<![.!?:#*\-] )(?<!^)\b[A-Z][\w'’-]{1,40}(?: [A-Z][\w'’-]{1,40}){1,5}", re.MULTILINE
 )
@@ -110,34 +111,22 @@ def call_failed(run: Course, call: int) -> bool:
 
 def course(episode: Episode) -> Course:
     """Read an episode: linear in the number of events, 8,000 characters of each."""
-    events = episode.events
-    task = ends(f"{episode.task}\n{episode.goal}")
+    events, task = episode.events, ends(f"{episode.task}\n{episode.goal}")
     texts = [ends(event_text(event)) for event in events]
     roles = tuple(_role(event, text, task) for event, text in zip(events, texts, strict=True))
     result: list[int | None] = [None] * len(events)
     act: list[int | None] = [None] * len(events)
     for call, answer in answered(events).items():
         result[call], act[answer] = answer, call
-    task_values, lower_task = values(task), task.lower()
+    known, lower = values(task), task.lower()
     new = tuple(
-        frozenset(
-            value
-            for value in values(text) - task_values
-            if value[0].isdigit() or value not in lower_task
-        )
+        frozenset(v for v in values(text) - known if v[0].isdigit() or v not in lower)
         for text in texts
     )
+    failures = tuple(map(_failure_text, events, roles, texts))
     spoken = (at for at in reversed(range(len(events))) if roles[at] in ("said", "act"))
-    return Course(
-        episode,
-        events,
-        roles,
-        tuple(result),
-        tuple(act),
-        tuple(map(_failure_text, events, roles, texts)),
-        new,
-        next((at for at in spoken if new[at]), None),
-    )
+    last = next((at for at in spoken if new[at]), None)
+    return Course(episode, events, roles, tuple(result), tuple(act), failures, new, last)
 
 
 def ends(text: str) -> str:
@@ -293,15 +282,11 @@ def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[st
 
 def canonical_arguments(call: Event) -> str:
     """Return the arguments of a call as canonical JSON."""
-    given = call.content if call.arguments is None else call.arguments
-    if isinstance(given, str):
-        with suppress(ValueError, RecursionError):
-            return canonical_json(json.loads(given))
-    return canonical_json(given)
+    return canonical_json(call_arguments(call))
 
 
 def canonical_json(value: Any) -> str:
-    """Return the same JSON for equal data, whatever its order of keys; 1.0 is 1."""
+    """Return the same JSON for equal data, in any order of keys; 1.0 is 1."""
     try:
         text = json.dumps(value, sort_keys=True, default=json_default)
         if "." in text:
@@ -351,8 +336,12 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
     """Return the signals of an episode that was read before."""
-    rules = (_causes, _timeouts, _not_offered, _retries, _repeated, _answer)
-    found = (signal for rule in rules for signal in rule(run))
+    found = []
+    for kind, rule in RULES.items():
+        for at, evidence, strength, words in rule(run):
+            kept = tuple(evidence[:MOST_EVIDENCE])
+            ids = tuple(run.events[place].id for place in kept)
+            found.append(Signal(kind, at, kept, strength, words, run.events[at].id, ids))
     return tuple(sorted(found, key=lambda signal: (signal.at, signal.kind)))
 
 
@@ -361,63 +350,52 @@ def quote(text: str) -> str:
     return clean(text, SHOWN)
 
 
-def _signal(
-    run: Course, kind: Kind, at: int, evidence: Sequence[int], strength: float, words: str
-) -> Signal:
-    kept = tuple(evidence[:MOST_EVIDENCE])
-    ids = tuple(run.events[place].id for place in kept)
-    return Signal(kind, at, kept, strength, words, run.events[at].id, ids)
-
-
-def _causes(run: Course) -> Iterator[Signal]:
+def _causes(run: Course) -> Found:
     """Group failures that share a signature or an entity; the first of a group is its cause."""
     groups: list[list[int]] = []
-    known: dict[str, int] = {}
+    known: dict[str, list[int]] = {}
     for at, text in enumerate(run.failure):
         if text:
             line = error_line(text)
             entities = (next(filter(None, match.groups())) for match in _ENTITY.finditer(line))
             keys = [signature("", line).digest, *(f"'{name}'" for name in islice(entities, 5))]
-            group = next((known[key] for key in keys if key in known), len(groups))
-            if group == len(groups):
-                groups.append([])
-            groups[group].append(at)
-            known.update((key, group) for key in keys if key not in known)
+            group = next((known[key] for key in keys if key in known), None)
+            if group is None:
+                groups.append(group := [])
+            group.append(at)
+            for key in keys:
+                known.setdefault(key, group)
     for places in groups:
         first, *later = places
         words = f"fails first here: {quote(error_line(run.failure[first]))}"
-        if later:
-            words += f"; {len(later)} later failures are of the same kind"
-        strength = len(places) / (len(places) + 1)
-        yield _signal(run, "cause", run.step_of(first), places, strength, words)
+        words += f"; {len(later)} later failures are of the same kind" if later else ""
+        yield run.step_of(first), places, len(places) / (len(places) + 1), words
 
 
-def _timeouts(run: Course) -> Iterator[Signal]:
+def _timeouts(run: Course) -> Found:
     """Yield failures whose error code or exception name is that of a time-out."""
     for at, text in enumerate(run.failure):
         line = error_line(text) if text else ""
         name = line.partition(":")[0]
         if line and LATE.search(run.events[at].code or (name if " " not in name else "")):
-            words = f"the call ran out of time: {quote(line)}"
-            yield _signal(run, "timeout", run.step_of(at), (at,), 0.8, words)
+            yield run.step_of(at), (at,), 0.8, f"the call ran out of time: {quote(line)}"
 
 
-def _not_offered(run: Course) -> Iterator[Signal]:
-    """Calls of tools that the agent was not offered, the first call of each."""
+def _not_offered(run: Course) -> Found:
+    """Yield the first call of each tool that the agent was not offered."""
     known = {*run.episode.tools}
     for at, event in enumerate(run.events if known else ()):
         if event.type == "tool_call" and event.tool and event.tool not in known:
             known.add(event.tool)
             words = f"calls {quote(event.tool)}, which is not among the tools that were offered"
-            yield _signal(run, "unknown_tool", at, (at,), 1.0, words)
+            yield at, (at,), 1.0, words
 
 
-def _retries(run: Course) -> Iterator[Signal]:
+def _retries(run: Course) -> Found:
     """Yield calls that failed and then worked when repeated, with what changed in between."""
     failed_calls: dict[tuple[str, str], int] = {}
     for at, role in enumerate(run.roles):
-        result = run.result[at]
-        if role != "act" or result is None:
+        if role != "act" or run.result[at] is None:
             continue
         event = run.events[at]
         key = (event.agent if event.tool else "", event.tool)
@@ -436,11 +414,11 @@ def _retries(run: Course) -> Iterator[Signal]:
             tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
             other = f" and {tools} in between" if tools else ""
             words = f"works after a call that failed{other}; what changed: {changed}"
-            yield _signal(run, "retry", at, (before, *between, at), 0.9, words)
+            yield at, (before, *between, at), 0.9, words
 
 
 def _change(run: Course, before: int, at: int) -> str:
-    """Say what is different in a second try of a call; "" if it is another call."""
+    """Describe how a second try of a call differs from the first; "" for another call."""
     old, new = (object_arguments(run.events[place]) for place in (before, at))
     texts = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in (old, new))
     first, second = texts
@@ -477,15 +455,13 @@ def _alike(old: str, new: str) -> bool:
     return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= CLOSE
 
 
-def _repeated(run: Course) -> Iterator[Signal]:
+def _repeated(run: Course) -> Found:
     """Yield the first repeated step."""
-    step = repeated_step(run.events, TIMES)
-    if step is not None:
-        strength = min(1.0, step.times / CERTAIN)
-        yield _signal(run, "repeated", step.calls[1], step.calls, strength, str(step))
+    if step := repeated_step(run.events, TIMES):
+        yield step.calls[1], step.calls, min(1.0, step.times / CERTAIN), str(step)
 
 
-def _answer(run: Course) -> Iterator[Signal]:
+def _answer(run: Course) -> Found:
     """Find where the values of the answer first occurred, in a run that did not succeed.
 
     A run that ended in an error or out of time gave no answer.
@@ -500,9 +476,19 @@ def _answer(run: Course) -> Iterator[Signal]:
     for value in sorted(run.values[last]):
         by_step.setdefault(origin[value], []).append(value)
     name = "run" if run.episode.outcome == "partial" else "failed run"
-    for at, held_values in sorted(by_step.items()):
-        listed = ", ".join(map(quote, held_values[:MOST_SHOWN_VALUES]))
-        left = len(held_values) - MOST_SHOWN_VALUES
-        rest = f" and {left} more" if left > 0 else ""
-        words = f"the answer of the {name} rests on it: {listed}{rest} came up first here"
-        yield _signal(run, "answer", at, (at, last), 1.0, words)
+    for at, held in sorted(by_step.items()):
+        listed = ", ".join(map(quote, held[:MOST_SHOWN_VALUES]))
+        left = len(held) - MOST_SHOWN_VALUES
+        listed += f" and {left} more" if left > 0 else ""
+        words = f"the answer of the {name} rests on it: {listed} came up first here"
+        yield at, (at, last), 1.0, words
+
+
+RULES: Mapping[Kind, Callable[[Course], Found]] = {
+    "answer": _answer,
+    "cause": _causes,
+    "repeated": _repeated,
+    "retry": _retries,
+    "timeout": _timeouts,
+    "unknown_tool": _not_offered,
+}

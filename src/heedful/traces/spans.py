@@ -10,59 +10,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from heedful.loop.record import Usage
 from heedful.redact import redact, redact_data
-from heedful.traces.episode import (
-    DEEPEST,
-    LONGEST_NAME,
-    Ended,
-    Episode,
-    Event,
-    Fault,
-    Gathering,
-    Limits,
-    bounded_event,
-    is_deep,
-    safe_id,
-    shorten,
-)
-from heedful.traces.otlp import (
-    Attributes,
-    Span,
-    Step,
-    error_of,
-    from_json,
-    from_request,
-    json_data,
-    step_of,
-)
+from heedful.traces import episode, otlp
+from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
+from heedful.traces.otlp import Attributes, Span, Step
 
 # How many open calls of a tool are searched for the arguments of a span that names no call.
 MOST_OPEN = 1_000
-
-
-@dataclass(slots=True)
-class _Node:
-    """A span in its trace; `start` and `end` in nanoseconds, 0 if unknown."""
-
-    id: str
-    parent: str
-    start: int
-    end: int
-    status: str
-    step: Step | None
-    error: tuple[str, str] | None = None
-
-
-@dataclass(slots=True)
-class _Trace:
-    nodes: dict[str, _Node] = field(default_factory=dict)
-    # Equal events are kept once: each call of a model repeats the chat so far.
-    texts: dict[Hashable, Event] = field(default_factory=dict)
+Steps = Mapping[str, Step]
 
 
 class SpanReader:
@@ -78,98 +38,94 @@ class SpanReader:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._traces: dict[str, _Trace] = {}
+        self._traces: dict[str, dict[str, Step]] = {}
+        # Equal events are kept once: each call of a model repeats the chat so far.
+        self._events: dict[Hashable, Event] = {}
 
     def add(self, value: Any) -> list[Episode]:
         """Take a request to export spans, JSON or protobuf. Raises InvalidInput, ImportError."""
-        return self.add_spans(from_request(value) if isinstance(value, bytes) else from_json(value))
+        read = otlp.from_request if isinstance(value, bytes) else otlp.from_json
+        return self.add_spans(read(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
         """Take spans; a trace may continue until the file ends. Raises InvalidInput."""
         most = self._limits.content
         for span in spans:
-            trace = self._traces.setdefault(span.trace, _Trace())
-            id = safe_id(span.id) or f"span {len(trace.nodes) + 1}"
-            if id not in trace.nodes:
-                raised = error_of(span)
-                error = raised and (shorten(raised[0], most), shorten(raised[1], most))
-                step = step_of(span, error)
-                if step is not None:
-                    step.inputs = [self._kept(trace, step, event) for event in step.inputs]
-                    step.outputs = [self._kept(trace, step, event) for event in step.outputs]
-                parent, times = safe_id(span.parent), (span.start, span.end)
-                trace.nodes[id] = _Node(id, parent, *times, span.status, step, error)
+            steps = self._traces.setdefault(span.trace, {})
+            id = safe_id(span.id) or f"span {len(steps) + 1}"
+            if id not in steps:
+                step = steps[id] = otlp.step_of(span)
+                step.id, step.parent = id, safe_id(span.parent)
+                if step.error:
+                    step.error = shorten(step.error[0], most), shorten(step.error[1], most)
+                step.inputs = tuple(self._kept(step, event) for event in step.inputs)
+                step.outputs = tuple(self._kept(step, event) for event in step.outputs)
         return []
 
-    def _kept(self, trace: _Trace, step: Step, event: Event) -> Event:
-        event = bounded_event(event, self._limits.content)
-        if step.kind == "tool":
-            return event
+    def _kept(self, step: Step, event: Event) -> Event:
+        event = episode.bounded_event(event, self._limits.content)
         key = (event.call, event.agent, event.tool, _content_key(event))
-        return trace.texts.setdefault(key, event)
+        return event if step.kind == "tool" else self._events.setdefault(key, event)
 
     def finish(self) -> list[Episode]:
         """Return the episodes of traces with a step of a model, tool or agent, in file order."""
         return [
-            _episode(id, trace, self._limits)
-            for id, trace in self._traces.items()
-            if any(node.step for node in trace.nodes.values())
+            _episode(id, steps, self._limits)
+            for id, steps in self._traces.items()
+            if any(step.kind for step in steps.values())
         ]
 
 
 class _Moment(NamedTuple):
     at: int
     place: int
-    node: _Node
+    step: Step
     ends: bool
 
 
-def _moments(nodes: Mapping[str, _Node]) -> list[_Moment]:
-    """Return the starts and ends of all spans in order; no child starts before its parent."""
-    roots: list[_Node] = []
-    children: dict[str, list[_Node]] = {}
-    for node in sorted(nodes.values(), key=lambda node: node.start):
-        inner = node.parent in nodes and node.parent != node.id
-        (children.setdefault(node.parent, []) if inner else roots).append(node)
+def _moments(steps: Steps) -> list[_Moment]:
+    """Return the starts and ends of all spans in order; no child starts before its parent.
+
+    A child without an agent gets that of its parent. A model around another model only passes on
+    its answer, so its kind becomes "around".
+    """
+    roots: list[Step] = []
+    children: dict[str, list[Step]] = {}
+    for step in sorted(steps.values(), key=lambda step: step.start):
+        inner = step.parent in steps and step.parent != step.id
+        (children.setdefault(step.parent, []) if inner else roots).append(step)
     moments: list[_Moment] = []
     seen: set[str] = set()
-    for root in (*roots, *nodes.values()):  # cycles of parents come last
-        _walk(root, children, seen, moments)
+    # Step, earliest time, agent and model around it, and if it ends here. Cycles come last.
+    waiting: list[tuple[Step, int, str, Step | None, bool]] = [
+        (root, 0, "", None, False) for root in reversed((*roots, *steps.values()))
+    ]
+    while waiting:
+        step, after, agent, model, ends = waiting.pop()
+        if ends:
+            last = after if step.end else moments[-1].at
+            moments.append(_Moment(max(after, last), len(moments), step, True))
+        elif step.id not in seen:
+            seen.add(step.id)
+            start = max(step.start, after)
+            if step.kind:
+                step.agent = agent = step.agent or agent
+            if step.kind == "model":
+                if model is not None:
+                    model.kind = "around"
+                model = step
+            moments.append(_Moment(start, len(moments), step, False))
+            waiting.append((step, max(step.end, start), agent, model, True))
+            inner_steps = reversed(children.get(step.id, ()))
+            waiting += ((child, start, agent, model, False) for child in inner_steps)
     return sorted(moments)
 
 
-def _walk(
-    root: _Node, children: dict[str, list[_Node]], seen: set[str], moments: list[_Moment]
-) -> None:
-    """Visit a span and its children; a child without an agent has that of its parent."""
-    waiting: list[tuple[_Node, int, str, _Node | None, bool]] = [(root, 0, "", None, False)]
-    while waiting:
-        node, after, agent, model, ends = waiting.pop()
-        if ends:
-            last = moments[-1].at if not node.end else after
-            moments.append(_Moment(max(after, last), len(moments), node, True))
-            continue
-        if node.id in seen:
-            continue
-        seen.add(node.id)
-        start = max(node.start, after)
-        if node.step is not None:
-            node.step.agent = agent = node.step.agent or agent
-            if node.step.kind == "model":
-                if model is not None and model.step is not None:
-                    model.step.kind = "around"  # it only passes on the answer of the inner model
-                model = node
-        moments.append(_Moment(start, len(moments), node, False))
-        waiting.append((node, max(node.end, start), agent, model, True))
-        inner = reversed(children.get(node.id, ()))
-        waiting += ((child, start, agent, model, False) for child in inner)
-
-
 class _EventLog:
-    """The events of one trace, each recorded once however many spans repeat it."""
+    """The events of one trace, each recorded once, even if many spans repeat it."""
 
     def __init__(self, limits: Limits) -> None:
-        self.gathering = Gathering(limits, SpanReader.source)
+        self.gathering = episode.Gathering(limits, SpanReader.source)
         self._seen: Counter[Hashable] = Counter()
         self._calls: set[tuple[str, str]] = set()  # by type and call: calls and responses
         self._done: set[str] = set()  # calls whose span has ended
@@ -178,61 +134,61 @@ class _EventLog:
         self._tools: dict[str, str] = {}
         self._recorded: Counter[str] = Counter()  # events by span
 
-    def begin(self, node: _Node, step: Step, at: int) -> None:
+    def begin(self, step: Step, at: int) -> None:
         """Record what went into a span."""
-        if step.kind == "tool":
-            self._begin_tool(node, step, at)
-        else:
-            self._record_new(node, step.inputs, "", at)
-
-    def end(self, node: _Node, step: Step, at: int) -> None:
-        """Record what came out of a span."""
-        if step.kind == "around":
-            self._record_new(node, step.outputs, step.agent, at)
-        if step.kind == "tool":
-            self._done.add(step.inputs[0].call)
-        for event in step.outputs if step.kind != "around" else ():
-            if step.kind == "tool":
-                event = replace(event, call=step.inputs[0].call)
-            if not (event.call and (event.type, event.call) in self._calls):
-                self._record(node, event, step.agent, at)
-        if node.error is not None:
-            message, code = node.error
-            if step.kind != "tool" and not self._seen[message]:
-                self._record(node, Event("error_event", error=message, code=code), step.agent, at)
-            self._seen[message] += 1
-        elif step.kind == "model" and not step.outputs:
-            self._record(node, Event("llm_response"), step.agent, at)
-
-    def _begin_tool(self, node: _Node, step: Step, at: int) -> None:
+        if step.kind != "tool":
+            self._record_new(step, step.inputs, "", at)
+            return
         event = step.inputs[0]
         waiting = self._open.get(event.tool, {})
         oldest = islice(waiting.items(), MOST_OPEN)
         same = (call for call, arguments in oldest if arguments == event.arguments)
-        named = event.call or next(same, "") or next(iter(waiting), "") or node.id
+        named = event.call or next(same, "") or next(iter(waiting), "") or step.id
         call = self._renamed.get(named, named)
         if call in self._done:  # some agents reuse the ids of calls in every answer
-            call = self._renamed[named] = node.id
+            call = self._renamed[named] = step.id
         waiting.pop(call, None)
-        step.inputs[0] = event = replace(event, call=call)
+        event = replace(event, call=call)
+        step.inputs = (event,)
         if (event.type, call) not in self._calls:
-            self._record(node, event, step.agent, at)
+            self._record(step, event, step.agent, at)
             self._open[self._tools[call]].pop(call)
 
-    def _record_new(self, node: _Node, events: list[Event], agent: str, at: int) -> None:
+    def end(self, step: Step, at: int) -> None:
+        """Record what came out of a span."""
+        if step.kind == "around":
+            self._record_new(step, step.outputs, step.agent, at)
+        else:
+            call = step.inputs[0].call if step.kind == "tool" else ""
+            self._done.update((call,) if call else ())
+            for event in step.outputs:
+                event = replace(event, call=call) if call else event
+                if not self._known(event):
+                    self._record(step, event, step.agent, at)
+        if step.error is not None:
+            message, code = step.error
+            if step.kind != "tool" and not self._seen[message]:
+                self._record(step, Event("error_event", error=message, code=code), step.agent, at)
+            self._seen[message] += 1
+        elif step.kind == "model" and not step.outputs:
+            self._record(step, Event("llm_response"), step.agent, at)
+
+    def _known(self, event: Event) -> bool:
+        return event.call != "" and (event.type, event.call) in self._calls
+
+    def _record_new(self, step: Step, events: Iterable[Event], agent: str, at: int) -> None:
         """Record the events of a chat that were not recorded before."""
         here: Counter[Hashable] = Counter()
         for event in events:
             key = _content_key(event)
             here[key] += 1
-            by_call = event.call and (event.type, event.call) in self._calls
-            if not by_call and (event.call or here[key] > self._seen[key]):
-                self._record(node, event, agent, at)
+            if not self._known(event) and (event.call or here[key] > self._seen[key]):
+                self._record(step, event, agent, at)
 
-    def _record(self, node: _Node, event: Event, agent: str, at: int) -> None:
+    def _record(self, step: Step, event: Event, agent: str, at: int) -> None:
         self._seen[_content_key(event)] += 1
-        self._recorded[node.id] += 1
-        id = f"{node.id}/{self._recorded[node.id]}"
+        self._recorded[step.id] += 1
+        id = f"{step.id}/{self._recorded[step.id]}"
         call, tool = event.call, event.tool or self._tools.get(event.call, "")
         if event.type == "tool_call":
             call = call or id
@@ -243,48 +199,40 @@ class _EventLog:
         self._calls.add((event.type, call))
         who = event.agent or ("" if event.type in ("user_message", "system_event") else agent)
         when = at / 1e9 if at else None
-        event = replace(event, agent=who, tool=tool, call=call, id=id, at=when)
-        self.gathering.add(event)
+        self.gathering.add(replace(event, agent=who, tool=tool, call=call, id=id, at=when))
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return the same key for events that say the same, whatever their ids."""
+    """Return the same key for events with the same content and different ids."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
-def _episode(id: str, trace: _Trace, limits: Limits) -> Episode:
-    log = _EventLog(limits)
-    moments = _moments(trace.nodes)
-    for moment in moments:
-        if step := moment.node.step:
-            (log.end if moment.ends else log.begin)(moment.node, step, moment.at)
-    steps = [moment.node.step for moment in moments if moment.node.step and not moment.ends]
-    roots = [m.node for m in moments if not m.ends and m.node.parent not in trace.nodes]
-    errors = [node.error for node in roots if node.error]
-    fault = Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None
-    well = bool(roots) and all(node.status == "ok" for node in roots)
-    outcome: Ended | None = "success" if well else None
-    return log.gathering.episode(
-        outcome=outcome,
-        fault=fault,
-        id=id,
-        session=next((step.session for step in steps if step.session), ""),
-        tools=(name for step in steps for name in step.tools),
-        usage=_usage(steps, moments),
-    )
-
-
-def _usage(steps: list[Step], moments: list[_Moment]) -> Usage:
-    """Add up the usage of the models; if none is recorded, of the agents around them."""
+def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
+    log, moments = _EventLog(limits), _moments(trace)
+    for at, _, step, ends in moments:
+        if step.kind:
+            (log.end if ends else log.begin)(step, at)
+    begun = [moment.step for moment in moments if not moment.ends]
+    roots = [step for step in begun if step.parent not in trace]
+    errors = [step.error for step in roots if step.error]
+    steps = [step for step in begun if step.kind]
     models = [step for step in steps if step.kind == "model"]
-    counted = models or steps[:1]
+    counted = models or steps[:1]  # the agent around them, if no model is recorded
     times = [moment.at for moment in moments if moment.at]
-    return Usage(
+    usage = Usage(
         len(models),
         sum(step.tokens[0] for step in counted),
         sum(step.tokens[1] for step in counted),
         sum(step.cost for step in counted),
         (max(times) - min(times)) / 1e9 if times else 0.0,
+    )
+    return log.gathering.episode(
+        outcome="success" if roots and all(step.status == "ok" for step in roots) else None,
+        fault=Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None,
+        id=id,
+        session=next((step.session for step in steps if step.session), ""),
+        tools=(name for step in steps for name in step.tools),
+        usage=usage,
     )
 
 
@@ -318,7 +266,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
     found: list[Piece] = []
     refused: Counter[str] = Counter()
     for span in spans:
-        trace, id = span.trace.lower(), span.id.lower()
+        trace, id, parent = span.trace.lower(), span.id.lower(), span.parent.lower()
         if not (_TRACE.fullmatch(trace) and _SPAN.fullmatch(id)):
             refused["their ids are not those of W3C Trace Context"] += 1
             continue
@@ -326,21 +274,14 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
         if len(record) > LONGEST:
             refused[f"they have more than {LONGEST} bytes"] += 1
             continue
-        parent = span.parent.lower() if _SPAN.fullmatch(span.parent.lower()) else ""
+        parent = parent if _SPAN.fullmatch(parent) else ""
         found.append(Piece(trace, id, parent, not parent or span.remote, record))
     return found, refused
 
 
-def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode]:
-    """Return the episodes of pieces: one a trace with a step of a model, a tool or an agent."""
-    reader = SpanReader(limits)
-    reader.add_spans(map(_span, pieces))
-    return reader.finish()
-
-
 def _record(span: Span) -> str:
-    """Return the kept part of a span: its times, and what concerns a model, a tool or an error."""
-    about = step_of(span, error_of(span)) is not None
+    """Return a span as JSON: its times, and the attributes of models, tools and errors."""
+    about = otlp.kind_of(span.attributes) != ""
     events = [
         (name, _without_secrets(held))
         for name, held in span.events
@@ -351,26 +292,32 @@ def _record(span: Span) -> str:
         for name, value in span.attributes.items()
         if _KEPT.match(name) and (about or name == "error.type")
     }
-    name, message = shorten(span.name, LONGEST_NAME), redact(span.message)
+    name, message = shorten(span.name, episode.LONGEST_NAME), redact(span.message)
     head = [name, span.start, span.end, span.status, message]
     return json.dumps([*head, _without_secrets(attributes), events], separators=(",", ":"))
-
-
-def _span(piece: Piece) -> Span:
-    name, start, end, status, message, attributes, events = json.loads(piece.record)
-    ids, pairs = (piece.trace, piece.id, piece.parent), [(name, held) for name, held in events]
-    return Span(*ids, name, start, end, attributes, status, message, pairs)
 
 
 def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
     """Redact attributes; those that hold JSON still do."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
-        data = json_data(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
-        whole = value if is_deep(data, DEEPEST) else data
+        data = value
+        if isinstance(value, str) and value[:1] in ("{", "["):
+            data = episode.json_data(value)
+        whole = value if episode.is_deep(data, episode.DEEPEST) else data
         for key, clean in redact_data({name: whole}).items():
             if clean == whole:
                 kept[key] = value
             else:
                 kept[key] = clean if whole is value else json.dumps(clean, ensure_ascii=False)
     return kept
+
+
+def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode]:
+    """Return the episodes of pieces: one a trace with a step of a model, a tool or an agent."""
+    reader = SpanReader(limits)
+    for piece in pieces:
+        name, start, end, status, message, attributes, events = json.loads(piece.record)
+        ids, pairs = (piece.trace, piece.id, piece.parent), [(name, held) for name, held in events]
+        reader.add_spans([Span(*ids, name, start, end, attributes, status, message, pairs)])
+    return reader.finish()
