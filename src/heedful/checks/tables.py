@@ -81,7 +81,7 @@ class Table:
         """Yield the columns with these names, in this order. Raises TableError."""
         for name in names:
             if name not in self.columns:
-                raise self._missing_column(name)
+                raise self.missing_column(name)
             if self.columns.count(name) > 1:
                 what = f"{self.columns.count(name)} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a name of its own")
@@ -92,7 +92,7 @@ class Table:
         names = list(columns) or list(self.columns[:1])
         return sum(len(batch[0]) for batch in self.batches(names)) if names else 0
 
-    def _missing_column(self, name: str) -> TableError:
+    def missing_column(self, name: str) -> TableError:
         more = len(self.columns) - 20
         there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
         near = [c for c in self.columns if c.strip().casefold() == name.strip().casefold()]
