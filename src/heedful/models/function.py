@@ -69,7 +69,8 @@ class Function:
 
         begun = time.monotonic()
         async with time_limit(self._timeout, self.name):
-            answer = await in_thread(run)
+            asynchronous = inspect.iscoroutinefunction(self._call)
+            answer = run() if asynchronous else await in_thread(run)
             with user_code:
                 if inspect.isawaitable(answer):
                     answer = await answer

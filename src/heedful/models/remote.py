@@ -6,7 +6,7 @@ Every call opens its own connection. No state is kept between calls, so any even
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -162,7 +162,8 @@ class Remote:
             return OpenAICompatibleProvider("endpoint", **options)
         from pydantic_ai.providers import infer_provider_class
 
-        return cast("Any", infer_provider_class(self._kind))(api_key=self._key)
+        opens: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
+        return opens(api_key=self._key)
 
     def _open(self) -> ProviderModel:
         if not self._url:
