@@ -171,18 +171,14 @@ class Sentence:
     def subject(self, at: int) -> list[Row]:
         """Return the rows that a token is about, the likeliest first.
 
-        They are those of the last mention before it, the one that "and" joins to that, and the
-        nearest of another table.
+        They are those of the last mention before it, and of the nearest of another table.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
             return list(self.topic)
-        chosen = before[-1:]
-        if len(before) > 1 and self.low(chosen[0].first - 1) in ("and", "&"):
-            chosen.append(before[-2])
-        tables = {row.table for mention in chosen for row in mention.rows}
+        tables = {row.table for row in before[-1].rows}
         others = [m for m in before if tables.isdisjoint(row.table for row in m.rows)]
-        return list(dict.fromkeys(row for m in chosen + others[-1:] for row in m.rows))
+        return list(dict.fromkeys(row for m in [before[-1], *others[-1:]] for row in m.rows))
 
 
 def _parts(low: str) -> Sequence[str]:
