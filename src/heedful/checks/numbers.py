@@ -474,22 +474,6 @@ def _check_age(path: Any, newer_than: float | None, context: Context) -> Iterato
     yield report(RESULTS, "stale", what, "write the results again, to this path", severity=0.5)
 
 
-def _judge_results(
-    least: int, newer_than: float | None, columns: Sequence[str], path: Any, context: Context
-) -> Iterator[Finding]:
-    if not isinstance(path, Path):
-        what = f"there is no path to a results file, but {shorten(path)}"
-        yield report(RESULTS, "no path", what, "save the results and say where", severity=0.5)
-        return
-    yield from _check_age(path, newer_than, context)
-    known = path.suffix.casefold() in tables.SUFFIXES
-    if not (known or columns or least > 1) and isfile(path) and path.stat().st_size:
-        return  # nothing else can be checked in a file of another format
-    if (rows := tables.open_table(path).count_rows(columns)) < least:
-        what = f"results file {path} has {rows} rows, at least {least} asked for"
-        yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
-
-
 def results(
     path: str | PathLike[str] | Callable[[Any, Any], Any],
     at_least_rows: int = 1,
@@ -508,8 +492,22 @@ def results(
     least = type(at_least_rows) is int and at_least_rows >= 0
     require(least, "at_least_rows", at_least_rows, "a whole number of at least 0")
     _require_time(newer_than)
-    wanted = at_least_rows, newer_than, _names("columns", columns)
-    return TableCheck("results", path, partial(_judge_results, *wanted), (RESULTS,))
+    names = _names("columns", columns)
+
+    def judge(file: Any, context: Context) -> Iterator[Finding]:
+        if not isinstance(file, Path):
+            what = f"there is no path to a results file, but {shorten(file)}"
+            yield report(RESULTS, "no path", what, "save the results and say where", severity=0.5)
+            return
+        yield from _check_age(file, newer_than, context)
+        known = file.suffix.casefold() in tables.SUFFIXES
+        if not (known or names or at_least_rows > 1) and isfile(file) and file.stat().st_size:
+            return  # nothing else can be checked in a file of another format
+        if (count := tables.open_table(file).count_rows(names)) < at_least_rows:
+            what = f"results file {file} has {count} rows, at least {at_least_rows} asked for"
+            yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
+
+    return TableCheck("results", path, judge, (RESULTS,))
 
 
 # Predictions
@@ -624,6 +622,22 @@ class Pairs:
         return max(-1.0, min(1.0, self.joint / product)) if product else 0.0
 
 
+def _pair(data: Any, every: tuple[Column, Column]) -> Pairs:
+    """Add all cells to the two columns; return the rows that have a number in both."""
+    import numpy as np
+
+    names = [column.name for column in every]
+    pairs = Pairs(*map(Column, names))
+    for batch in tables.open_table(data, names).batches(names):
+        actual, predicted = map(tables.to_numbers, batch)
+        every[0].add(*actual)
+        every[1].add(*predicted)
+        both = np.abs(actual.values) <= LARGEST
+        both &= np.abs(predicted.values) <= LARGEST
+        pairs.add(actual.values[both], predicted.values[both])
+    return pairs
+
+
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     """Find predictions that are too good: copied from what they predict, or made of it.
 
@@ -681,47 +695,6 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         yield report("skill", name, what, fix, "warning", 0.4)
 
 
-def _judge_predictions(
-    names: tuple[str, str],
-    limits: Mapping[str, float],
-    newer_than: float | None,
-    data: Any,
-    context: Context,
-) -> Iterator[Finding]:
-    import numpy as np
-
-    yield from _check_age(data, newer_than, context)
-    (all_actual, all_predicted), (a, p) = [[Column(name) for name in names] for _ in range(2)]
-    pairs = Pairs(a, p)
-    for batch in tables.open_table(data, names).batches(names):
-        actual, predicted = map(tables.to_numbers, batch)
-        all_actual.add(*actual)
-        all_predicted.add(*predicted)
-        both = np.abs(actual.values) <= LARGEST
-        both &= np.abs(predicted.values) <= LARGEST
-        pairs.add(actual.values[both], predicted.values[both])
-    # A row without an actual value may lie in the future: it is allowed, but not judged.
-    yield from all_actual.unusable(missing="warning")
-    yield from all_predicted.unusable()
-    if a.n > 1:
-        sigma, least, most, relative = limits.values()
-        found = [
-            *_judge_deviation(a, p, sigma),
-            *_judge_spread(a, p, least, most),
-            *_judge_constant(a, p, relative, least),
-        ]
-        if a.n >= FEW and a.std:
-            found += _judge_leakage(pairs)
-            # After an error it says little that predictions are no better than the mean.
-            found += () if any(f.level == "error" for f in found) else _judge_skill(pairs)
-        yield from found
-        return
-    rows, kind = all_actual.rows, "one row" if a.n else "no pairs"
-    what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; a spread needs two"
-    fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
-    yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
-
-
 def predictions(
     source: Any = None,
     actual: str = "actual",
@@ -759,12 +732,33 @@ def predictions(
     allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
     require(spread_ratio_min <= spread_ratio_max, "spread_ratio_min", spread_ratio_min, allowed)
     _require_time(newer_than)
-    judge = partial(_judge_predictions, (actual, predicted), limits, newer_than)
-    names = (
-        "finite",
-        "hallucination_detection",
-        "variance_hallucination",
-        "constant_predictions",
-        "leakage",
-    )
-    return TableCheck("predictions", source, judge, names)
+
+    def judge(data: Any, context: Context) -> Iterator[Finding]:
+        yield from _check_age(data, newer_than, context)
+        every = Column(actual), Column(predicted)
+        pairs = _pair(data, every)
+        # A row without an actual value may lie in the future: it is allowed, but not judged.
+        yield from every[0].unusable(missing="warning")
+        yield from every[1].unusable()
+        a, p = pairs.actual, pairs.predicted
+        if a.n > 1:
+            findings = [
+                *_judge_deviation(a, p, deviation_sigma),
+                *_judge_spread(a, p, spread_ratio_min, spread_ratio_max),
+                *_judge_constant(a, p, constant_relative_std, spread_ratio_min),
+            ]
+            if a.n >= FEW and a.std:
+                findings += _judge_leakage(pairs)
+                # After an error it says little that predictions are no better than the mean.
+                if all(finding.level != "error" for finding in findings):
+                    findings += _judge_skill(pairs)
+            yield from findings
+            return
+        rows, kind = every[0].rows, "one row" if a.n else "no pairs"
+        what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; "
+        what += "a spread needs two"
+        fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
+        yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
+
+    names = "hallucination_detection", "variance_hallucination", "constant_predictions", "leakage"
+    return TableCheck("predictions", source, judge, ("finite", *names))
