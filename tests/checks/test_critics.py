@@ -182,14 +182,6 @@ def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
     assert len(model.prompts[1]) == 2
 
 
-def test_what_the_adapter_refuses_is_asked_again_too():
-    refused = MalformedAnswer("model 'm' answered no text (content_filter)", "")
-    evaluation = judged(checks.critic("alignment", ScriptedModel(refused, GOOD)))
-    assert (evaluation.scores, evaluation.usage.calls) == ({"alignment": 0.5}, 2)
-    with pytest.raises(MalformedAnswer, match=r"asked 2 times.*no text \(content_filter\); it beg"):
-        judged(checks.critic("alignment", ScriptedModel(refused, refused)))
-
-
 # In a loop
 
 

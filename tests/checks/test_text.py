@@ -181,11 +181,6 @@ def test_a_pattern_matched_apart_answers_alike(text):
     assert wrong is (re.fullmatch(pattern, text) is None)
 
 
-def test_whitespace_around_is_named():
-    (finding,) = findings(checks.regex("yes|no"), "yes\n")
-    assert "whitespace around" in finding.fix
-
-
 def test_importing_the_checks_imports_no_library():
     code = (
         "import sys, heedful.checks; heavy = 'pydantic jsonschema asyncio subprocess'.split(); "
