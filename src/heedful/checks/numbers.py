@@ -627,7 +627,7 @@ def _pair(data: Any, every: tuple[Column, Column]) -> Pairs:
     import numpy as np
 
     names = [column.name for column in every]
-    pairs = Pairs(*map(Column, names))
+    pairs = Pairs(Column(names[0]), Column(names[1]))
     for batch in tables.open_table(data, names).batches(names):
         actual, predicted = map(tables.to_numbers, batch)
         every[0].add(*actual)

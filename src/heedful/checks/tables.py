@@ -245,7 +245,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     if isinstance(frame, narwhals.Series):
         return _open_arrays([frame.to_list()], asked)
     try:
-        names = tuple(map(str, frame.collect_schema().names()))
+        columns = {_name(name): name for name in frame.collect_schema().names()}
     except OSError as error:  # a lazy frame looks for its file only now
         raise _damaged("the data frame", error) from error
 
@@ -254,9 +254,14 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         held = frame.select(*names).collect() if lazy else frame
         for start in range(0, len(held), ROWS):
             part = held[start : start + ROWS]
-            yield [part.get_column(name).to_list() for name in names]
+            yield [part.get_column(columns[name]).to_list() for name in names]
 
-    return Table(names, read)
+    return Table(tuple(columns), read)
+
+
+def _name(column: Any) -> str:
+    """Return the name of a column as text; pandas takes numbers and tuples, too."""
+    return " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
 
 
 # Files

@@ -11,12 +11,13 @@ from bisect import bisect_left, bisect_right
 from calendar import weekday
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
+from heedful.checks import tables
 from heedful.checks.claims.words import (
     STOP,
     Date,
@@ -31,7 +32,7 @@ from heedful.checks.claims.words import (
     stem,
     tokenize,
 )
-from heedful.errors import InvalidInput, PackageMissing
+from heedful.errors import InvalidInput
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]
@@ -169,45 +170,30 @@ def column_names(value: Any) -> list[str]:
     Raises InvalidInput, PackageMissing.
     """
     if hasattr(type(value), "columns") and not isinstance(value, Mapping):
-        with _narwhals("columns", value) as nw:
-            return [str(name) for name in nw.from_native(value).collect_schema().names()]
+        return list(_open_frame("columns", value).columns)
     rows = isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
     return list(dict.fromkeys(str(name) for row in value for name in (row if rows else (row,))))
 
 
-@contextmanager
-def _narwhals(field: str, frame: object) -> Iterator[Any]:
+def _open_frame(field: str, frame: Any) -> tables.Table:
     try:
-        import narwhals
-    except ImportError as error:
-        raise PackageMissing("a data frame", "narwhals", "frames") from error
-    try:
-        yield narwhals
-    except (TypeError, narwhals.exceptions.NarwhalsError) as error:
+        return tables.open_table(frame)
+    except tables.TableError as error:
         what = "a data frame of pandas, polars or pyarrow whose columns have names of their own"
-        raise InvalidInput(field, type(frame), f"{what} ({error})") from error
+        raise InvalidInput(field, type(frame), f"{what} ({error.what})") from error
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
-    with _narwhals("evidence", frame) as nw:
-        read = nw.from_native(frame)
-        if isinstance(read, nw.LazyFrame):
-            read = read.collect()
-        index = nw.maybe_get_index(read)
-        if index is not None:
-            read = nw.from_native(_index_as_columns(read.to_native(), index))
-        columns = read.to_dict(as_series=False)
-    names = [" ".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _index_as_columns(frame: Any, index: Any) -> Any:
-    """Return a pandas frame with its index as columns, unless that only numbers the rows."""
-    if index.nlevels == 1 and index.name is None:
-        if index.inferred_type == "integer":
-            return frame
-        frame = frame.rename_axis("name")
-    return frame.reset_index(drop=not set(frame.index.names).isdisjoint(frame.columns))
+    if hasattr(frame, "reset_index"):  # pandas: the index becomes columns, unless it only counts
+        index = frame.index
+        nameless = index.nlevels == 1 and index.name is None
+        if not (nameless and index.inferred_type == "integer"):
+            frame = frame.rename_axis("name") if nameless else frame
+            if {*frame.index.names}.isdisjoint(frame.columns):
+                frame = frame.reset_index()
+    table = _open_frame("evidence", frame)
+    rows = (row for batch in table.batches(table.columns) for row in zip(*batch, strict=True))
+    return [dict(zip(table.columns, row, strict=True)) for row in rows]
 
 
 # Text
@@ -353,27 +339,21 @@ class Table:
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
         """Return the numeric columns that a phrase names best; with `whole`, by all their parts."""
         if phrase not in self._bound:
-            self._bound[phrase] = self._bind(phrase)
-        complete, columns = self._bound[phrase]
-        return columns if complete or not whole else []
-
-    def _bind(self, phrase: Words) -> tuple[bool, list[Path]]:
-        words = [word for word in phrase if word != "a"]  # an article, even if a column is called a
-        ranks = {
-            part: rank
-            for part in {part for parts in self.columns.values() for part in parts}
-            if (rank := max((likeness(word, part) for word in words), default=0))
-        }
-        named = {
-            c: parts for c, parts in self.columns.items() if not ranks.keys().isdisjoint(parts)
-        }
-        complete = {column: parts for column, parts in named.items() if ranks.keys() >= {*parts}}
-        scores = {
-            column: sum(ranks.get(part, 0) for part in parts)
-            for column, parts in (complete or named).items()
-        }
-        best = max(scores.values(), default=0)
-        return bool(complete), [column for column, score in scores.items() if score == best]
+            words = [word for word in phrase if word != "a"]  # an article, never a column
+            ranks = {
+                part: rank
+                for part in {part for parts in self.columns.values() for part in parts}
+                if (rank := max((likeness(word, part) for word in words), default=0))
+            }
+            named = {c: p for c, p in self.columns.items() if not ranks.keys().isdisjoint(p)}
+            complete = {c: p for c, p in named.items() if ranks.keys() >= {*p}}
+            chosen = (complete or named).items()
+            scores = {c: sum(ranks.get(part, 0) for part in parts) for c, parts in chosen}
+            best = max(scores.values(), default=0)
+            columns = [column for column, score in scores.items() if score == best]
+            self._bound[phrase] = bool(complete), columns
+        complete_name, columns = self._bound[phrase]
+        return columns if complete_name or not whole else []
 
     def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
         """Return the first row with the greatest, or the least, number in a column, with it."""
