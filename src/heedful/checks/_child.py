@@ -34,7 +34,7 @@ Record = Callable[..., None]
 
 
 class Caught:
-    """Holds the exception of its body, of any kind: the body is a program that nobody knows."""
+    """Holds the exception of its body, of any kind: an unknown program may raise any."""
 
     error: BaseException | None = None
 

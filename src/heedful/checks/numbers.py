@@ -646,7 +646,7 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     """
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
     equals = f"{p.name} equals {a.name} to the last digit in"
-    fix = f"check that {a.name} and what is made of it are not among the features or the output"
+    fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
     if pairs.equal == n:
         level: Level = "error" if pairs.fractional >= FEW else "warning"
         yield report("leakage", "copied", f"{equals} all {n} rows", fix, level, 0.6)

@@ -266,7 +266,7 @@ def _name(column: Any) -> str:
 
 # Files
 
-WHOLE = "write the file again, as a whole"
+WHOLE = "write the complete file again"
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
 """What readers raise for a file that is not what its name says; pyarrow's errors are among it."""
 

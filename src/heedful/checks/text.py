@@ -1,4 +1,4 @@
-"""Checks that need only the text: its length, what must occur in it, patterns.
+"""Checks that need only the text: its length, words that must or must not occur, patterns.
 
 Each of them reports None, other types, empty text and text above `LONGEST` characters as a finding.
 """
@@ -164,7 +164,7 @@ def equals(expected: str) -> TextCheck:
     """Check that the text equals `expected`; upper and lower case count as equal.
 
     A run of whitespace counts as one space, and as nothing at the ends; compatibility forms of
-    Unicode (full-width digits, ligatures) count as the characters they stand for. The finding does
+    Unicode (full-width digits, ligatures) count as the plain characters. The finding does
     not show `expected`, so that a model cannot copy it from its feedback. Raises InvalidInput if
     `expected` is no text or empty.
     """
@@ -235,7 +235,7 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
         if matches:
             return []
         how = "match" if full else "hold anything that matches"
-        advice = fix or f"answer with text that {'as a whole ' * full}matches {quoted}"
+        advice = fix or f"answer with text that {'entirely ' * full}matches {quoted}"
         if full and text != text.strip():
             advice += "; there is whitespace around the answer, which counts"
         what = f"{shorten(text)} does not {how} {quoted}"

@@ -55,7 +55,7 @@ class Wheel:
 class Weights:
     """One file of weights. `size` in bytes; `sha256` of the file, lower-case hex, decides.
 
-    `repository` and `file` name the official source, "" where there is none. `member` is a regular
+    `repository` and `file` name the official source, "" if there is none. `member` is a regular
     expression for the parts inside the wheels. `context` is in tokens, 0 where unknown.
     """
 

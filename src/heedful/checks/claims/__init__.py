@@ -55,12 +55,12 @@ PIECE = 400
 _VERDICTS = get_args(Verdict)
 _BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _INSTRUCTION = (
-    "Each line of the candidate is a claim: its number, the words in question, and the sentence "
-    "that they stand in. Judge each by the evidence alone, not by what you know: supported where "
-    "the evidence says the same or it follows from it, contradicted where the evidence says "
-    "otherwise, not found where the evidence does not tell."
+    "Each line of the candidate is a claim: its number, the words in question, and their sentence. "
+    "Judge each by the evidence alone, not by what you know: supported if the evidence says the "
+    "same or implies it, contradicted if the evidence says otherwise, not found if the evidence "
+    "does not say."
 )
-# The level and severity of a verdict; what is not found has the level that the caller chooses.
+# The level and severity of a verdict; the caller chooses the level of "not found".
 _LEVELS: Mapping[Verdict, tuple[Level, float]] = {
     "contradicted": ("error", 0.6),
     "supported": ("note", 0.0),
@@ -70,12 +70,12 @@ Terms = Lexicon | Mapping[str, Any]
 
 
 def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[Claim, ...]:
-    """Return what a text claims, in order, with what the evidence says of each claim.
+    """Return the claims of a text, in order, each with the verdict of the evidence.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or `Evidence`, which many texts can share. A number is held against the
-    rows and columns that the words around it name; it is right if the value rounds to it. `lexicon`
-    has the words of a field. No model is asked. Raises InvalidInput.
+    value" lines or prose) or `Evidence`, which many texts can share. The words around a number say
+    to which rows and columns it belongs; it is right if the value there rounds to it. `lexicon` has
+    the words of a field. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -143,7 +143,7 @@ def grounding(
 
 
 def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
-    """Yield what is wrong with claims, and a note on each that a model supports."""
+    """Yield a finding for each wrong claim, and a note for each that a model supports."""
     for claim in claims:
         if claim.verdict == "supported" and not claim.judge:
             continue

@@ -1,4 +1,4 @@
-"""The sentences of a text, what they claim, and what evidence says of it. Pure."""
+"""The sentences of a text, their claims, and the verdict of the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _APART = frozenset((",", ";", "and", "but"))
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim at `span` (characters, half open) and what the evidence says of it.
+    """A claim at `span` (characters, half open) and the verdict of the evidence.
 
-    `paths` are the places of the evidence that it was held against, `nearest` the true value there
-    as text, "" without one; `why` says in a few words what it was bound to. `judge` is the name of
+    `paths` are the places in the evidence that it was compared with, `nearest` is the true value
+    there as text, "" without one; `why` explains the verdict in a few words. `judge` is the name of
     the model that gave the verdict, "" if the rules did.
     """
 
