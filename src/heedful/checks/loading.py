@@ -60,11 +60,12 @@ def _factory(name: str, folder: Path | None) -> Check:
         why = f"importable ({type(error).__name__}: {error})"
         return InvalidInput("module of a check", name, why)
 
+    file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
     with user_code(failed, _ANY):
-        path = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-        owner: Any = import_module(module) if not (path and path.is_file()) else None
-        if owner is None and path:  # a file in the folder goes before an installed module
-            owner = _run_file(path, path.stat().st_mtime_ns)
+        if file and file.is_file():  # it goes before an installed module
+            owner: Any = _run_file(file, file.stat().st_mtime_ns)
+        else:
+            owner = import_module(module)
     factory: Check | None = getattr(owner, function, None)
     if not callable(factory):
         there = [key for key, value in vars(owner).items() if callable(value) and key[0] != "_"]

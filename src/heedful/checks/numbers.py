@@ -230,7 +230,7 @@ class Column:
         wrong = f"that are no {kind}, first {shorten(self.example)}"
         absent = 0 if self.rule.nullable else self.missing - self.wrong
         kinds: tuple[tuple[int, str, str, Level], ...] = (
-            (self.wrong, wrong, f"no {self.rule.kind.partition(' (')[0]}", "error"),
+            (self.wrong, wrong, f"no {kind.partition(' (')[0]}", "error"),
             (absent, "that are NaN or missing", "missing", missing),
             (self.infinite, "that are infinite or beyond ±1e150", "infinite", "error"),
         )
@@ -366,16 +366,12 @@ def _rule(name: str, asked: Any) -> Rule:
         numeric = kind in ("number", "integer")
         fine = numeric and isinstance(pair, list | tuple) and len(pair) == 2
         fine = fine and any(end is not None for end in pair)
-        fine = fine and all(end is None or _is_bound(end) for end in pair)
+        fine = fine and all(isinstance(end, int | float | None) and end == end for end in pair)
         fine = fine and (None in pair or pair[0] <= pair[1])
         allowed = "(low, high) of numbers, low <= high; None is an open end"
         require(fine, f"range of {name}", pair, allowed)
         rule |= {"low": pair[0], "high": pair[1]}
     return Rule(**rule)
-
-
-def _is_bound(end: Any) -> bool:
-    return isinstance(end, int | float) and end == end
 
 
 # Keys
