@@ -97,7 +97,7 @@ def test_what_a_run_has_may_be_asked_at_each_call():
     text = "We forecast an MAE of 2.1 from the `rain` column."
 
     def found() -> list[Finding]:
-        return check(text, Context("a task", data=state))
+        return list(check(text, Context("a task", data=state)))
 
     assert [one.key.partition(": ")[2] for one in found()] == [
         "metric mae",

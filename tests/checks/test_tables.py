@@ -269,7 +269,12 @@ TYPED = {
     "day": "date",
     "ok": "boolean",
 }
-FITS = {"id": [1, "2"], "share": [0, 1.0], "split": ["train", "test"], "ok": [True, "false"]}
+FITS: dict[str, list[Any]] = {
+    "id": [1, "2"],
+    "share": [0, 1.0],
+    "split": ["train", "test"],
+    "ok": [True, "false"],
+}
 FITS["day"] = ["2021-03-01", "2021-03-01T12:00"]
 
 

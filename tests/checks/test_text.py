@@ -163,7 +163,7 @@ def test_what_is_matched_in_this_process(pattern, length, full, here):
     answer = checks.regex(pattern, full=full)("a" * length, CONTEXT)
     assert isinstance(answer, list) is here
     if not isinstance(answer, list):
-        answer.close()  # type: ignore[attr-defined]
+        answer.close()
 
 
 def test_a_pattern_that_explodes_is_stopped(monkeypatch):
