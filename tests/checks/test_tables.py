@@ -130,24 +130,6 @@ def test_columns_may_stand_among_other_things():
     assert keys(numbers.ranges(rmse=(0, 1)), {"rmse": 3.2, "model": "x"}) == ["ranges: rmse above"]
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"x": {"first": 1, "second": 2}},
-        {"x": (1, 2)},
-        {"x": pl.Series([1, 2])},
-        np.array([1, 2]),
-        np.array([[1], [2]]),
-        pd.Series([1, 2]),
-        [1, 2],
-    ],
-    ids=str,
-)
-def test_a_single_column_in_other_forms(form):
-    above = "x has 1 of 2 values above 1; the highest is 2"
-    assert said(numbers.ranges(x=(None, 1)), form) == [above]
-
-
 # Every form of the same cells agrees
 
 
