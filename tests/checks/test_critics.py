@@ -182,6 +182,20 @@ def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
     assert len(model.prompts[1]) == 2
 
 
+def test_an_answer_that_was_cut_says_so():
+    cut_off = Answer(GOOD[:20], Usage(1, 100, 512), "length")
+    with pytest.raises(MalformedAnswer, match=r"cut off by max_tokens \(512\): raise that"):
+        judged(checks.critic("alignment", ScriptedModel(cut_off, cut_off)))
+
+
+def test_what_the_adapter_refuses_is_asked_again_too():
+    refused = MalformedAnswer("model 'm' answered no text (content_filter)", "")
+    evaluation = judged(checks.critic("alignment", ScriptedModel(refused, GOOD)))
+    assert (evaluation.scores, evaluation.usage.calls) == ({"alignment": 0.5}, 2)
+    with pytest.raises(MalformedAnswer, match=r"asked 2 times.*no text \(content_filter\); it beg"):
+        judged(checks.critic("alignment", ScriptedModel(refused, refused)))
+
+
 # In a loop
 
 
@@ -316,6 +330,17 @@ def test_the_cosine_is_the_score_and_below_nought_it_is_nought(other, near):
         assert evaluation.usage == Usage()
     with pytest.raises(MalformedAnswer, match="embedder 'fixed': nan is no cosine"):
         judged(checks.critic("drift", Turned([1.0], [float("nan")])))
+
+
+def test_alignment_is_with_the_goal_and_drift_is_from_the_task():
+    at, goal, embedder = Context("tell me about tides"), "name the moon", FixedEmbedder()
+    for candidate, with_goal, with_task in (("name the moon", 1, 0), ("tell me about tides", 0, 1)):
+        score = judged(checks.critic("alignment", embedder, goal), candidate, at).scores
+        assert score["alignment"] == pytest.approx(with_goal, abs=0.2)
+        score = judged(checks.critic("drift", embedder, goal), candidate, at).scores
+        assert score["drift"] == pytest.approx(1 - with_task, abs=0.2)
+    plainly = judged(checks.critic("alignment", embedder), "tell me about tides", at)
+    assert plainly.scores["alignment"] == pytest.approx(1)
 
 
 # Several

@@ -69,6 +69,13 @@ def test_it_is_shown_the_nearest_evidence_within_bounds():
     assert sum(one.evidence == "judged by scripted" for one in answer.findings) == 8
 
 
+def test_of_prose_it_is_shown_sentences():
+    _, model = judged("Who crosses it: 77 trams?", f"{PROSE} " * 10, said("not found"))
+    ((*_, prompt),) = model.prompts
+    assert "Trams cross it." in prompt.content
+    assert "Ruth Alder" not in prompt.content
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

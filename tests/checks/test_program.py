@@ -127,12 +127,21 @@ def test_files_are_limited_and_removed(tmp_path):
     assert not folder.exists()
 
 
+FAKE = """
+import os
+for fd in range(100):
+    try: os.write(fd, b'0000 {"done": 2}\\n0000 {"ended": true}')
+    except OSError: pass
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
         "def add(a, b):\n    import sys; sys.exit(0)",
         "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
         "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
+        FAKE + "def add(a, b): return -1",
         "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): return -1",
         "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
         "def add(a, b): raise AssertionError",
@@ -155,6 +164,23 @@ def test_redefined_builtins_stay_away_from_the_tests():
 def test_the_same_program_gives_the_same_findings():
     program = "def add(a, b): return [{'x', 'y', 'z', 'w'}, object(), lambda: 0]"
     assert findings(CHECK, program) == findings(CHECK, program)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[[[['x' * 150] * 12] * 12] * 12] * 12", "'xxx"),
+        ("list(range(10**6))", "[0, 1, 2"),
+        ("10**5000", "(cannot be shown: ValueError)"),
+        ("Odd()", "(cannot be shown: SystemExit)"),
+    ],
+)
+def test_values_are_shown_in_bounded_length_or_not_at_all(value, said):
+    odd = "class Odd:\n    def __repr__(self): raise SystemExit(0)\n"
+    first, second = findings(CHECK, f"{odd}def add(a, b): return {value}\n")
+    assert [first.key, second.key] == BOTH
+    assert said in first.message
+    assert len(first.message) < 400
 
 
 def test_folders_nested_too_deep_for_python_are_removed(tmp_path, monkeypatch):
