@@ -47,12 +47,10 @@ def bias(tag: str, severity: float = 0.6, quote: str = "twice a day") -> dict[st
 @pytest.mark.parametrize(
     ("role", "answer", "score", "preference", "level"),
     [
-        ("alignment", {"alignment": 1}, 1.0, 1.0, "note"),
         ("alignment", {"alignment": 0}, 0.0, 0.0, "warning"),
         ("drift", {"drift": 0.25}, 0.25, 0.75, "warning"),
         ("pessimist", {"biases": []}, 0.0, 1.0, "note"),
         ("pessimist", {"biases": [bias("framing", 0.4)]}, 0.4, 0.6, "note"),
-        ("summary", {"summary_valid": True}, 1.0, 1.0, "note"),
         ("summary", {"summary_valid": False}, 0.0, 0.0, "error"),
     ],
 )
@@ -144,23 +142,18 @@ def test_a_model_is_opened_by_its_name_once_for_all():
 GOOD = said(alignment=0.5)
 MALFORMED = [
     ("alignment", "Sure! It is 0.9.", "the answer is 'Sure"),
-    ("alignment", GOOD[:-9], "must be JSON, whole"),
     ("alignment", "[" * 100_000, "must be JSON"),
     ("alignment", "[0.5]", r"the answer is \[0.5\]; it must be a JSON object"),
     ("alignment", "{}", "reason is None; it must be text"),
     ("alignment", said(reason=" \n", alignment=0.5), "it must be text that is not empty"),
-    ("alignment", said(), "alignment is None; it must be a number from 0 to 1"),
-    ("alignment", said(alignment="0.9"), "alignment is '0.9'"),
     ("alignment", said(alignment=85), "alignment is 85"),
     ("alignment", said(alignment=True), "alignment is True"),
     ("alignment", said(alignment=float("nan")), "alignment is nan"),
     ("alignment", GOOD.replace("0.5", "1e999"), "alignment is inf"),
-    ("alignment", said(alignment=0.5, confidence="high"), "confidence is 'high'"),
     ("summary", said(summary_valid=1), "summary_valid is 1; it must be true or false"),
     ("pessimist", said(biases=None), "biases is None; it must be a list"),
     ("pessimist", said(biases=["optimism"]), "an entry of biases is 'optimism'"),
     ("pessimist", said(biases=[bias("pride")]), "tag is 'pride'; it must be one of overconf"),
-    ("pessimist", said(biases=[bias("optimism", 2)]), "severity is 2"),
     ("pessimist", said(biases=[{"tag": "optimism", "severity": 1}]), "quote is None"),
 ]
 
@@ -360,7 +353,6 @@ def panel(*answers: str, role: str = "alignment") -> Evaluation:
 @pytest.mark.parametrize(
     ("pairs", "median", "apart", "preference"),
     [
-        ([(0.5, 1.0), (0.7, 1.0)], 0.6, 0.2, 0.6),
         ([(0.1, 1.0), (0.8, 1.0), (0.9, 1.0)], 0.8, 0.8, 0.6),
         ([(0.0, 0.1), (1.0, 0.9)], 0.5, 1.0, 0.7),
         ([(0.2, 0.0), (0.6, 0.1)], 0.4, 0.4, 0.505),

@@ -47,12 +47,6 @@ def test_evidence_of_any_shape_is_rows(evidence):
     assert "contradicted" in {claim.verdict for claim in ground(FALSE, evidence)}
 
 
-def test_lines_of_names_and_values_are_a_record():
-    hall = "Hedge Hall\n- country: Wales\n- built: 1780\n"
-    (claim,) = ground("Hedge Hall was built in 1780.", hall)
-    assert claim.verdict == "supported"
-
-
 def test_rows_with_the_same_name_support_either():
     rows = [{"name": "Kim Ray", "age": 30}, {"name": "Kim Ray", "age": 41}]
     for age, verdict in (("30", "supported"), ("41", "supported"), ("35", "contradicted")):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from heedful.checks import grounding
-from heedful.checks.evaluate import Context
+from heedful.checks.evaluate import Context, evaluated
 from heedful.drive.portal import run_sync
 from heedful.errors import MalformedAnswer
 from heedful.loop.record import Evaluation, Usage
@@ -29,7 +29,7 @@ def said(*verdicts: str) -> str:
 def judged(text: str, evidence: object, *lines: object) -> tuple[Evaluation, ScriptedModel]:
     model = ScriptedModel(*lines)  # type: ignore[arg-type]
     check = grounding(evidence, judge=model)
-    return run_sync(check(text, Context("ground"))), model
+    return run_sync(evaluated(text, Context("ground"), [check], None)), model
 
 
 def test_what_was_not_found_is_judged_and_marked():
@@ -51,7 +51,7 @@ def test_what_was_not_found_is_judged_and_marked():
     assert answer.usage.calls == 1
 
 
-@pytest.mark.parametrize("text", ["Ridge has an RMSE of 4.1.", "Ridge has an RMSE of 3.25.", ""])
+@pytest.mark.parametrize("text", ["Ridge has an RMSE of 4.1.", "Ridge has an RMSE of 3.25."])
 def test_nothing_else_is_put_to_it(text):
     answer, model = judged(text, ROWS)
     assert model.prompts == []

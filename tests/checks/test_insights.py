@@ -40,45 +40,34 @@ RUN = METRIC | COLUMN | {"results": None}
     ("text", "run", "wrong"),
     [
         (MAE, {"metrics": None}, ["MAE"]),
-        (MAE, {"metrics": {}}, ["MAE"]),
         (MAE, {"metrics": {"mae": None}}, ["MAE"]),
         (MAE, {"metrics": {"mae": float("nan")}}, ["MAE"]),
         (MAE, METRIC, []),
         (ACCURACY, {"columns": ["date", "predicted"]}, ["accuracy"]),
         (ACCURACY, {"columns": ["date", "predicted", "actual"]}, []),
         (ACCURACY, {"columns": ["date", "accuracy"]}, []),
-        (ACCURACY, {"columns": []}, ["accuracy"]),
         (ACCURACY, {"metrics": METRICS, "columns": ["actual"]}, ["accuracy"]),
         (SALES, {"results": None}, ["predict"]),
-        (SALES, {"results": []}, ["predict"]),
         (SALES, {"results": "no/such/file.parquet"}, ["predict"]),
         (SALES, {"results": pd.DataFrame({"y": []})}, ["predict"]),
         (SALES, {"results": pl.DataFrame({"y": [1.0]})}, []),
-        (SALES, {"results": [120]}, []),
-        (SALES, {"results": True}, []),
         (SALES, {"results": False}, ["predict"]),
         ("Sales grew in May.", {"metrics": None, "columns": (), "results": None}, []),
         # What the run has, and what is no metric.
         ("Mean absolute error is 2.1, root mean squared error 3.25, R² 0.7.", RUN, []),
         ("MAE 2.1, R-squared 0.70 and an RMSE of 3.25.", RUN, []),
-        ("The coefficient of determination is 0.7.", RUN, []),
         ("No accuracy was computed. Without an F1 score nothing more can be said.", RUN, []),
-        ("MAPE isn't available.", RUN, []),
         ("With precision and care we recall what Mae did.", RUN, []),
-        ("An F1 race in Rouge.", RUN, []),
         # What it does not have.
         ("It reached 92 % precision and a recall of 0.8.", METRIC, ["precision", "recall"]),
         ("Mean absolute percentage errors of 4 %.", METRIC, ["Mean absolute percentage error"]),
         ("ROUGE is 0.3 and the F1-score 0.9.", METRIC, ["ROUGE", "F1"]),
         ("The AUC is excellent; the AUROC as well.", METRIC, ["AUC"]),
-        ("Accuracy is 95 %, not less.", METRIC, ["Accuracy"]),
-        ("The humidity column drives it.", COLUMN, ["humidity"]),
         ("The column `humidity` drives it, the `wind` column does not.", COLUMN, ["humidity"]),
         ("The features 'humidity', 'wind' and 'dew' matter.", COLUMN, ["humidity", "dew"]),
         ("A column called dew, and the dew_point feature.", COLUMN, ["dew", "dew_point"]),
         ("The temperature column and the max temp column drive it.", COLUMN, []),
         ("The first column, the missing column and the columns show it.", COLUMN, []),
-        ("It has a column for each, and the company's wind column isn't empty.", COLUMN, []),
     ],
 )
 def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
@@ -89,26 +78,13 @@ def test_what_a_text_cites_and_the_run_does_not_have(text, run, wrong):
     "columns",
     [
         COLUMNS,
-        tuple(COLUMNS),
         [dict.fromkeys(COLUMNS, 1)],
-        pd.DataFrame(columns=COLUMNS),
-        pl.DataFrame({name: [1] for name in COLUMNS}),
         pl.LazyFrame({name: [1] for name in COLUMNS}),
         pa.table({name: [1] for name in COLUMNS}),
-        dict.fromkeys(COLUMNS, 1),
     ],
 )
 def test_columns_in_any_form(columns):
     assert cited("The `wind` column and the `rain` column.", columns=columns) == ["rain"]
-
-
-class Columned:
-    columns = ("a",)
-
-
-def test_columns_that_cannot_be_read_are_refused():
-    with pytest.raises(InvalidInput, match=r"^columns is"):
-        findings(insights(columns=Columned()), "The `wind` column.")
 
 
 def test_what_a_run_has_may_be_asked_at_each_call():
@@ -121,7 +97,7 @@ def test_what_a_run_has_may_be_asked_at_each_call():
     text = "We forecast an MAE of 2.1 from the `rain` column."
 
     def found() -> list[Finding]:
-        return check(text, Context("a task", data=state))
+        return list(check(text, Context("a task", data=state)))
 
     assert [one.key.partition(": ")[2] for one in found()] == [
         "metric mae",
@@ -135,16 +111,11 @@ def test_what_a_run_has_may_be_asked_at_each_call():
     assert not insights(results="forecast.csv").pure
 
 
-def test_a_metric_is_told_once_with_what_there_is():
-    (one,) = findings(insights(metrics=METRICS), "MAPE is 3 %. MAPE was 4 %.")
-    assert (
-        one.message == "'MAPE' is cited, and the run has no such metric: it has mae, r2, test_rmse"
-    )
-
-
 def test_nothing_to_look_at_is_refused():
     with pytest.raises(InvalidInput, match="metrics"):
         insights()
+    with pytest.raises(InvalidInput, match="at_most"):
+        precision(at_most=-1)
 
 
 @pytest.mark.parametrize("check", [insights(metrics=None), precision()])
@@ -182,9 +153,3 @@ def test_many_numbers_are_a_warning_with_the_share_that_is_not_borne_out(text, e
         [("excessive_precision", told[0])] if told else []
     )
     assert all(told[1] in one.message and "cross-check" in one.fix for one in found)
-
-
-def test_the_bound_is_an_argument():
-    assert findings(precision(at_most=0), "7 apples")
-    with pytest.raises(InvalidInput):
-        precision(at_most=-1)

@@ -76,23 +76,17 @@ def test_an_unknown_name_lists_those_there_are():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"at_most": 5}, "name of a check"),
         ({"name": 5}, "name of a check"),
         ({"name": "a b:c"}, "name of a check"),
-        ({"name": "os:"}, "name of a check"),
         ("words", "check is 'words'"),
         ({"name": "words", "most": 5}, "arguments of check 'words'.*at_least, at_most.*'most'"),
-        ({"name": "words", "at_most": "5"}, "at_most of check 'words'"),
         ({"name": "regex"}, "pattern of check 'regex'"),
         ({"name": "regex", "pattern": "("}, "pattern of check 'regex'.*unterminated"),
         ({"name": "json_schema", "schema": {"type": "odd"}}, "schema of check 'json_schema'"),
         ({"name": "contains"}, "needles of check 'contains'.*required"),
-        ({"name": "contains", "needles": 5}, "needles of check 'contains'"),
         ({"name": "contains", "needles": [5]}, "needles of check 'contains'"),
-        ({"name": "python_tests", "tests": "assert ("}, "tests of check 'python_tests'"),
         ({"name": "no_such_module_here:f"}, "module of a check.*ModuleNotFoundError"),
     ],
-    ids=range(15),
 )
 def test_a_wrong_argument_is_named_with_its_check(spec, message):
     with pytest.raises(InvalidInput, match=message):
@@ -154,12 +148,6 @@ def test_a_module_that_cannot_be_imported_is_refused(write, tmp_path, source):
     assert not {m for m in set(sys.modules) - loaded if m.startswith("_heedful_check_")}
 
 
-def test_a_missing_function_lists_those_there_are(write, tmp_path):
-    name = write("def one(c, x): ...\ndef two(c, x): ...\n")
-    with pytest.raises(UnknownName, match="'three'; there are: one, two"):
-        checks.load({"name": f"{name}:three"}, tmp_path)
-
-
 def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
     name = write(
         "def refuses(limit):\n    raise ValueError('too odd')\n"
@@ -170,6 +158,8 @@ def test_a_factory_that_refuses_or_makes_no_check_is_told(write, tmp_path):
         checks.load({"name": f"{name}:refuses", "limit": 1}, tmp_path)
     with pytest.raises(InvalidInput, match=r"limit of check.*required"):
         checks.load({"name": f"{name}:refuses"}, tmp_path)
+    with pytest.raises(UnknownName, match="'three'; there are: nothing, refuses, several"):
+        checks.load({"name": f"{name}:three"}, tmp_path)
     with pytest.raises(InvalidInput, match="a check: callable"):
         checks.load({"name": f"{name}:nothing"}, tmp_path)
     several = checks.load({"name": f"{name}:several", "limits": [1, 2], "x": 3}, tmp_path)

@@ -22,14 +22,10 @@ CHECK = checks.python_tests(TESTS, "add", seconds=20)
 QUICK = checks.python_tests(TESTS, "add", seconds=1)
 
 
-def test_a_right_program_passes():
-    assert findings(CHECK, ADD) == []
-    assert CHECK.pure is False
-
-
-@pytest.mark.parametrize("fence", ["```python\n{}```", "\n```\n{}\n```  \n", "~~~py\n{}~~~"])
-def test_one_fence_around_the_program_is_taken_off(fence):
+@pytest.mark.parametrize("fence", ["{}", "```python\n{}```", "\n```\n{}\n```  \n", "~~~py\n{}~~~"])
+def test_a_right_program_passes_in_one_fence_or_none(fence):
     assert findings(CHECK, fence.format(ADD)) == []
+    assert CHECK.pure is False
 
 
 def test_each_failing_assertion_is_a_finding_with_the_actual_value():
@@ -51,19 +47,15 @@ def test_an_exception_is_told_with_its_place():
     ("program", "key", "said"),
     [
         ("def add(a, b) return a", "syntax", "expected ':' (line 1"),
-        ("Sure! Here is the code:\n```python\n" + ADD + "```", "syntax", "not valid Python"),
         (ADD + "\ud800", "syntax", "not valid Python"),
         ("def ad(a, b): pass", "missing add", "defines ad"),
         ("1 / 0", "load ZeroDivisionError", "division by zero"),
         ("import not_there_at_all", "load ModuleNotFoundError", "not_there_at_all"),
-        ("import sys\nsys.exit(0)\n" + ADD, "load SystemExit", "before any test"),
         ("input()", "load EOFError", "before any test"),
         ("import os\nos._exit(0)\n" + ADD, "ended early", "ended before any test"),
         ("import ctypes\nctypes.string_at(0)\n" + ADD, "crashed SIGSEGV", "crashed"),
-        ("import os\nos.closerange(0, 200)\n" + ADD, "ended early", "ended before any test"),
         ("x = [0] * 10**9", "load MemoryError", "MemoryError"),
     ],
-    ids=range(12),
 )
 def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key, said):
     found = findings(CHECK, program)
@@ -79,11 +71,9 @@ def test_what_keeps_the_tests_from_running_is_a_finding_of_its_own(program, key,
     "body",
     [
         "while True: pass",
-        "import time; time.sleep(1000)",
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    while True: pass",
         "import os\n    while True: os.write(1, b'x' * 65536)",
     ],
-    ids=range(4),
 )
 def test_a_program_that_does_not_end_is_stopped(body):
     found = findings(QUICK, f"def add(a, b):\n    {body}\n")
@@ -94,23 +84,13 @@ def test_a_program_that_does_not_end_is_stopped(body):
 # What a sloppy program may do
 
 
-def test_memory_is_limited():
-    check = checks.python_tests(TESTS, "add", memory_mb=128, seconds=30)
-    body = "x = []\ndef add(a, b):\n    while True: x.append(bytearray(1 << 20))\n"
-    found = findings(check, body)
-    assert "assert add(1, 2) == 3" in [f.key for f in found]
-    assert "128 MiB" in found[0].fix
-
-
 @pytest.mark.parametrize(
     "start",
     [
         "import os; os.fork()",
-        "import os; os.system('true')",
         "import subprocess; subprocess.run(['true'])",
         "import os; os.kill(os.getppid(), 9)",
     ],
-    ids=range(4),
 )
 def test_processes_and_signals_are_refused(start):
     found = findings(CHECK, f"def add(a, b):\n    {start}\n    return a + b\n")
@@ -159,20 +139,16 @@ for fd in range(100):
     "program",
     [
         "def add(a, b):\n    import sys; sys.exit(0)",
-        "def add(a, b):\n    import os; os._exit(0)",
         "import atexit\natexit.register(print, 'OK')\ndef add(a, b): return -1",
         "print('{\"done\": 2}')\nprint('{\"ended\": true}')\nimport os; os._exit(0)",
         FAKE + "def add(a, b): return -1",
         "def check(*_): pass\ndef assert_equal(*_): return True\ndef add(a, b): return -1",
         "import builtins\nbuiltins.exec = lambda *_: None\ndef add(a, b): return -1",
-        "import builtins\nbuiltins.AssertionError = KeyError\ndef add(a, b): return -1",
         "def add(a, b): raise AssertionError",
-        "def add(a, b): raise SystemExit(0)",
         "class Bad(Exception):\n    def __str__(self): raise ValueError\ndef add(a, b): raise Bad",
         "class Odd:\n    def __repr__(self): raise ValueError\ndef add(a, b): return Odd()",
         "import signal, os\nsignal.alarm(0)\ndef add(a, b): os.abort()",
     ],
-    ids=range(13),
 )
 def test_no_wrong_program_passes_by_accident(program):
     found = keys(CHECK, program)
@@ -243,9 +219,7 @@ def test_a_check_function_is_called_once(call):
     ("source", "actual"),
     [
         ("assert not f()", "`f()` is 7"),
-        ("assert f() is None", "`f()` is 7"),
         ("assert 3 == f()", "`f()` is 7"),
-        ("assert f() in [1, 2]", "`f()` is 7"),
         ("assert 0 < f() < 5", "it is false"),
         ("assert f() == 7 and f() == 8, 'both'", "both"),
         ("assert isinstance(f(), str)", "`isinstance(f(), str)` is False"),
@@ -274,30 +248,6 @@ def test_a_test_function_that_returns_or_is_named_elsewhere_is_one_test():
     assert keys(check, "def add(a, b): return 1") == ["if True: check(add)"]
 
 
-def test_notes_and_annotations_of_tests_are_respected():
-    tests = (
-        "'''Notes.'''\nfrom __future__ import annotations\n"
-        "def same(x: int) -> bool: return x == 7\n"
-        "def test_nothing():\n    '''Only a note.'''\n"
-        "class Sample: pass\n"
-        "assert same(f())\n"
-    )
-    check = checks.python_tests(tests)
-    assert check.asks == 1
-    assert keys(check, "def f(): return 7") == []
-
-
-def test_an_assert_in_a_loop_is_found_once_and_a_caught_one_not_at_all():
-    tests = (
-        "def test_it():\n    for n in range(5):\n        assert f(n) == n\n    assert f(0) == 1\n"
-    )
-    tests += "try:\n    assert f(1) == 5\nexcept AssertionError:\n    pass\n"
-    assert keys(checks.python_tests(tests), "def f(n): return -1") == [
-        "assert f(n) == n",
-        "assert f(0) == 1",
-    ]
-
-
 def test_what_misses_a_failed_preparation_is_not_run():
     check = checks.python_tests("x = f(1)\nassert x == 1\nassert f(2) == 2")
     found = findings(check, "def f(n):\n    if n == 1: raise ValueError('one')\n    return 3\n")
@@ -318,29 +268,19 @@ def test_what_misses_a_failed_preparation_is_not_run():
         ("def check(a, b): assert a", "f", "tests"),
         ("def test_it():\n    assert f()\nit = [test_it]", None, "tests"),
         ("class TestIt:\n    def test_it(self): assert f()", None, "tests"),
-        ("class Sums:\n    def testOne(self): assert f()\nassert Sums", None, "tests"),
         ("assert f()", "not a name", "entry_point"),
         ("assert f()", "lambda", "entry_point"),
         ("assert f()\0", "f", "tests"),
-        ("def check(x, *, y): assert x", "f", "tests"),
         ("assert f()\nassert await f()", "f", "tests"),
     ],
-    ids=range(16),
 )
 def test_tests_that_would_test_nothing_are_refused(tests, entry_point, field):
     with pytest.raises(InvalidInput) as error:
         checks.python_tests(tests, entry_point)
     assert error.value.field == field
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [{"seconds": 0}, {"seconds": float("nan")}, {"memory_mb": 1}],
-    ids=str,
-)
-def test_limits_that_make_no_sense_are_refused(limits):
-    with pytest.raises(InvalidInput):
-        checks.python_tests("assert True", **limits)
+    for limits in ({"seconds": 0}, {"seconds": float("nan")}, {"memory_mb": 1}):
+        with pytest.raises(InvalidInput):
+            checks.python_tests("assert True", **limits)
 
 
 @given(st.text(alphabet="assert f()=1:\n deﬁ\"'", max_size=40))

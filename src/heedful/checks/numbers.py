@@ -1,10 +1,9 @@
-"""Checks of tables: cells, ranges, keys, results files, and predictions.
+"""Checks of tables: cells, ranges, schemas, keys, results files, and predictions.
 
 A `source` is a path (CSV, Parquet, JSON, JSON lines; relative to the working directory), data (a
 data frame, a mapping of columns, a list of rows, arrays), a callable `(candidate, state)` that
-returns either, or None for the candidate itself. Files are read in batches, and what is said of
-them comes from running sums, so memory does not grow with them. No check is `pure`, because it
-reads more than the candidate.
+returns either, or None for the candidate itself. Files are read in batches into running sums, so
+memory does not grow with them. No check is `pure`, because it reads more than the candidate.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 from os import PathLike
 from os.path import isfile
 from pathlib import Path
@@ -23,12 +22,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
-from heedful.checks.tables import RESULTS, TableError, report
+from heedful.checks.tables import RESULTS, Numbers, TableError, report
 from heedful.checks.text import require, shorten
 from heedful.loop.record import Finding, Level, check_number
 
 if TYPE_CHECKING:
-    from heedful.checks.tables import Floats
+    from heedful.checks.tables import Cells, Floats
+
+__all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows", "schema"]
 
 LARGEST = 1e150
 """Values beyond ± this count as infinite, because their squares cannot be added up."""
@@ -52,15 +53,14 @@ Judge = Callable[[Any, Context], Iterator[Finding]]
 class TableCheck:
     """A check that locates its source and lets `judge` read it.
 
-    `names` are the check names of its findings. A source that cannot be read is reported under
-    `unreadable`, or under the name of the check.
+    `names` are the check names of its findings. If there is only one, a source that cannot be read
+    is reported under it, else under the name of the check.
     """
 
     name: str
     source: Any
     judge: Judge = field(repr=False)
     names: tuple[str, ...]
-    unreadable: str = ""
     pure: ClassVar[bool] = False
 
     def __call__(self, candidate: Any, context: Context) -> list[Finding]:
@@ -68,11 +68,11 @@ class TableCheck:
         try:
             findings += self.judge(tables.locate(self.source, candidate, context), context)
         except TableError as error:
-            findings.append(error.finding(self.unreadable or self.name))
+            findings.append(error.finding(self.names[0] if len(self.names) == 1 else self.name))
         return findings
 
 
-def _columns(argument: str, columns: Any) -> tuple[str, ...]:
+def _names(argument: str, columns: Any) -> tuple[str, ...]:
     """Return column names as a tuple; a text is one name. Raises InvalidInput."""
     columns = (columns,) if isinstance(columns, str) else columns
     fine = isinstance(columns, Sequence) and all(isinstance(c, str) and c for c in columns)
@@ -83,18 +83,91 @@ def _columns(argument: str, columns: Any) -> tuple[str, ...]:
 # The cells of a column
 
 
+def _is_date(cell: Any) -> bool:
+    if not isinstance(cell, str):
+        return isinstance(cell, date) or hasattr(cell, "to_pydatetime")
+    try:
+        datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return False
+    return True
+
+
+def _is_whole(cell: Any) -> bool:
+    number = tables.to_number(cell)
+    return number is not None and number.is_integer()
+
+
+TYPES: Mapping[str, tuple[str, Callable[[Any], bool] | None]] = {
+    "number": ("numbers", None),
+    "integer": ("whole numbers", _is_whole),
+    "text": ("texts", lambda cell: isinstance(cell, str)),
+    "boolean": ("truth values", lambda cell: str(cell).strip().lower() in ("true", "false")),
+    "date": ("dates", _is_date),
+}
+"""Each type of a schema: what its cells are called, and whether a cell is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the cells of a column must be.
+
+    `type` is a key of TYPES; `low` and `high` bound numbers. With `values`, every cell is one of
+    these. The column must be there if it is `required`, and may have missing cells if `nullable`.
+    """
+
+    type: str = "number"
+    low: float | None = None
+    high: float | None = None
+    values: tuple[Any, ...] = ()
+    required: bool = True
+    nullable: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What the cells are called."""
+        listed = f"allowed values ({', '.join(map(repr, self.values))})"
+        return listed if self.values else TYPES[self.type][0]
+
+    def read(self, cells: Cells) -> Numbers:
+        """Return the cells as floats: NaN if missing or wrong, 0 if right but not a number."""
+        import numpy as np
+
+        fits = TYPES[self.type][1]
+        if self.values:
+            allowed = set(map(_value, self.values))
+            fits = lambda cell: _value(cell) in allowed  # noqa: E731
+        if fits is None:
+            return tables.to_numbers(cells)
+        numbers, wrong = [], []
+        for cell in cells:
+            number = nan
+            if not tables.is_missing(cell):
+                if fits(cell):
+                    number = (self.type == "integer" and tables.to_number(cell)) or 0.0
+                else:
+                    wrong.append(cell)
+            numbers.append(number)
+        return Numbers(np.array(numbers, float), len(wrong), wrong[0] if wrong else None)
+
+
+def _value(cell: Any) -> float | str:
+    """Return the number in a cell, else its text: 7 is "7" in a CSV file."""
+    number = tables.to_number(cell)
+    return str(cell).strip() if number is None else number
+
+
 @dataclass(slots=True)
 class Column:
     """Running statistics of one column, batch by batch (Chan, Golub, LeVeque 1979).
 
     `n` finite values have `mean`, `m2` (sum of squared distances from the mean), `least` and
-    `most`; `below` and `above` count those outside the bounds `low` and `high`. `missing` cells
-    include the `wrong` ones, which are no numbers; `example` is the first of these.
+    `most`; `below` and `above` count those outside the bounds of the rule. `missing` cells include
+    the `wrong` ones, which the rule does not allow; `example` is the first of these.
     """
 
     name: str
-    low: float | None = None
-    high: float | None = None
+    rule: Rule = Rule()
     n: int = 0
     mean: float = 0.0
     m2: float = 0.0
@@ -111,14 +184,15 @@ class Column:
         """Add a batch, in which NaN stands for a missing cell."""
         import numpy as np
 
+        low, high = self.rule.low, self.rule.high
         finite = values[np.abs(values) <= LARGEST]
         n, missing = len(finite), int(np.isnan(values).sum())
         self.missing += missing
         self.infinite += len(values) - missing - n
         self.example = self.example if self.wrong else example
         self.wrong += wrong
-        self.below += 0 if self.low is None else int((values < self.low).sum())
-        self.above += 0 if self.high is None else int((values > self.high).sum())
+        self.below += 0 if low is None else int((values < low).sum())
+        self.above += 0 if high is None else int((values > high).sum())
         if not n:
             return
         mean = float(finite.mean())
@@ -148,39 +222,43 @@ class Column:
         """The sample standard deviation (ddof = 1); 0 for equal values and fewer than two."""
         return sqrt(self.m2 / (self.n - 1)) if self.n > 1 and self.least < self.most else 0.0
 
-    def unusable(self, missing: Level = "error") -> Iterator[Finding]:
-        """Report cells that are no numbers, missing (at that level), or infinite."""
-        fix = f"write numbers in {self.name} for every row, finite ones, or leave the row out"
-        first = f"that are no numbers, first {shorten(self.example)}"
+    def unusable(self, check: str = "finite", missing: Level = "error") -> Iterator[Finding]:
+        """Report cells that are wrong, missing (at the level `missing`), or infinite."""
+        kind = self.rule.kind
+        finite = "finite " * kind.endswith("numbers")
+        fix = f"write {finite}{kind} in {self.name} for every row, or leave the row out"
+        wrong = f"that are no {kind}, first {shorten(self.example)}"
+        absent = 0 if self.rule.nullable else self.missing - self.wrong
         kinds: tuple[tuple[int, str, str, Level], ...] = (
-            (self.wrong, first, "no numbers", "error"),
-            (self.missing - self.wrong, "that are NaN or missing", "missing", missing),
+            (self.wrong, wrong, f"no {kind.partition(' (')[0]}", "error"),
+            (absent, "that are NaN or missing", "missing", missing),
             (self.infinite, "that are infinite or beyond ±1e150", "infinite", "error"),
         )
         for count, what, key, level in kinds:
             if count:
                 what = f"{self.name} has {count} of {self.rows} cells {what}"
-                yield report("finite", f"{self.name} {key}", what, fix, level)
+                yield report(check, f"{self.name} {key}", what, fix, level)
 
     def findings(self, check: str) -> Iterator[Finding]:
         """Report unusable cells, and values out of bounds."""
-        yield from self.unusable()
-        if not self.n:
-            what = f"{self.name} has no numbers in {self.rows} rows"
-            yield report(check, f"{self.name} empty", what, f"write numbers in {self.name}")
-        ends = {"at least": self.low, "at most": self.high}
+        rule, name = self.rule, self.name
+        yield from self.unusable("schema" if check == "schema" else "finite")
+        if not self.n and not (rule.nullable and self.rows):
+            what = f"{name} has no {rule.kind} in {self.rows} rows"
+            yield report(check, f"{name} empty", what, f"write {rule.kind} in {name}")
+        ends = {"at least": rule.low, "at most": rule.high}
         within = " and ".join(
             f"{side} {_exact(end)}" for side, end in ends.items() if end is not None
         )
-        for side, count, bound, name, extreme in (
-            ("below", self.below, self.low, "lowest", self.least),
-            ("above", self.above, self.high, "highest", self.most),
+        for side, count, bound, end, extreme in (
+            ("below", self.below, rule.low, "lowest", self.least),
+            ("above", self.above, rule.high, "highest", self.most),
         ):
             if count and bound is not None:
-                what = f"{self.name} has {count} of {self.rows} values {side} {_exact(bound)}"
-                what += f"; the {name} is {_exact(extreme)}" if isfinite(extreme) else ""
-                fix = f"keep {self.name} {within}: correct the rows or how they are made"
-                yield report(check, f"{self.name} {side}", what, fix)
+                what = f"{name} has {count} of {self.rows} values {side} {_exact(bound)}"
+                what += f"; the {end} is {_exact(extreme)}" if isfinite(extreme) else ""
+                fix = f"keep {name} {within}: correct the rows or how they are made"
+                yield report(check, f"{name} {side}", what, fix)
 
 
 def _exact(value: float) -> str:
@@ -197,29 +275,34 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
-Bounds = Mapping[str, tuple[float | None, float | None]]
+def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCheck:
+    """Make a check of columns by their rules; without rules, of all columns that hold numbers."""
 
+    def judge(data: Any, _: Context) -> Iterator[Finding]:
+        table = tables.open_table(data, tuple(rules))
+        wanted = rules or dict.fromkeys(table.columns, Rule())
+        columns = [Column(key, rule) for key, rule in wanted.items() if key in table.columns]
+        for batch in table.batches([c.name for c in columns]) if columns else ():
+            for column, cells in zip(columns, batch, strict=True):
+                column.add(*column.rule.read(cells))
+        if not rules:  # without names, a column of text need not hold numbers
+            columns = [c for c in columns if c.n or not c.wrong]
+            if not columns:
+                what, fix = "there is no column of numbers", "write a column of numbers"
+                yield report(name, "no numbers", what, fix)
+        for key, rule in wanted.items():
+            if rule.required and key not in table.columns:
+                absent = table.missing_column(key)
+                yield report(name, f"missing column {key}", absent.what, absent.fix)
+        for column in columns:
+            yield from column.findings(name)
 
-def _judge_columns(name: str, bounds: Bounds, data: Any, _: Context) -> Iterator[Finding]:
-    table = tables.open_table(data, tuple(bounds))
-    wanted = bounds or dict.fromkeys(table.columns, (None, None))
-    columns = [Column(column, *pair) for column, pair in wanted.items()]
-    for batch in table.batches(list(wanted)):
-        for column, cells in zip(columns, batch, strict=True):
-            column.add(*tables.to_numbers(cells))
-    if not bounds:  # without names, a column of text need not hold numbers
-        columns = [c for c in columns if c.n or not c.wrong]
-        if not columns:
-            what, fix = "there is no column of numbers", "write a column of numbers"
-            yield report(name, "no numbers", what, fix)
-    for column in columns:
-        yield from column.findings(name)
+    return TableCheck(name, source, judge, (name,))
 
 
 def finite(source: Any = None, columns: Sequence[str] = ()) -> TableCheck:
     """Check that every cell of these columns (default: all with numbers) is a finite number."""
-    bounds: Bounds = dict.fromkeys(_columns("columns", columns), (None, None))
-    return TableCheck("finite", source, partial(_judge_columns, "finite", bounds), ("finite",))
+    return _check_columns("finite", source, dict.fromkeys(_names("columns", columns), Rule()))
 
 
 def ranges(
@@ -233,32 +316,76 @@ def ranges(
     """
     given = isinstance(columns, Mapping | None) and bool(columns or more)
     require(given, "columns", columns, "one column or more with its (low, high)")
-    bounds: dict[str, Any] = {**(columns or {}), **more}
-    for name, pair in bounds.items():
-        fine = (
-            isinstance(pair, list | tuple) and len(pair) == 2 and any(b is not None for b in pair)
-        )
-        fine = fine and all(b is None or (isinstance(b, int | float) and b == b) for b in pair)
+    pairs: dict[str, Any] = {**(columns or {}), **more}
+    rules = {name: _rule(name, {"range": pair}) for name, pair in pairs.items()}
+    return _check_columns("ranges", source, rules)
+
+
+def schema(source: Any = None, columns: Mapping[str, Any] | None = None) -> TableCheck:
+    """Check that the columns are there and that their cells have the right type, range or value.
+
+    `columns` maps each name to a type (number, integer, text, boolean, date), to `(low, high)` as
+    in `ranges`, to a set of allowed values, or to a mapping with some of the keys `type`, `range`,
+    `values`, `required` (true) and `nullable` (false). A type means the same in every source: "7"
+    is an integer. More columns may be there. Raises InvalidInput.
+
+    `schema("results.csv", {"id": "integer", "share": (0, 1), "split": {"train", "test"}})`
+    """
+    given = isinstance(columns, Mapping) and bool(columns)
+    require(given, "columns", columns, "one column or more with its type, range or values")
+    rules = {}
+    for name, asked in (columns or {}).items():
+        if isinstance(asked, str):
+            asked = {"type": asked}
+        elif isinstance(asked, list | tuple):
+            asked = {"range": asked}
+        elif isinstance(asked, set | frozenset):
+            asked = {"values": sorted(asked, key=str)}
+        rules[str(name)] = _rule(str(name), asked)
+    return _check_columns("schema", source, rules)
+
+
+def _rule(name: str, asked: Any) -> Rule:
+    """Read the rule of a column. Raises InvalidInput."""
+    keys = ("type", "range", "values", "required", "nullable")
+    known = isinstance(asked, Mapping) and set(asked) <= set(keys)
+    require(known, f"schema of {name}", asked, f"a mapping of some of {', '.join(keys)}")
+    rule = dict(asked)
+    pair, kind = rule.pop("range", None), rule.get("type", "number")
+    require(kind in TYPES, f"type of {name}", kind, f"one of {', '.join(TYPES)}")
+    for flag in ("required", "nullable"):
+        fine = isinstance(rule.get(flag, True), bool)
+        require(fine, f"{flag} of {name}", rule.get(flag), "true or false")
+    if "values" in rule:
+        values = rule["values"]
+        some = isinstance(values, list | tuple | set | frozenset) and bool(values)
+        alone = pair is None and "type" not in rule
+        require(some and alone, f"values of {name}", values, "a list, without type and range")
+        rule["values"] = tuple(values)
+    if "range" in asked:
+        numeric = kind in ("number", "integer")
+        fine = numeric and isinstance(pair, list | tuple) and len(pair) == 2
+        fine = fine and any(end is not None for end in pair)
+        fine = fine and all(isinstance(end, int | float | None) and end == end for end in pair)
         fine = fine and (None in pair or pair[0] <= pair[1])
-        require(fine, f"range of {name}", pair, "(low, high), low <= high; None is an open end")
-    return TableCheck("ranges", source, partial(_judge_columns, "ranges", bounds), ("ranges",))
+        allowed = "(low, high) of numbers, low <= high; None is an open end"
+        require(fine, f"range of {name}", pair, allowed)
+        rule |= {"low": pair[0], "high": pair[1]}
+    return Rule(**rule)
 
 
 # Keys
 
 
-def _key_text(cell: Any) -> str:
-    """Return the text of a cell, "" if it is missing; the text "NA" is a key like any other."""
-    return "" if not isinstance(cell, str) and tables.is_missing(cell) else str(cell).strip()
-
-
 def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
-    """Yield the key of every row, empty for a row without."""
+    """Yield the key of every row, empty for a row without; the text "NA" is a key like others."""
     for batch in tables.open_table(data, key).batches(key):
         for cells in zip(*batch, strict=True):
-            texts = [_key_text(cell) for cell in cells]
-            known = "\0".join(texts) if any(texts) else ""
-            yield known.encode("utf-8", "surrogatepass")
+            texts = [
+                str(cell).strip() if isinstance(cell, str) or not tables.is_missing(cell) else ""
+                for cell in cells
+            ]
+            yield "\0".join(texts if any(texts) else ()).encode("utf-8", "surrogatepass")
 
 
 def _shown_key(key: bytes) -> str:
@@ -283,7 +410,8 @@ def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -
                 twice += 1
                 examples += [_shown_key(known)] if len(examples) < 3 else []
         if same_as is not None and rows:
-            yield from _differing(database, by, key, tables.locate(same_as, None, context))
+            other = _keys(tables.locate(same_as, None, context), key)
+            yield from _differing(database, by, other)
     if not rows:
         what, fix = "the results have no rows", "write the results"
         yield report(RESULTS, "empty", what, fix, severity=0.9)
@@ -295,25 +423,18 @@ def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -
         yield report("rows", "twice", what + "; ".join(examples), "write every row once")
 
 
-def _differing(
-    database: sqlite3.Connection, by: str, key: Sequence[str], other: Any
-) -> Iterator[Finding]:
+def _differing(database: sqlite3.Connection, by: str, other: Iterator[bytes]) -> Iterator[Finding]:
     """Find the keys that only one of the two sources has."""
     add = "insert into keys values (?, 2) on conflict do update set wanted = max(wanted, 1)"
-    database.executemany(add, ([known] for known in _keys(other, key) if known))
+    database.executemany(add, ([known] for known in other if known))
     for wanted, name, what, fix in (
         (2, "missing", f"wanted rows are missing by {by}", "write a row for each of them"),
         (0, "unwanted", f"rows are not wanted by {by}", "leave these rows out"),
     ):
-        only = "from keys where wanted = ? order by key limit 3"
-        examples = [
-            _shown_key(found) for (found,) in database.execute(f"select key {only}", [wanted])
-        ]
-        (count,) = database.execute(
-            "select count(*) from keys where wanted = ?", [wanted]
-        ).fetchone()
-        if count:
-            yield report("rows", name, f"{count} {what}, such as {'; '.join(examples)}", fix)
+        only = "select key, count(*) over () from keys where wanted = ? order by key limit 3"
+        if examples := database.execute(only, [wanted]).fetchall():
+            listed = "; ".join(_shown_key(key) for key, _ in examples)
+            yield report("rows", name, f"{examples[0][1]} {what}, such as {listed}", fix)
 
 
 def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None) -> TableCheck:
@@ -322,7 +443,7 @@ def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None)
     `key` names the columns that tell rows apart, `same_as` is another source. Raises InvalidInput
     without `key`.
     """
-    names = _columns("key", key)
+    names = _names("key", key)
     require(bool(names), "key", key, "the columns that tell rows apart")
     return TableCheck("rows", source, partial(_judge_keys, names, same_as), ("rows",))
 
@@ -330,43 +451,23 @@ def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None)
 # Results files
 
 
-def _valid_age(newer_than: float | None) -> float | None:
+def _require_time(newer_than: float | None) -> None:
     if newer_than is not None:
         check_number("newer_than", newer_than, 0, 2.5e11)  # the year 9892: dates end soon after
-    return newer_than
 
 
-def _check_age(path: Any, newer_than: float | None, context: Context) -> list[Finding]:
+def _check_age(path: Any, newer_than: float | None, context: Context) -> Iterator[Finding]:
     """Report a file older than `newer_than`; None means older than the loop or stage."""
-    if not isinstance(path, Path) or not isfile(path):
-        return []
     since = context.began if newer_than is None else newer_than
-    written = path.stat().st_mtime
-    if written >= since - TICK:
-        return []
+    if not isinstance(path, Path) or not isfile(path) or path.stat().st_mtime >= since - TICK:
+        return
     name = "its stage, which began then" if newer_than is None else "allowed"
     when, then = (
-        datetime.fromtimestamp(t, UTC).isoformat(" ", "milliseconds") for t in (written, since)
+        datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds")
+        for seconds in (path.stat().st_mtime, since)
     )
     what = f"results file {path} is stale: written {when}, older than {name} ({then})"
-    fix = "write the results again, to this path"
-    return [report(RESULTS, "stale", what, fix, severity=0.5)]
-
-
-def _judge_results(
-    least: int, newer_than: float | None, columns: Sequence[str], path: Any, context: Context
-) -> Iterator[Finding]:
-    if not isinstance(path, Path):
-        what = f"there is no path to a results file, but {shorten(path)}"
-        yield report(RESULTS, "no path", what, "save the results and say where", severity=0.5)
-        return
-    yield from _check_age(path, newer_than, context)
-    known = path.suffix.casefold() in tables.SUFFIXES
-    if not (known or columns or least > 1) and isfile(path) and path.stat().st_size:
-        return  # nothing else can be checked in a file of another format
-    if (rows := tables.open_table(path).count_rows(columns)) < least:
-        what = f"results file {path} has {rows} rows, at least {least} asked for"
-        yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
+    yield report(RESULTS, "stale", what, "write the results again, to this path", severity=0.5)
 
 
 def results(
@@ -386,8 +487,23 @@ def results(
     require(fine, "path", path, "a path or a callable (candidate, state) -> path")
     least = type(at_least_rows) is int and at_least_rows >= 0
     require(least, "at_least_rows", at_least_rows, "a whole number of at least 0")
-    wanted = at_least_rows, _valid_age(newer_than), _columns("columns", columns)
-    return TableCheck("results", path, partial(_judge_results, *wanted), (RESULTS,), RESULTS)
+    _require_time(newer_than)
+    names = _names("columns", columns)
+
+    def judge(file: Any, context: Context) -> Iterator[Finding]:
+        if not isinstance(file, Path):
+            what = f"there is no path to a results file, but {shorten(file)}"
+            yield report(RESULTS, "no path", what, "save the results and say where", severity=0.5)
+            return
+        yield from _check_age(file, newer_than, context)
+        known = file.suffix.casefold() in tables.SUFFIXES
+        if not (known or names or at_least_rows > 1) and isfile(file) and file.stat().st_size:
+            return  # nothing else can be checked in a file of another format
+        if (count := tables.open_table(file).count_rows(names)) < at_least_rows:
+            what = f"results file {file} has {count} rows, at least {at_least_rows} asked for"
+            yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
+
+    return TableCheck("results", path, judge, (RESULTS,))
 
 
 # Predictions
@@ -502,6 +618,22 @@ class Pairs:
         return max(-1.0, min(1.0, self.joint / product)) if product else 0.0
 
 
+def _pair(data: Any, every: tuple[Column, Column]) -> Pairs:
+    """Add all cells to the two columns; return the rows that have a number in both."""
+    import numpy as np
+
+    names = [column.name for column in every]
+    pairs = Pairs(Column(names[0]), Column(names[1]))
+    for batch in tables.open_table(data, names).batches(names):
+        actual, predicted = map(tables.to_numbers, batch)
+        every[0].add(*actual)
+        every[1].add(*predicted)
+        both = np.abs(actual.values) <= LARGEST
+        both &= np.abs(predicted.values) <= LARGEST
+        pairs.add(actual.values[both], predicted.values[both])
+    return pairs
+
+
 def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     """Find predictions that are too good: copied from what they predict, or made of it.
 
@@ -510,7 +642,7 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     """
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
     equals = f"{p.name} equals {a.name} to the last digit in"
-    fix = f"check that {a.name} and what is made of it are not among the features or the output"
+    fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
     if pairs.equal == n:
         level: Level = "error" if pairs.fractional >= FEW else "warning"
         yield report("leakage", "copied", f"{equals} all {n} rows", fix, level, 0.6)
@@ -559,47 +691,6 @@ def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
         yield report("skill", name, what, fix, "warning", 0.4)
 
 
-def _judge_predictions(
-    names: tuple[str, str],
-    limits: Mapping[str, float],
-    newer_than: float | None,
-    data: Any,
-    context: Context,
-) -> Iterator[Finding]:
-    import numpy as np
-
-    yield from _check_age(data, newer_than, context)
-    (all_actual, all_predicted), (a, p) = [[Column(name) for name in names] for _ in range(2)]
-    pairs = Pairs(a, p)
-    for batch in tables.open_table(data, names).batches(names):
-        actual, predicted = map(tables.to_numbers, batch)
-        all_actual.add(*actual)
-        all_predicted.add(*predicted)
-        both = np.abs(actual.values) <= LARGEST
-        both &= np.abs(predicted.values) <= LARGEST
-        pairs.add(actual.values[both], predicted.values[both])
-    # A row without an actual value may lie in the future: it is allowed, but not judged.
-    yield from all_actual.unusable(missing="warning")
-    yield from all_predicted.unusable()
-    if a.n > 1:
-        sigma, least, most, relative = limits.values()
-        found = [
-            *_judge_deviation(a, p, sigma),
-            *_judge_spread(a, p, least, most),
-            *_judge_constant(a, p, relative, least),
-        ]
-        if a.n >= FEW and a.std:
-            found += _judge_leakage(pairs)
-            # After an error it says little that predictions are no better than the mean.
-            found += () if any(f.level == "error" for f in found) else _judge_skill(pairs)
-        yield from found
-        return
-    rows, kind = all_actual.rows, "one row" if a.n else "no pairs"
-    what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; a spread needs two"
-    fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
-    yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
-
-
 def predictions(
     source: Any = None,
     actual: str = "actual",
@@ -636,12 +727,34 @@ def predictions(
         check_number(name, value, 0, 1e300)
     allowed = f"at most spread_ratio_max, {spread_ratio_max:g}"
     require(spread_ratio_min <= spread_ratio_max, "spread_ratio_min", spread_ratio_min, allowed)
-    judge = partial(_judge_predictions, (actual, predicted), limits, _valid_age(newer_than))
-    names = (
-        "finite",
-        "hallucination_detection",
-        "variance_hallucination",
-        "constant_predictions",
-        "leakage",
-    )
-    return TableCheck("predictions", source, judge, names)
+    _require_time(newer_than)
+
+    def judge(data: Any, context: Context) -> Iterator[Finding]:
+        yield from _check_age(data, newer_than, context)
+        every = Column(actual), Column(predicted)
+        pairs = _pair(data, every)
+        # A row without an actual value may lie in the future: it is allowed, but not judged.
+        yield from every[0].unusable(missing="warning")
+        yield from every[1].unusable()
+        a, p = pairs.actual, pairs.predicted
+        if a.n > 1:
+            findings = [
+                *_judge_deviation(a, p, deviation_sigma),
+                *_judge_spread(a, p, spread_ratio_min, spread_ratio_max),
+                *_judge_constant(a, p, constant_relative_std, spread_ratio_min),
+            ]
+            if a.n >= FEW and a.std:
+                findings += _judge_leakage(pairs)
+                # After an error it says little that predictions are no better than the mean.
+                if all(finding.level != "error" for finding in findings):
+                    findings += _judge_skill(pairs)
+            yield from findings
+            return
+        rows, kind = every[0].rows, "one row" if a.n else "no pairs"
+        what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; "
+        what += "a spread needs two"
+        fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
+        yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
+
+    names = "hallucination_detection", "variance_hallucination", "constant_predictions", "leakage"
+    return TableCheck("predictions", source, judge, ("finite", *names))

@@ -1,4 +1,4 @@
-"""`python_tests`: the candidate is a Python program, and its tests say what is wrong with it.
+"""`python_tests`: run the candidate, a Python program, with tests; each failure is a finding.
 
 The program runs in a separate process with limits on time, memory and files. That guards against
 slips, NOT against a hostile program: it has this user's rights, can read and delete what the user
@@ -295,7 +295,17 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
         failure = failures.get(number)
         if failure and not (unprepared and failure["type"] in ("NameError", "UnboundLocalError")):
             unprepared = unprepared or not step.test
-            yield _failure(check.request, step, failure)
+            if failure["own"]:  # an assert of the tests; a literal reads as its value
+                pairs = zip(step.sides, failure["sides"], strict=False)
+                sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
+                why = " and ".join(sides) or failure["message"] or "it is false"
+                what = f"`{step.source}` fails: {why}"
+                fix = "change the program so that this holds: "
+                fix += step.source.removeprefix("assert ")
+            else:
+                what = f"`{step.source}` raises {failure['type']}: {failure['message']}"
+                what, fix = what.rstrip(": "), _fix(check.request, failure["type"])
+            yield _finding(what, fix, step.source, trace=failure["trace"])
         elif failure or (step.test and number > begun):
             yield _finding(f"not run: `{step.source}`", "", step.source, 0.3)
 
@@ -303,8 +313,7 @@ def _findings(check: PythonTests, records: list[Record], code: int | None) -> It
 def _finding(
     what: str, fix: str, key: str, severity: float = 0.5, trace: Sequence[str] = ()
 ) -> Finding:
-    evidence = "\n".join(trace)[:1000]
-    what, fix, key, evidence = (_safe(text) for text in (what, fix, key, evidence))
+    what, fix, key, evidence = map(_safe, (what, fix, key, "\n".join(trace)[:1000]))
     return Finding(_NAME, what, fix, severity=severity, key=key, evidence=evidence)
 
 
@@ -314,19 +323,6 @@ def _safe(text: str) -> str:
     return re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x…", text)
 
 
-def _failure(request: Record, step: Step, failure: Record) -> Finding:
-    if failure["own"]:  # an assert of the tests; a literal reads as its value
-        pairs = zip(step.sides, failure["sides"], strict=False)
-        sides = [f"`{text}` is {seen}" for text, seen in pairs if text[:200] != seen[:200]]
-        what = f"`{step.source}` fails: "
-        what += " and ".join(sides) or failure["message"] or "it is false"
-        fix = f"change the program so that this holds: {step.source.removeprefix('assert ')}"
-    else:
-        what = f"`{step.source}` raises {failure['type']}: {failure['message']}".rstrip(": ")
-        fix = _fix(request, failure["type"])
-    return _finding(what, fix, step.source, trace=failure["trace"])
-
-
 def _fix(request: Record, kind: str) -> str:
     fix = _FIXES.get(kind, f"change the program so that {kind} is not raised here")
     return fix.replace("{memory_mb}", str(request["memory_mb"]))
@@ -334,27 +330,30 @@ def _fix(request: Record, kind: str) -> str:
 
 def _cause(request: Record, state: Record, code: int | None, running: Step | None) -> Finding:
     """Return the finding that says why the tests did not run to their end."""
+    trace: Sequence[str] = ()
     if state.get("broken") == "syntax":
-        what = f"the program is not valid Python: {state['message']}"
+        key, what = "syntax", f"the program is not valid Python: {state['message']}"
         fix = "answer with the Python program only, without words or ``` around it"
-        return _finding(what, fix, "syntax", 0.9)
-    if "broken" in state:
+    elif "broken" in state:
+        key, trace = f"load {state['type']}", state["trace"]
         what = f"the program raises {state['type']} before any test runs: {state['message']}"
         fix = _fix(request, state["type"])
-        return _finding(what, fix, f"load {state['type']}", 0.9, state["trace"])
-    if "missing" in state:
-        defines = ", ".join(state["defines"]) or "no function"
+    elif "missing" in state:
+        key, defines = f"missing {state['missing']}", ", ".join(state["defines"]) or "no function"
         what = f"there is no function {state['missing']}; the program defines {defines}"
         fix = f"define {state['missing']} as a function at the top level"
-        return _finding(what, fix, f"missing {state['missing']}", 0.9)
-    during = f"while running `{running.source}`" if running else "before any test ran"
-    if code in (None, -signal.SIGXCPU, -signal.SIGALRM):
-        what = f"the program did not end within {request['seconds']:g} s, {during}"
+    else:
+        during = f"while running `{running.source}`" if running else "before any test ran"
+        key, what = "time-out", f"the program did not end within {request['seconds']:g} s, {during}"
         fix = "look for a loop that does not end, or for work that grows too fast"
-        return _finding(what, fix, "time-out", 0.9)
-    # SIGKILL comes from the system for lack of memory, or from us when its output was cut.
-    crashed = signal.Signals(-code).name if code < 0 and code != -signal.SIGKILL else ""
-    what = f"the process of the program {f'crashed ({crashed})' if crashed else 'ended'} {during}"
-    fix = "return the result: do not end the process (os._exit), recurse without end, close or "
-    fix += f"write to files of others, or use more than {request['memory_mb']} MiB of memory"
-    return _finding(what, fix, f"crashed {crashed}" if crashed else "ended early", 0.9)
+        if code not in (None, -signal.SIGXCPU, -signal.SIGALRM):
+            # SIGKILL comes from the system for lack of memory, or from us for too much output.
+            crashed = code < 0 and code != -signal.SIGKILL
+            name = signal.Signals(-code).name if crashed else ""
+            key = f"crashed {name}" if crashed else "ended early"
+            what = f"the process of the program {f'crashed ({name})' if crashed else 'ended'} "
+            what += during
+            fix = "return the result: do not end the process (os._exit), recurse without end, "
+            fix += "close or write to files of others, or use more than "
+            fix += f"{request['memory_mb']} MiB of memory"
+    return _finding(what, fix, key, 0.9, trace)

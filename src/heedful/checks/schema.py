@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,7 +17,6 @@ from heedful.errors import InvalidInput
 from heedful.loop.record import Finding
 
 if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
     from pydantic import BaseModel
 
 MOST = 10
@@ -49,16 +49,20 @@ class JsonSchema:
         if isinstance(self.schema, type) and isinstance(candidate, self.schema):
             return []
         try:
-            text = _written(candidate)
+            if isinstance(candidate, dict | list):
+                try:
+                    candidate = json.dumps(candidate)
+                except (TypeError, ValueError) as error:
+                    return [_not_data(error)]
+            text = read(_NAME, candidate)
             return [text] if isinstance(text, Finding) else self._judge(text)
         except RecursionError:
             return [_finding("the JSON is nested too deep", "nest it less", "depth")]
 
     def _judge(self, text: str) -> list[Finding]:
-        try:
-            value, part, findings = _parse(text)
-        except ValueError as error:
-            return [_not_json(error, text)]
+        value, part, findings = _parse(text)
+        if part is None:
+            return findings
         try:
             json.dumps(value, allow_nan=False)
         except ValueError as error:
@@ -93,40 +97,27 @@ def _finding(what: str, fix: str, key: str, severity: float = 0.8) -> Finding:
 # Reading JSON
 
 
-def _written(candidate: Any) -> str | Finding:
-    if not isinstance(candidate, dict | list):
-        return read(_NAME, candidate)
-    try:
-        return json.dumps(candidate)
-    except (TypeError, ValueError) as error:
-        return _not_data(error)
-
-
-def _parse(text: str) -> tuple[Any, str, list[Finding]]:
-    """Return the value in a text, the part that holds it, and findings. Raises ValueError."""
+def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
+    """Return the value in a text, the part that holds it (None if there is none), and findings."""
     try:
         return json.loads(text), text, []
     except ValueError as error:
         refused = error
     bracket = re.search(r"[{\[]", text)
     start, end = bracket.start() if bracket else 0, max(map(text.rfind, "}]")) + 1
-    try:
+    with suppress(ValueError):
         value = json.loads(text[start:end])
-    except ValueError:
-        raise refused from None
-    outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
-    around = _finding(f"there is text around the JSON: {outside}", _BARE, "text around")
-    return value, text[start:end], [around]
-
-
-def _not_json(error: ValueError, text: str) -> Finding:
-    where = error.pos if isinstance(error, json.JSONDecodeError) else 0
-    if where >= len(text.rstrip()) or "Unterminated string" in str(error):
+        outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
+        around = _finding(f"there is text around the JSON: {outside}", _BARE, "text around")
+        return value, text[start:end], [around]
+    where = refused.pos if isinstance(refused, json.JSONDecodeError) else 0
+    if where >= len(text.rstrip()) or "Unterminated string" in str(refused):
         what = f"the JSON breaks off after {len(text)} characters"
-        return _finding(what, "answer with complete JSON; make it shorter", "breaks off")
+        cure = "answer with complete JSON; make it shorter"
+        return None, None, [_finding(what, cure, "breaks off")]
     near = shorten(text[max(0, where - 10) : where + 20], 40)
     fix = _BARE if "```" in text else "answer with valid JSON only"
-    return _finding(f"not JSON: {str(error)[:120]}, near {near}", fix, "not JSON")
+    return None, None, [_finding(f"not JSON: {str(refused)[:120]}, near {near}", fix, "not JSON")]
 
 
 def _not_data(error: Exception) -> Finding:
@@ -166,25 +157,21 @@ def _by_schema(schema: Mapping[str, Any]) -> Problems:
 
     def problems(value: Any, text: str) -> Iterator[Finding]:
         try:
-            for error in validator.iter_errors(value):
-                yield _unfit(exceptions.best_match([error]) or error)
+            for found in validator.iter_errors(value):
+                error = exceptions.best_match([found]) or found
+                rule, asked = str(error.validator), shorten(error.validator_value, 200)
+                what = kind = error.message[:240]
+                if rule not in ("required", "additionalProperties", "unevaluatedProperties"):
+                    wrong = "is not of" if rule == "type" else "does not meet"
+                    what = f"{shorten(error.instance)} {wrong} {rule} {asked}"
+                if rule != "required":
+                    kind = rule
+                fix = _FIXES.get(rule, f"make it meet {rule} {{}}").format(asked)
+                yield _problem(error.absolute_path, what, kind, fix)
         except Unresolvable as lost:
             raise InvalidInput("$ref", lost.ref, "a place inside the schema") from lost
 
     return problems
-
-
-def _unfit(error: ValidationError) -> Finding:
-    kind = rule = str(error.validator)
-    asked = shorten(error.validator_value, 200)
-    if rule in ("required", "additionalProperties", "unevaluatedProperties"):
-        what = error.message[:240]
-        kind = what if rule == "required" else rule
-    else:
-        wrong = "is not of" if rule == "type" else "does not meet"
-        what = f"{shorten(error.instance)} {wrong} {rule} {asked}"
-    fix = _FIXES.get(rule, f"make it meet {rule} {{}}").format(asked)
-    return _problem(error.absolute_path, what, kind, fix)
 
 
 def _by_model(model: type[BaseModel]) -> Problems:

@@ -81,7 +81,7 @@ class Table:
         """Yield the columns with these names, in this order. Raises TableError."""
         for name in names:
             if name not in self.columns:
-                raise self._missing_column(name)
+                raise self.missing_column(name)
             if self.columns.count(name) > 1:
                 what = f"{self.columns.count(name)} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a name of its own")
@@ -92,7 +92,7 @@ class Table:
         names = list(columns) or list(self.columns[:1])
         return sum(len(batch[0]) for batch in self.batches(names)) if names else 0
 
-    def _missing_column(self, name: str) -> TableError:
+    def missing_column(self, name: str) -> TableError:
         more = len(self.columns) - 20
         there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
         near = [c for c in self.columns if c.strip().casefold() == name.strip().casefold()]
@@ -158,7 +158,7 @@ def _import(name: str, purpose: str) -> Any:
 
 
 def _open_mapping(data: Mapping[Any, Any]) -> Table:
-    """Take lists as columns and ignore single values beside them; without lists it is one row."""
+    """Take lists as columns and ignore single values beside them; a mapping of values is a row."""
     columns = {str(name): _as_column(value) for name, value in data.items()}
     lists = {name: cells for name, cells in columns.items() if cells is not None}
     return _open_columns(lists or {str(name): [cell] for name, cell in data.items()})
@@ -220,13 +220,13 @@ def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) ->
         raise TableError("empty", what, "write at least one row", RESULTS)
 
     def read(asked: Sequence[str]) -> Batches:
-        for part in _parts(rows()):
+        for part in _batched(rows()):
             yield [[row.get(name) for row in part] for name in asked]
 
     return Table(tuple(names), read)
 
 
-def _parts(rows: Iterator[Any]) -> Iterator[list[Any]]:
+def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
     while part := list(islice(rows, max(1, ROWS // 8))):
         yield part
 
@@ -245,7 +245,7 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     if isinstance(frame, narwhals.Series):
         return _open_arrays([frame.to_list()], asked)
     try:
-        names = tuple(map(str, frame.collect_schema().names()))
+        columns = {_name(name): name for name in frame.collect_schema().names()}
     except OSError as error:  # a lazy frame looks for its file only now
         raise _damaged("the data frame", error) from error
 
@@ -254,14 +254,19 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
         held = frame.select(*names).collect() if lazy else frame
         for start in range(0, len(held), ROWS):
             part = held[start : start + ROWS]
-            yield [part.get_column(name).to_list() for name in names]
+            yield [part.get_column(columns[name]).to_list() for name in names]
 
-    return Table(names, read)
+    return Table(tuple(columns), read)
+
+
+def _name(column: Any) -> str:
+    """Return the name of a column as text; pandas takes numbers and tuples, too."""
+    return " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
 
 
 # Files
 
-WHOLE = "write the file again, as a whole"
+WHOLE = "write the complete file again"
 _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
 """What readers raise for a file that is not what its name says; pyarrow's errors are among it."""
 
@@ -341,7 +346,7 @@ def _open_csv(path: Path, separator: str) -> Table:
 
     def read(names: Sequence[str]) -> Batches:
         places = [header.index(name) for name in names]
-        for part in _parts(islice(lines(), 1, None)):
+        for part in _batched(islice(lines(), 1, None)):
             for width in set(map(len, part)) - {len(header)}:
                 raise _damaged(path, f"a row has {width} cells, the header {len(header)}")
             yield [[row[place] or None for row in part] for place in places]
@@ -353,21 +358,20 @@ def _open_parquet(path: Path) -> Table:
     file = _import("pyarrow.parquet", "reading Parquet").ParquetFile
 
     def read(names: Sequence[str]) -> Batches:
+        from pyarrow import types
+
         with _reading(path), file(path, buffer_size=1 << 20, pre_buffer=False) as opened:
             for batch in opened.iter_batches(ROWS, columns=list(names), use_threads=False):
-                yield [_from_arrow(batch.column(name)) for name in names]
+                yield [
+                    column.to_numpy(zero_copy_only=False)
+                    if types.is_floating(column.type)
+                    or (types.is_integer(column.type) and not column.null_count)
+                    else column.to_pylist()
+                    for column in map(batch.column, names)
+                ]
 
     with file(path) as opened:
         return Table(tuple(opened.schema_arrow.names), read)
-
-
-def _from_arrow(cells: Any) -> Cells:
-    import pyarrow as pa
-
-    whole = pa.types.is_integer(cells.type) and not cells.null_count
-    if whole or pa.types.is_floating(cells.type):
-        return cells.to_numpy(zero_copy_only=False)
-    return cells.to_pylist()
 
 
 # Cells

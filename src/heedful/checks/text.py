@@ -1,4 +1,4 @@
-"""Checks that need only the text: its length, what must occur in it, patterns.
+"""Checks that need only the text: its length, words that must or must not occur, patterns.
 
 Each of them reports None, other types, empty text and text above `LONGEST` characters as a finding.
 """
@@ -9,10 +9,10 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
@@ -22,17 +22,28 @@ LONGEST = 1_000_000
 """A longer text (in characters) is not checked further: its length is the finding."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TextCheck:
-    """A check that passes a text to `judge`; a candidate that is not a text is a finding."""
+    """A check that passes a text to `judge`; a candidate that is not a text is a finding.
+
+    `names` are the check names of its findings, by default its own.
+    """
 
     name: str
-    judge: Callable[[str], Iterable[Finding]] = field(repr=False)
-    pure: ClassVar[bool] = True
+    judge: Callable[[str, Context], Any] = field(repr=False)
+    pure: bool = True
+    names: tuple[str, ...] = ()
 
-    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        text = read(self.name, candidate)
-        return [text] if isinstance(text, Finding) else list(self.judge(text))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", self.names or (self.name,))
+
+    def __call__(self, candidate: Any, context: Context) -> Any:
+        """Return the findings, or an awaitable that gives them."""
+        text = read(self.names[0], candidate)
+        if isinstance(text, Finding):
+            return [text]
+        found = self.judge(text, context)
+        return found if hasattr(found, "__await__") else list(found)
 
 
 def read(check: str, candidate: Any) -> str | Finding:
@@ -99,7 +110,7 @@ def _length(
         what = f"{seen} {unit if seen != 1 else unit[:-1]}, {asked} asked for"
         return Finding(unit, what, f"use {asked} {unit}: {fix} or more", key=unit + key)
 
-    def judge(text: str) -> Iterator[Finding]:
+    def judge(text: str, _: Context) -> Iterator[Finding]:
         seen = count(text)
         if seen < at_least:
             yield finding(seen, f"at least {at_least}", f">={at_least}", f"add {at_least - seen}")
@@ -132,14 +143,11 @@ def _occurrence(name: str, needles: Sequence[str]) -> TextCheck:
         given = isinstance(needle, str) and needle != ""
         require(given, "needles", needle, "text that is not empty")
 
-    def judge(text: str) -> Iterator[Finding]:
+    def judge(text: str, _: Context) -> Iterator[Finding]:
         hay = text.casefold()
         for needle in dict.fromkeys(needles):
-            at, quoted, key = (
-                hay.find(needle.casefold()),
-                shorten(needle, 120),
-                f"{name} {needle!r}",
-            )
+            at = hay.find(needle.casefold())
+            quoted, key = shorten(needle, 120), f"{name} {needle!r}"
             if name == "contains" and at < 0:
                 yield Finding(name, f"{quoted} is missing", f"write {quoted} in it", key=key)
             if name == "excludes" and at >= 0:
@@ -156,7 +164,7 @@ def equals(expected: str) -> TextCheck:
     """Check that the text equals `expected`; upper and lower case count as equal.
 
     A run of whitespace counts as one space, and as nothing at the ends; compatibility forms of
-    Unicode (full-width digits, ligatures) count as the characters they stand for. The finding does
+    Unicode (full-width digits, ligatures) count as the plain characters. The finding does
     not show `expected`, so that a model cannot copy it from its feedback. Raises InvalidInput if
     `expected` is no text or empty.
     """
@@ -170,7 +178,7 @@ def equals(expected: str) -> TextCheck:
 
     wanted = normal(expected)
 
-    def judge(text: str) -> Iterator[Finding]:
+    def judge(text: str, _: Context) -> Iterator[Finding]:
         if normal(text) != wanted:
             what = f"{shorten(text)} is not the expected answer"
             fix = "work the answer out again; it must equal the expected one"
@@ -181,7 +189,7 @@ def equals(expected: str) -> TextCheck:
 
 def not_empty() -> TextCheck:
     """Check that there is more than whitespace."""
-    return TextCheck("not_empty", lambda text: ())
+    return TextCheck("not_empty", lambda text, _: ())
 
 
 # Python's `re` can take exponential time on a few dozen characters and cannot be interrupted, so a
@@ -203,65 +211,7 @@ print(bool(found.fullmatch(text) if full else found.search(text)))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Regex:
-    """A check that all of a text (with `full`), or some part of it, matches `pattern`."""
-
-    pattern: str
-    fix: str
-    full: bool
-    name: ClassVar[str] = "regex"
-    pure: ClassVar[bool] = True
-
-    def __call__(
-        self, candidate: Any, context: Context
-    ) -> list[Finding] | Awaitable[list[Finding]]:
-        text = read(self.name, candidate)
-        if isinstance(text, Finding):
-            return [text]
-        if not self._cheap(len(text)):
-            return self._apart(text)
-        match = re.fullmatch if self.full else re.search
-        return self._judge(text, match(self.pattern, text) is not None)
-
-    def _cheap(self, length: int) -> bool:
-        """Return True if this many characters have few enough choices."""
-        plain = _ESCAPES_AND_CLASSES.sub("x", self.pattern)
-        if _RISKY.search(plain):
-            return False
-        repeats = len(re.findall(r"[*+{]", plain)) + (not self.full)
-        forks = len(re.findall(r"\||(?<!\()\?", plain))
-        return bool(len(plain) * 2**forks * length**repeats <= CHEAP)
-
-    async def _apart(self, text: str) -> list[Finding]:
-        import asyncio
-        import subprocess
-
-        command = [sys.executable, "-I", "-S", "-c", _SCRIPT]
-        payload = json.dumps([self.pattern, text, self.full])
-        run = partial(subprocess.run, input=payload, capture_output=True, check=True, text=True)
-        try:
-            ended = await asyncio.to_thread(run, command, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            pattern = shorten(self.pattern, 200)
-            what = f"matching {pattern} did not end within {SECONDS:g} s on {len(text)} characters"
-            fix = self.fix or f"answer with a shorter text that plainly matches {pattern}"
-            return [Finding(self.name, what, fix, key=f"regex time-out {self.pattern}")]
-        return self._judge(text, ended.stdout.strip() == "True")
-
-    def _judge(self, text: str, matches: bool) -> list[Finding]:
-        if matches:
-            return []
-        pattern = shorten(self.pattern, 200)
-        how = "match" if self.full else "hold anything that matches"
-        what = f"{shorten(text)} does not {how} {pattern}"
-        fix = self.fix or f"answer with text that {'as a whole ' * self.full}matches {pattern}"
-        if self.full and text != text.strip():
-            fix += "; there is whitespace around the answer, which counts"
-        return [Finding(self.name, what, fix, key=f"regex {self.pattern}")]
-
-
-def regex(pattern: str, fix: str = "", full: bool = True) -> Regex:
+def regex(pattern: str, fix: str = "", full: bool = True) -> TextCheck:
     """Check that the text matches `pattern` (Python's `re`, flags inline as in `(?i)yes|no`).
 
     `fix` replaces the advice in the finding. With `full` the whole text must match, including
@@ -279,4 +229,46 @@ def regex(pattern: str, fix: str = "", full: bool = True) -> Regex:
     except (re.error, OverflowError, RecursionError) as error:
         allowed = f"a regular expression of Python's re ({error})"
         raise InvalidInput("pattern", pattern, allowed) from error
-    return Regex(pattern, fix, full)
+    quoted = shorten(pattern, 200)
+
+    def findings(text: str, matches: bool) -> list[Finding]:
+        if matches:
+            return []
+        how = "match" if full else "hold anything that matches"
+        advice = fix or f"answer with text that {'entirely ' * full}matches {quoted}"
+        if full and text != text.strip():
+            advice += "; there is whitespace around the answer, which counts"
+        what = f"{shorten(text)} does not {how} {quoted}"
+        return [Finding("regex", what, advice, key=f"regex {pattern}")]
+
+    async def match_apart(text: str) -> list[Finding]:
+        import asyncio
+        import subprocess
+
+        command = [sys.executable, "-I", "-S", "-c", _SCRIPT]
+        payload = json.dumps([pattern, text, full])
+        run = partial(subprocess.run, input=payload, capture_output=True, check=True, text=True)
+        try:
+            ended = await asyncio.to_thread(run, command, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            what = f"matching {quoted} did not end within {SECONDS:g} s on {len(text)} characters"
+            advice = fix or f"answer with a shorter text that plainly matches {quoted}"
+            return [Finding("regex", what, advice, key=f"regex time-out {pattern}")]
+        return findings(text, ended.stdout.strip() == "True")
+
+    def judge(text: str, _: Context) -> list[Finding] | Awaitable[list[Finding]]:
+        if not _is_cheap(pattern, full, len(text)):
+            return match_apart(text)
+        return findings(text, bool((re.fullmatch if full else re.search)(pattern, text)))
+
+    return TextCheck("regex", judge)
+
+
+def _is_cheap(pattern: str, full: bool, length: int) -> bool:
+    """Return True if matching so many characters leaves few choices."""
+    plain = _ESCAPES_AND_CLASSES.sub("x", pattern)
+    if _RISKY.search(plain):
+        return False
+    repeats = len(re.findall(r"[*+{]", plain)) + (not full)
+    forks = len(re.findall(r"\||(?<!\()\?", plain))
+    return bool(len(plain) * 2**forks * length**repeats <= CHEAP)

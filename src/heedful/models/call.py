@@ -1,8 +1,8 @@
 """Calls of a model: what every adapter checks, and what callers share.
 
 An adapter checks its request (`check_request`), keeps to a time limit (`time_limit`), runs blocking
-work in a thread that nobody waits for (`in_thread`) and checks the answer (`check_answer`). Callers
-ask through `complete`, which adds a span, or `ask_for_json`, which asks again after a bad answer.
+work in a daemon thread (`in_thread`) and checks the answer (`check_answer`). Callers ask through
+`complete`, which adds a span, or `ask_for_json`, which asks again after a malformed answer.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from math import isfinite
 from typing import Any, TypeVar
 
 from heedful import telemetry
-from heedful.errors import InvalidInput, MalformedAnswer, ModelTimeout
+from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError, ModelTimeout
 from heedful.loop.record import NOTHING, Usage
 from heedful.models.contract import Answer, Message, Model
 
@@ -57,10 +57,10 @@ async def ask_for_json(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[T, Usage]:
-    """Ask for JSON, once more after a malformed answer; return what `read` makes of it, and usage.
+    """Ask for JSON and return what `read` makes of it, with the usage; ask at most twice.
 
-    `messages` gets what was wrong with the last answer; `read` raises InvalidInput. Raises
-    MalformedAnswer, ModelError.
+    `messages` gets the complaint about the last answer, "" at first. `read` raises InvalidInput for
+    an answer that is no good. Raises MalformedAnswer, ModelError.
     """
     usage, complaint, why, text = NOTHING, "", "", ""
     for again in (0, 1):
@@ -68,7 +68,7 @@ async def ask_for_json(
         options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": warmth}
         try:
             answer = await complete(model, asked, schema=schema, seed=seed + again, **options)
-        except MalformedAnswer as error:  # its cost is unknown: it counts as one call
+        except MalformedAnswer as error:  # the cost is unknown, so count one call
             why, text = str(error).rpartition("; it began: ")[0], error.answer
             usage, complaint = usage + Usage(1), "it was not the JSON object asked for"
             continue
@@ -76,7 +76,7 @@ async def ask_for_json(
         try:
             return read(text), usage
         except InvalidInput as error:
-            # The complaint leaves the value out: what the model was shown may have dictated it.
+            # The complaint leaves out the value, because the candidate may have dictated it.
             complaint, why = f"{error.field} must be {error.allowed}", str(error)
         if answer.finish == "length":
             why += f"; it was cut off by max_tokens ({max_tokens}): raise that"
@@ -117,7 +117,7 @@ def check_answer(name: str, answer: Answer, schema: Mapping[str, Any] | None) ->
     """
     size = len(answer.text.encode("utf-8", "surrogatepass"))
     if size > MOST_ANSWER_BYTES:
-        what = f"model {name!r} answered {size} bytes, at most {MOST_ANSWER_BYTES} are taken"
+        what = f"model {name!r} answered {size} bytes; the limit is {MOST_ANSWER_BYTES}"
         raise MalformedAnswer(what, answer.text)
     try:
         if schema is not None:
@@ -150,6 +150,19 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
         ) from error
 
 
+class UserCode:
+    """Turns an exception of the body into a ModelError; errors of heedful pass unchanged."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, HeedfulError):
+            raise ModelError(f"{self.what} raised {type(error).__name__}: {error}") from error
+
+
 async def in_thread(call: Callable[[], T]) -> T:
     """Run `call()` in a thread of its own and return its result; cancelling returns at once.
 
@@ -160,11 +173,15 @@ async def in_thread(call: Callable[[], T]) -> T:
     future.set_running_or_notify_cancel()
     context = contextvars.copy_context()
 
-    def work() -> None:
-        try:
-            future.set_result(context.run(call))
-        except BaseException as error:  # raised again where the result is awaited
+    def hand_over(kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is not None:
             future.set_exception(error)
+        return True
+
+    def work() -> None:
+        with ExitStack() as stack:
+            stack.push(hand_over)
+            future.set_result(context.run(call))
 
     threading.Thread(target=work, name="heedful-model-call", daemon=True).start()
     return await asyncio.wrap_future(future)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from heedful.loop.record import Usage
 
 Role = Literal["system", "user", "assistant"]
-# Called with the name of some weights, bytes done, bytes in all, and what is going on.
+# Called with the name of the weights, bytes done, bytes in all, and the current step.
 Progress = Callable[[str, int, int, str], None]
 
 
@@ -28,7 +28,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model answered: its text, what it cost, and why it ended.
+    """The answer of a model: its text, its cost, and why it ended.
 
     `finish` is "stop" if the model ended by itself and "length" if `max_tokens` cut it off.
     """

@@ -1,13 +1,12 @@
-"""A small model on this machine, in a child process, so that nothing has to wait for it.
+"""A small model on this machine, in a child process.
 
-Native code cannot be interrupted: a call that is cancelled or late ends the child, and the next
-call starts another.
+Native code cannot be interrupted: a cancelled or late call kills the child, and the next call
+starts another.
 """
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -68,11 +68,19 @@ class Embedded:
             raise InvalidInput("context", context, "at least 64 tokens")
         self.name: str = name
         self._cache, self._timeout, self._progress = cache, timeout, progress
+        self._file: Path | None = None
         self._weights = weights.needed(name)
-        self._file = None if self._weights else _local_file(name)
         if self._weights:
             context = min(context, self._weights.context or context)
-        self._context, self._threads = context, threads
+        else:
+            self._file = Path(name.removeprefix("embedded:")).expanduser()
+            there = False
+            with suppress(OSError):  # a name that no file can have
+                there = self._file.is_file()
+            if not there:
+                allowed = "embedded: and the path of a .gguf file that exists"
+                raise InvalidInput("model", str(self._file), allowed)
+        self._settings = {"context": context, "threads": threads}
         self._closed = False
         self._begin()
 
@@ -80,16 +88,16 @@ class Embedded:
         """Begin without a child, also in a fork, where the child belongs to the parent."""
         self._owner = os.getpid()
         self._turn = threading.Lock()  # held by the call that is answered
-        self._lock = threading.Lock()  # guards what follows; never held for long
+        self._lock = threading.Lock()  # guards the attributes below; never held for long
         self._children: list[_Child] = []  # none or one
         self._answered: threading.Event | None = None
-        # Without `close` no process and no warning is left either.
+        # A model that is not closed leaves no process and no warning either.
         weakref.finalize(self, _end, self._children)
 
     @property
     def pid(self) -> int | None:
         """The id of the process with the model; None before the first call and after its end."""
-        return next((child.process.pid for child in self._children), None)
+        return next((child.pid for child in self._children), None)
 
     async def complete(
         self,
@@ -103,14 +111,29 @@ class Embedded:
         """Answer the chat; the schema constrains the text as it is generated.
 
         Raises ModelUnavailable, WeightsError, ModelTimeout, PromptTooLong, MalformedAnswer,
-        InvalidInput. Cancelling returns at once. The native code cannot be stopped, so the process
-        ends; the next call loads the model again (0.2 s for 100 MB, 1 s for 500 MB).
+        InvalidInput. Cancelling returns at once and kills the process; the next call loads the
+        model again (0.2 s for 100 MB, 1 s for 500 MB).
         """
         check_request(messages, schema, max_tokens, temperature)
-        request = _request(messages, schema, min(max_tokens, self._context), temperature, seed)
+        turns = [{"role": m.role, "content": replace_surrogates(m.content)} for m in messages]
+        request: dict[str, Any] = {
+            "messages": turns,
+            "max_tokens": min(max_tokens, self._settings["context"]),
+            "temperature": temperature,
+            "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF itself asks for a random one
+            "cache_prompt": False,  # else an answer depends on the calls before it
+        }
+        if schema is not None:
+            wanted = {"schema": dict(schema)}
+            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
         if self._owner != os.getpid():
             self._begin()
-        await self._find_weights()
+        if find_spec("xllamacpp") is None:
+            what = f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
+            raise ModelUnavailable(what)
+        if self._file is None and self._weights is not None:
+            fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
+            self._file = await fetch(self._weights)
         gone = threading.Event()
         async with time_limit(self._timeout, self.name):
             try:
@@ -119,7 +142,7 @@ class Embedded:
                 gone.set()
                 with self._lock:
                     if self._answered is gone:
-                        _kill(self._children)
+                        self._kill()
                 raise
         return check_answer(self.name, self._answer(reply), schema)
 
@@ -129,15 +152,20 @@ class Embedded:
             self._begin()
         with self._lock:
             self._closed = True
-            _kill(self._children)
-        await in_thread(self._clear)
+            self._kill()
 
-    def _clear(self) -> None:
-        with self._turn:
-            _end(self._children)
+        def end() -> None:
+            with self._turn:
+                _end(self._children)
+
+        await in_thread(end)
+
+    def _kill(self) -> None:
+        for child in self._children:
+            child.kill()
 
     def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
-        """Return the child's reply when it is this call's turn, unless its caller is gone."""
+        """Wait for this call's turn and return the child's reply, {} if the caller is gone."""
         with self._turn:
             with self._lock:
                 if self._closed:
@@ -145,7 +173,7 @@ class Embedded:
                 if gone.is_set():
                     return {}
                 if not self._children:
-                    self._children.append(_Child(str(self._file), self._context, self._threads))
+                    self._children.append(_Child(self._settings | {"path": str(self._file)}))
                 child, self._answered = self._children[0], gone
             reply = child.ask(request)
             with self._lock:
@@ -158,24 +186,14 @@ class Embedded:
             _end(self._children)
             raise ModelUnavailable(why)
 
-    async def _find_weights(self) -> None:
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise ModelUnavailable(
-                f"model {self.name!r} needs xllamacpp: pip install 'heedful[embedded]'"
-            )
-        if self._file is None and self._weights is not None:
-            self._file = await weights.fetch(
-                self._weights, cache=self._cache, progress=self._progress
-            )
-
     def _answer(self, reply: dict[str, Any]) -> Answer:
         error = reply.get("error")
         if error is None:
             (choice,), counted = reply["choices"], reply["usage"]
             usage = Usage(1, counted["prompt_tokens"], counted["completion_tokens"])
+            finish: Any = "length" if choice["finish_reason"] == "length" else "stop"
             text = choice["message"]["content"] or ""
-            usage = usage.lasting(reply["seconds"])
-            return Answer(text, usage, "length" if choice["finish_reason"] == "length" else "stop")
+            return Answer(text, usage.lasting(reply["seconds"]), finish)
         if error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
                 f"the prompt has {error['n_prompt_tokens']} tokens and the context of model "
@@ -184,90 +202,52 @@ class Embedded:
         raise ModelError(f"model {self.name!r} refused the request: {error.get('message')}")
 
 
-class _Child:
-    """One process that runs PROGRAM."""
+class _Child(subprocess.Popen[bytes]):
+    """A process that runs PROGRAM."""
 
-    def __init__(self, path: str, context: int, threads: int) -> None:
-        self._said = TemporaryFile()  # noqa: SIM115 - `end` closes it
-        command = [sys.executable, "-P", str(PROGRAM)]
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.diagnostics = TemporaryFile()  # noqa: SIM115 - `_end` closes it
+        pipe = subprocess.PIPE
         try:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said
-            )
+            command = [sys.executable, "-P", str(PROGRAM)]
+            super().__init__(command, stdin=pipe, stdout=pipe, stderr=self.diagnostics)
         except OSError as error:
-            self._said.close()
+            self.diagnostics.close()
             what = f"the process for the embedded model did not start: {error}"
             raise ModelUnavailable(what) from error
-        settings = {"path": path, "context": context, "threads": threads}
-        self._send(settings | {"sys_path": [path for path in sys.path if path]})
+        self.send({**settings, "sys_path": [path for path in sys.path if path]})
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the reply, or None if the process ends before."""
-        self._send(request)
-        line = self.process.stdout.readline() if self.process.stdout else b""
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Write one line; whether the child is gone shows when its reply is read."""
+        with suppress(OSError):
+            if self.stdin:
+                self.stdin.write(json.dumps(message).encode() + b"\n")
+                self.stdin.flush()
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the reply, or None if the process ends first."""
+        self.send(request)
+        line = self.stdout.readline() if self.stdout else b""
         reply: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
         return reply
 
-    def end(self) -> None:
-        """Kill the process and release its resources; a second call does no harm."""
-        self.process.kill()
-        with suppress(OSError):  # what was still to be written
-            self.process.__exit__(None, None, None)
-        self._said.close()
-
     def last_words(self) -> str:
-        """Return the exit code and the end of stderr. Call it before `end`."""
+        """Return the exit code and the end of stderr."""
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)
-        self.process.kill()
-        code = self.process.wait()
-        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - TAIL_BYTES))
-        said = self._said.read().decode("utf-8", "replace").strip() or "nothing"
+            self.wait(1)
+        self.kill()
+        code = self.wait()
+        self.diagnostics.seek(max(0, self.diagnostics.seek(0, os.SEEK_END) - TAIL_BYTES))
+        said = self.diagnostics.read().decode("utf-8", "replace").strip() or "nothing"
         how = f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
         return f"{how}; its last words: {said}"
-
-    def _send(self, message: dict[str, Any]) -> None:
-        with suppress(OSError):  # a child that is gone is noticed when it is heard
-            if self.process.stdin:
-                self.process.stdin.write(json.dumps(message).encode() + b"\n")
-                self.process.stdin.flush()
-
-
-def _kill(children: list[_Child]) -> None:
-    for child in children:
-        child.process.kill()
 
 
 def _end(children: list[_Child]) -> None:
     """End the children without a lock: a finalizer may run in a thread that holds one."""
     for child in children[:]:
-        child.end()
+        child.kill()
+        with suppress(OSError):  # unwritten input
+            child.__exit__(None, None, None)
+        child.diagnostics.close()
     children.clear()
-
-
-def _local_file(name: str) -> Path:
-    path = Path(name.removeprefix("embedded:")).expanduser()
-    with suppress(OSError):  # a name that no file can have
-        if path.is_file():
-            return path
-    raise InvalidInput("model", name, "embedded: and the path of a .gguf file that exists")
-
-
-def _request(
-    messages: Sequence[Message],
-    schema: Mapping[str, Any] | None,
-    max_tokens: int,
-    temperature: float,
-    seed: int,
-) -> dict[str, Any]:
-    request: dict[str, Any] = {
-        "messages": [{"role": m.role, "content": replace_surrogates(m.content)} for m in messages],
-        "max_tokens": max_tokens,
-        "temperature": temperature,
-        "seed": seed % 0xFFFFFFFF,  # 0xFFFFFFFF itself asks for a random one
-        "cache_prompt": False,  # else an answer depends on the calls before it
-    }
-    if schema is not None:
-        wanted = {"schema": dict(schema)}
-        request["response_format"] = {"type": "json_schema", "json_schema": wanted}
-    return request

@@ -57,8 +57,8 @@ def load(settings: dict[str, Any]) -> Any:
     params.n_ctx_checkpoints = 0
     params.verbosity = 1  # errors only
     params.ui = False
-    # The native server always listens, on a random port of 127.0.0.1. Nobody needs that: a random
-    # key, and where there are Unix sockets one that is removed once the model is loaded.
+    # The native server always listens on a random port of 127.0.0.1. A random key locks it; where
+    # there are Unix sockets it gets one that is removed once the model is loaded.
     params.api_keys = [uuid4().hex]
     with TemporaryDirectory(prefix="heedful-") as folder:
         socket = os.path.join(folder, "s.sock")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,23 +41,24 @@ class MiniLM:
         Raises ModelUnavailable, WeightsError.
         """
         if self._loaded is None:
-            libraries = await in_thread(lambda: (_needed("onnxruntime"), _needed("tokenizers")))
+            await in_thread(_import)  # before anything is fetched
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
-            found = await fetch("minilm-int8"), await fetch("minilm-tokenizer")
-            self._loaded = await in_thread(partial(_load, *libraries, *found))
+            files = await fetch("minilm-int8"), await fetch("minilm-tokenizer")
+            self._loaded = await in_thread(partial(_load, *files))
         rows = await in_thread(partial(_rows, *self._loaded, list(texts), self.dimensions))
-        return cast("Sequence[Sequence[float]]", rows)  # what an array is, but for its type
+        return cast("Sequence[Sequence[float]]", rows)  # an array is one in all but its type
 
 
-def _needed(module: str) -> Any:
+def _import() -> tuple[Any, Any]:
     try:
-        return importlib.import_module(module)
+        return import_module("onnxruntime"), import_module("tokenizers")
     except ImportError as error:
-        what = f"embedding needs {module}: pip install 'heedful[embedded]'"
+        what = f"embedding needs {error.name}: pip install 'heedful[embedded]'"
         raise ModelUnavailable(what) from error
 
 
-def _load(runtime: Any, tokenizers: Any, model: Path, words: Path) -> tuple[Any, Any]:
+def _load(model: Path, words: Path) -> tuple[Any, Any]:
+    runtime, tokenizers = _import()
     tokenizer = tokenizers.Tokenizer.from_file(str(words))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()
@@ -87,8 +88,8 @@ def _rows(tokenizer: Any, session: Any, texts: list[str], width: int) -> NDArray
 class OpenAIEmbedder:
     """An OpenAI-compatible embeddings endpoint. `dimensions` is the length of its vectors.
 
-    `url` None is OpenAI itself. `timeout` is in seconds a call. Without
-    `api_key` the client library looks for a key in its own places. Raises InvalidInput.
+    `url` None is OpenAI itself. `timeout` is in seconds a call. Without `api_key` the client
+    library looks for a key in its usual places. Raises InvalidInput.
     """
 
     def __init__(
@@ -127,16 +128,16 @@ class OpenAIEmbedder:
                 )
         return self._rows(found.embeddings, len(texts))
 
-    def _rows(self, vectors: Sequence[Sequence[float]], wanted: int) -> list[list[float]]:
+    def _rows(self, vectors: Sequence[Sequence[float]], count: int) -> list[list[float]]:
         import numpy as np
 
-        what = f"{self.name}: {wanted} vectors of {self.dimensions} numbers were wanted"
+        wanted = f"{self.name}: {count} vectors of {self.dimensions} numbers were wanted"
         try:
             rows = np.array(vectors, np.float64)
         except (TypeError, ValueError) as error:
-            raise MalformedAnswer(f"{what}: {error}") from error
-        if rows.shape != (wanted, self.dimensions):
-            raise MalformedAnswer(f"{what}, not {rows.shape}")
+            raise MalformedAnswer(f"{wanted}: {error}") from error
+        if rows.shape != (count, self.dimensions):
+            raise MalformedAnswer(f"{wanted}, not {rows.shape}")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not ((lengths > 0) & (lengths < np.inf)).all():
             raise MalformedAnswer(f"{self.name}: a vector without a direction")

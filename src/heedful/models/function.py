@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from importlib import import_module
 from typing import Any
 
-from heedful.errors import MalformedAnswer, ModelError, UnknownName
-from heedful.models.call import check_answer, check_request, check_timeout, in_thread, time_limit
+from heedful.errors import MalformedAnswer, UnknownName
+from heedful.models.call import (
+    UserCode,
+    check_answer,
+    check_request,
+    check_timeout,
+    in_thread,
+    time_limit,
+)
 from heedful.models.contract import Answer, Message
 
 
 class Function:
     """The model `module:function`: a `call(messages) -> str | Answer`, synchronous or not.
 
-    It gets `schema`, `max_tokens`, `temperature` and `seed` by keyword if its signature has them. A
-    synchronous callable runs in a thread of its own. `timeout` is in seconds for each call; a
-    thread that does not return in time is abandoned. Raises UnknownName, ModelError (importing the
-    module raised).
+    The function gets `schema`, `max_tokens`, `temperature` and `seed` by keyword if its signature
+    has them. A synchronous function runs in a thread. `timeout` is in seconds for each call; a
+    thread that does not return in time is abandoned. Raises UnknownName, and ModelError if the
+    module cannot be imported.
     """
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
@@ -32,7 +38,7 @@ class Function:
         self._call = _look_up(call) if isinstance(call, str) else call
         self._timeout = timeout
         self._takes: Mapping[str, inspect.Parameter] = {}
-        with suppress(TypeError, ValueError):  # a builtin does not tell
+        with suppress(TypeError, ValueError):  # some builtins have no signature
             self._takes = inspect.signature(self._call).parameters
 
     async def complete(
@@ -44,68 +50,57 @@ class Function:
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Return what the callable answers; without usage of its own it counts as one call.
+        """Return the answer of the function; without a usage it counts as one call.
 
-        Raises ModelError with the callable's exception as its cause, ModelTimeout, MalformedAnswer
-        (neither str nor Answer, or no JSON where a schema was given), InvalidInput.
+        Raises ModelError with the exception of the function as its cause, ModelTimeout,
+        InvalidInput, and MalformedAnswer for another type or, with a schema, for text that is no
+        JSON.
         """
         check_request(messages, schema, max_tokens, temperature)
         given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
         given |= {"temperature": temperature, "seed": seed}
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
+        user_code = UserCode(f"model {self.name!r}")
+
+        def run() -> Any:
+            with user_code:
+                return self._call(list(messages), **given)
+
         begun = time.monotonic()
         async with time_limit(self._timeout, self.name):
-            said = await self._ask(partial(self._call, list(messages), **given))
+            asynchronous = inspect.iscoroutinefunction(self._call)
+            answer = run() if asynchronous else await in_thread(run)
+            with user_code:
+                if inspect.isawaitable(answer):
+                    answer = await answer
         seconds = time.monotonic() - begun
-        if isinstance(said, str):
-            said = Answer(said)
-        if not isinstance(said, Answer):
-            what = f"model {self.name!r} returned {type(said).__name__}, not str or Answer"
-            raise MalformedAnswer(what, repr(said))
-        usage = said.usage if said.usage.seconds else said.usage.lasting(seconds)
-        return check_answer(self.name, replace(said, usage=usage), schema)
+        if isinstance(answer, str):
+            answer = Answer(answer)
+        if not isinstance(answer, Answer):
+            what = f"model {self.name!r} returned {type(answer).__name__}, not str or Answer"
+            raise MalformedAnswer(what, repr(answer))
+        usage = answer.usage if answer.usage.seconds else answer.usage.lasting(seconds)
+        return check_answer(self.name, replace(answer, usage=usage), schema)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    async def _ask(self, call: Callable[[], Any]) -> Any:
-        def run() -> Any:
-            with _typed(f"model {self.name!r}"):
-                return call()
-
-        said = run() if inspect.iscoroutinefunction(self._call) else await in_thread(run)
-        with _typed(f"model {self.name!r}"):
-            return await said if inspect.isawaitable(said) else said
-
-
-@contextmanager
-def _typed(what: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into a ModelError."""
-    try:
-        yield
-    except ModelError:
-        raise
-    except Exception as error:  # user code
-        raise ModelError(f"{what} raised {type(error).__name__}: {error}") from error
-
 
 def _look_up(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
-    try:
-        with _typed(f"importing {module_name} for model {name!r}"):
-            module = importlib.import_module(module_name)
-    except ModelError as error:
-        why = error.__cause__
-        if isinstance(why, ModuleNotFoundError) and f"{module_name}.".startswith(f"{why.name}."):
-            raise UnknownName("model", name, [f"none: no module {why.name!r}"]) from why
-        raise
+    with UserCode(f"importing {module_name} for model {name!r}"):
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            if f"{module_name}.".startswith(f"{error.name}."):  # not a module that it imports
+                raise UnknownName("model", name, [f"none: no module {error.name!r}"]) from error
+            raise
     found: Any = module
     for part in path.split("."):
         found = getattr(found, part, None)
-    if callable(found):
-        call: Callable[..., Any] = found
-        return call
-    public = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-    known = [f"{module_name}:{n}" for n in public]
-    raise UnknownName("model", name, known or ["no callable in that module"])
+    if not callable(found):
+        public = [n for n, value in vars(module).items() if callable(value) and n[0] != "_"]
+        known = [f"{module_name}:{n}" for n in public] or ["no callable in that module"]
+        raise UnknownName("model", name, known)
+    return found  # type: ignore[no-any-return]

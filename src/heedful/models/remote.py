@@ -6,7 +6,7 @@ Every call opens its own connection. No state is kept between calls, so any even
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -31,9 +31,8 @@ from heedful.models.contract import Answer, Message
 from heedful.redact import redact
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model as ProviderModel
-    from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
@@ -105,18 +104,38 @@ class Remote:
         begun = time.monotonic()
         async with self.asking("a completion"):
             from pydantic_ai.direct import model_request
+            from pydantic_ai.models import ModelRequestParameters
+            from pydantic_ai.output import OutputObjectDefinition
 
             async with self._open() as model:
                 profile: Mapping[str, Any] = dict(model.profile)
                 if not any(profile.get(name) for name in _NO_TEMPERATURE):
                     settings["temperature"] = temperature
+                parameters = ModelRequestParameters()
+                if schema is not None:
+                    native = profile.get("supports_json_schema_output")
+                    strict = None if profile.get("json_schema_transformer") else False
+                    output = OutputObjectDefinition(dict(schema), name="answer", strict=strict)
+                    mode: Any = "native" if native else "prompted"
+                    parameters = ModelRequestParameters(output_mode=mode, output_object=output)
                 response = await model_request(
                     model,
                     _turns(messages),
                     model_settings=cast("ModelSettings", settings | {"seed": seed}),
-                    model_request_parameters=_parameters(profile, schema),
+                    model_request_parameters=parameters,
                 )
-        return check_answer(self.name, self._answer(response, time.monotonic() - begun), schema)
+        why, used, cost = response.finish_reason, response.usage, 0.0
+        if not response.text:
+            hint = "; raise max_tokens" if why == "length" else ""
+            what = f"answered no text ({why or 'no reason given'}{hint})"
+            raise MalformedAnswer(f"model {self.name!r} {what}")
+        # In US dollars by the price list of the library, which lacks some models.
+        with suppress(LookupError, ValueError, AssertionError):
+            cost = float(response.cost().total_price)
+        seconds = time.monotonic() - begun
+        usage = Usage(1, used.input_tokens, used.output_tokens, cost, seconds)
+        answer = Answer(response.text, usage, "length" if why == "length" else "stop")
+        return check_answer(self.name, answer, schema)
 
     async def close(self) -> None:
         """Do nothing: nothing is kept between calls."""
@@ -143,9 +162,8 @@ class Remote:
             return OpenAICompatibleProvider("endpoint", **options)
         from pydantic_ai.providers import infer_provider_class
 
-        opens: Any = infer_provider_class(self._kind)
-        provider: Provider[Any] = opens(api_key=self._key)
-        return provider
+        opens: Callable[..., Provider[Any]] = infer_provider_class(self._kind)
+        return opens(api_key=self._key)
 
     def _open(self) -> ProviderModel:
         if not self._url:
@@ -174,19 +192,6 @@ class Remote:
         kind, what = next((_ERRORS[kind] for kind in kinds if kind in _ERRORS), _GARBAGE)
         return kind(f"{model} {what.format(wanted=wanted)}: {said}")
 
-    def _answer(self, response: ModelResponse, seconds: float) -> Answer:
-        text = response.text
-        if not text:
-            why = response.finish_reason or "no reason given"
-            hint = "; raise max_tokens" if why == "length" else ""
-            raise MalformedAnswer(f"model {self.name!r} answered no text ({why}{hint})")
-        used = response.usage
-        cost = 0.0  # in US dollars by the library's price list, if it has a price
-        with suppress(LookupError, ValueError, AssertionError):
-            cost = float(response.cost().total_price)
-        usage = Usage(1, used.input_tokens, used.output_tokens, cost, seconds)
-        return Answer(text, usage, "length" if response.finish_reason == "length" else "stop")
-
 
 def _check_address(url: str) -> None:
     try:
@@ -196,21 +201,6 @@ def _check_address(url: str) -> None:
         usable = False
     if not usable:
         raise InvalidInput("url", url, "an address as in http://127.0.0.1:8000/v1")
-
-
-def _parameters(
-    profile: Mapping[str, Any], schema: Mapping[str, Any] | None
-) -> ModelRequestParameters:
-    from pydantic_ai.models import ModelRequestParameters
-    from pydantic_ai.output import OutputObjectDefinition
-
-    if schema is None:
-        return ModelRequestParameters()
-    strict = None if profile.get("json_schema_transformer") else False
-    return ModelRequestParameters(
-        output_mode="native" if profile.get("supports_json_schema_output") else "prompted",
-        output_object=OutputObjectDefinition(dict(schema), name="answer", strict=strict),
-    )
 
 
 def _turns(messages: Sequence[Message]) -> list[ModelMessage]:

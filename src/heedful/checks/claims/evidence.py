@@ -353,27 +353,21 @@ class Table:
     def bind(self, phrase: Words, whole: bool = False) -> list[Path]:
         """Return the numeric columns that a phrase names best; with `whole`, by all their parts."""
         if phrase not in self._bound:
-            self._bound[phrase] = self._bind(phrase)
-        complete, columns = self._bound[phrase]
-        return columns if complete or not whole else []
-
-    def _bind(self, phrase: Words) -> tuple[bool, list[Path]]:
-        words = [word for word in phrase if word != "a"]  # an article, even if a column is called a
-        ranks = {
-            part: rank
-            for part in {part for parts in self.columns.values() for part in parts}
-            if (rank := max((likeness(word, part) for word in words), default=0))
-        }
-        named = {
-            c: parts for c, parts in self.columns.items() if not ranks.keys().isdisjoint(parts)
-        }
-        complete = {column: parts for column, parts in named.items() if ranks.keys() >= {*parts}}
-        scores = {
-            column: sum(ranks.get(part, 0) for part in parts)
-            for column, parts in (complete or named).items()
-        }
-        best = max(scores.values(), default=0)
-        return bool(complete), [column for column, score in scores.items() if score == best]
+            words = [word for word in phrase if word != "a"]  # an article, never a column
+            ranks = {
+                part: rank
+                for part in {part for parts in self.columns.values() for part in parts}
+                if (rank := max((likeness(word, part) for word in words), default=0))
+            }
+            named = {c: p for c, p in self.columns.items() if not ranks.keys().isdisjoint(p)}
+            complete = {c: p for c, p in named.items() if ranks.keys() >= {*p}}
+            chosen = (complete or named).items()
+            scores = {c: sum(ranks.get(part, 0) for part in parts) for c, parts in chosen}
+            best = max(scores.values(), default=0)
+            columns = [column for column, score in scores.items() if score == best]
+            self._bound[phrase] = bool(complete), columns
+        complete_name, columns = self._bound[phrase]
+        return columns if complete_name or not whole else []
 
     def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
         """Return the first row with the greatest, or the least, number in a column, with it."""

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from math import isnan
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from heedful.checks.claims import ground, index_source
 from heedful.checks.claims.evidence import Evidence, column_names
 from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import likeness, split_name
 from heedful.checks.evaluate import Context
-from heedful.checks.text import read, require, shorten
-from heedful.loop.record import Finding
+from heedful.checks.text import TextCheck, require, shorten
+from heedful.loop.record import Finding, Level
 
 INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"
@@ -75,43 +74,9 @@ _COLUMN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Insights:
-    """A check that a run has what a text cites; made by `insights`. `...` is not checked.
-
-    Its findings are called `insight_hallucination`.
-    """
-
-    metrics: Any = field(repr=False)
-    columns: Any = field(repr=False)
-    results: Any = field(repr=False)
-    pure: bool
-    name: ClassVar[str] = "insights"
-    names: ClassVar[tuple[str, ...]] = (INSIGHTS,)
-
-    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        text = read(INSIGHTS, candidate)
-        if isinstance(text, Finding):
-            return [text]
-        metrics, columns, results = (
-            value(candidate, context.data) if callable(value) else value
-            for value in (self.metrics, self.columns, self.results)
-        )
-        if isinstance(metrics, Mapping):  # those without a value are not there
-            held = {n: v for n, v in metrics.items() if v is not None}
-            metrics = {n: v for n, v in held.items() if not (isinstance(v, float) and isnan(v))}
-        measured = Evidence({} if metrics is LEFT_OUT else metrics)
-        names = columns
-        if columns is not LEFT_OUT:
-            names = [split_name(name) for name in column_names(() if columns is None else columns)]
-        found = list(_metrics(text, measured, metrics is not LEFT_OUT, names))
-        found += _columns(text, measured, names) if names is not LEFT_OUT else ()
-        if results is not LEFT_OUT and not _there(results):
-            found += _predictions(text)
-        return found
-
-
-def insights(metrics: Any = LEFT_OUT, columns: Any = LEFT_OUT, results: Any = LEFT_OUT) -> Insights:
+def insights(
+    metrics: Any = LEFT_OUT, columns: Any = LEFT_OUT, results: Any = LEFT_OUT
+) -> TextCheck:
     """Check that a run has the metrics, columns and predictions that a text cites.
 
     `metrics` is evidence of any shape that names what was measured, `columns` names, rows or a data
@@ -124,8 +89,26 @@ def insights(metrics: Any = LEFT_OUT, columns: Any = LEFT_OUT, results: Any = LE
     """
     values = [value for value in (metrics, columns, results) if value is not LEFT_OUT]
     require(bool(values), "metrics", None, "given, or columns or results")
+
+    def judge(text: str, context: Context) -> Iterator[Finding]:
+        has, names, there = (
+            value(text, context.data) if callable(value) else value
+            for value in (metrics, columns, results)
+        )
+        if isinstance(has, Mapping):  # those without a value are not there
+            held = {n: v for n, v in has.items() if v is not None}
+            has = {n: v for n, v in held.items() if not (isinstance(v, float) and isnan(v))}
+        measured = Evidence({} if has is LEFT_OUT else has)
+        if names is not LEFT_OUT:
+            names = [split_name(name) for name in column_names(() if names is None else names)]
+        yield from _metrics(text, measured, has is not LEFT_OUT, names)
+        if names is not LEFT_OUT:
+            yield from _columns(text, measured, names)
+        if there is not LEFT_OUT and not _there(there):
+            yield from _predictions(text)
+
     pure = not (any(map(callable, values)) or isinstance(results, Path | str))
-    return Insights(metrics, columns, results, pure)
+    return TextCheck("insights", judge, pure, (INSIGHTS,))
 
 
 def _finding(what: str, fix: str, key: str, text: str, span: tuple[int, int]) -> Finding:
@@ -208,38 +191,7 @@ def _predictions(text: str) -> Iterator[Finding]:
         yield _finding(what, fix, "prediction", text, match.span())
 
 
-# Many numbers
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Precision:
-    """A check for few numbers, or numbers that evidence supports; made by `precision`.
-
-    Its findings are called `excessive_precision`.
-    """
-
-    evidence: Callable[[Any, Any], Evidence] = field(repr=False)
-    at_most: int
-    pure: bool
-    name: ClassVar[str] = "precision"
-    names: ClassVar[tuple[str, ...]] = (PRECISION,)
-
-    def __call__(self, candidate: Any, context: Context) -> list[Finding]:
-        text = read(PRECISION, candidate)
-        if isinstance(text, Finding):
-            return [text]
-        claims = ground(text, self.evidence(candidate, context.data))
-        wrong = [claim.verdict != "supported" for claim in claims if claim.kind == "number"]
-        if len(wrong) <= self.at_most:
-            return []
-        share = sum(wrong) / len(wrong)
-        what = f"{len(wrong)} specific numbers, {share:.0%} of them not borne out by evidence"
-        fix = "cross-check them with the results; leave out those that are not there"
-        level: Any = "warning" if share else "note"
-        return [Finding(PRECISION, what, fix, level=level, severity=share / 2, key=PRECISION)]
-
-
-def precision(evidence: Any = None, at_most: int = 10) -> Precision:
+def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Warn of more numbers than `at_most`, with the share that the evidence does not support.
 
     If it supports all of them, the finding is a note. `evidence` is as for `grounding`; without it
@@ -247,4 +199,16 @@ def precision(evidence: Any = None, at_most: int = 10) -> Precision:
     """
     fine = type(at_most) is int and at_most >= 0
     require(fine, "at_most", at_most, "a whole number of at least 0")
-    return Precision(index_source(evidence), at_most, not callable(evidence))
+    index = index_source(evidence)
+
+    def judge(text: str, context: Context) -> Iterator[Finding]:
+        claims = ground(text, index(text, context.data))
+        wrong = [claim.verdict != "supported" for claim in claims if claim.kind == "number"]
+        if len(wrong) > at_most:
+            share = sum(wrong) / len(wrong)
+            what = f"{len(wrong)} specific numbers, {share:.0%} of them not borne out by evidence"
+            fix = "cross-check them with the results; leave out those that are not there"
+            level: Level = "warning" if share else "note"
+            yield Finding(PRECISION, what, fix, level=level, severity=share / 2, key=PRECISION)
+
+    return TextCheck("precision", judge, not callable(evidence), (PRECISION,))

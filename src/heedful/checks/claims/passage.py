@@ -1,4 +1,4 @@
-"""The sentences of a text, what they claim, and what evidence says of it. Pure."""
+"""The sentences of a text, their claims, and the verdict of the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _APART = frozenset((",", ";", "and", "but"))
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim at `span` (characters, half open) and what the evidence says of it.
+    """A claim at `span` (characters, half open) and the verdict of the evidence.
 
-    `paths` are the places of the evidence that it was held against, `nearest` the true value there
-    as text, "" without one; `why` says in a few words what it was bound to. `judge` is the name of
+    `paths` are the places in the evidence that it was compared with, `nearest` is the true value
+    there as text, "" without one; `why` explains the verdict in a few words. `judge` is the name of
     the model that gave the verdict, "" if the rules did.
     """
 
@@ -171,18 +171,14 @@ class Sentence:
     def subject(self, at: int) -> list[Row]:
         """Return the rows that a token is about, the likeliest first.
 
-        They are those of the last mention before it, the one that "and" joins to that, and the
-        nearest of another table.
+        They are those of the last mention before it, and of the nearest of another table.
         """
         before = [m for m in self.mentions if m.last < at]
         if not before:
             return list(self.topic)
-        chosen = before[-1:]
-        if len(before) > 1 and self.low(chosen[0].first - 1) in ("and", "&"):
-            chosen.append(before[-2])
-        tables = {row.table for mention in chosen for row in mention.rows}
+        tables = {row.table for row in before[-1].rows}
         others = [m for m in before if tables.isdisjoint(row.table for row in m.rows)]
-        return list(dict.fromkeys(row for m in chosen + others[-1:] for row in m.rows))
+        return list(dict.fromkeys(row for m in [before[-1], *others[-1:]] for row in m.rows))
 
 
 def _parts(low: str) -> Sequence[str]:

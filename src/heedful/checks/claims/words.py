@@ -242,8 +242,6 @@ def likeness(word: str, part: str) -> int:
         return 3
     if min(len(word), len(part)) < 2 or word in STOP:
         return 0
-    if not _PERCENT.isdisjoint((word, part)):
-        return 2 * _PERCENT.issuperset((word, part))
     short, long = sorted((part, word), key=len)
     if long.startswith(short) and (short == part or len(short) > 3):
         return 3 if len(short) > 2 else 2
