@@ -41,11 +41,10 @@ def note(path: str | Path, *what: Any) -> None:
     os.close(file)
 
 
-async def commit(path: str, seed: str) -> None:
+async def commit(path: str) -> None:
     """Commit attempts with one lesson, and say each that is acknowledged."""
     lesson = Reflection("check", signature("E", "x"), "E", "x", "x", state="verified")
     with opened(path) as store:
-        say("ready")
 
         async def loop(id: str) -> None:
             for number in range(1, 10_000):
@@ -78,7 +77,6 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
     policy = heedful.Policy((MaxAttempts(9), Budget(calls=6)))
     options: dict[str, Any] = {"policy": policy, "store": path, "memory": path}
     options |= {"generate": generate, "checks": [check]}
-    say("ready")
     await asyncio.gather(*(heedful.run(f"t{n}", id=f"loop {n}", **options) for n in range(3)))
 
 
@@ -107,10 +105,8 @@ async def pipeline(folder: str, seed: str) -> None:
         return run
 
     pure.pure = True  # type: ignore[attr-defined]
-    say("ready")
-    stages = heedful.Pipeline(
-        "p", store=str(root / "a.db"), reports=root / "reports", progress=False
-    )
+    options: dict[str, Any] = {"store": str(root / "a.db"), "reports": root / "reports"}
+    stages = heedful.Pipeline("p", progress=False, **options)
     for name in FAILS:
         stages.stage(name=name, checks=[pure, slow])(stage(name))
     result = await stages.run({"log": []}, id="r")
@@ -122,7 +118,6 @@ async def dream(path: str) -> None:
     """Consolidate and roll back, again and again; say when a dream is done."""
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
-        say("ready")
         while True:
             done = await heedful.consolidate(memory)
             say("dreamt")
@@ -141,11 +136,10 @@ async def prove(path: str, other: str, count: str, seed: str) -> None:
     with opened(path) as store, opened(other) as apart:
         memory = Memory(store if other == path else apart, holdout=0.5)
         options: dict[str, Any] = {"generate": slow, "checks": [is_house_format], "store": store}
-        say("ready")
         for n in range(0, int(count), 4):
-            four = (heedful.run(TASK.format(n=k), memory=memory, id=f"k/{k}", **options)
-                    for k in range(n, n + 4))  # fmt: skip
-            await asyncio.gather(*four)
+            four = [(TASK.format(n=k), f"k/{k}") for k in range(n, n + 4)]
+            runs = (heedful.run(task, memory=memory, id=id, **options) for task, id in four)
+            await asyncio.gather(*runs)
 
 
 async def remember(path: str, times: str) -> None:
@@ -157,5 +151,6 @@ async def remember(path: str, times: str) -> None:
 
 def main() -> None:
     name, *arguments = sys.argv[1:]
+    say("ready")
     asyncio.run(globals()[name](*arguments))
     say("done")
