@@ -26,21 +26,15 @@ def shout(messages: Sequence[Message]) -> str:
     return messages[-1].content.upper()
 
 
-async def whisper(messages: Sequence[Message]) -> str:
-    return messages[-1].content.lower()
-
-
 class Echoing:
     async def __call__(self, messages: Sequence[Message]) -> str:
-        return "from an object"
+        return messages[-1].content.upper()
 
 
-@pytest.mark.parametrize(
-    ("call", "text"), [(shout, "HELLO"), (whisper, "hello"), (Echoing(), "from an object")]
-)
-async def test_a_callable_answers(call, text):
+@pytest.mark.parametrize("call", [shout, Echoing().__call__, Echoing()])
+async def test_a_callable_answers(call):
     answer = await ask(call)
-    assert (answer.text, answer.usage.calls, answer.usage.seconds > 0) == (text, 1, True)
+    assert (answer.text, answer.usage.calls, answer.usage.seconds > 0) == ("HELLO", 1, True)
 
 
 async def test_a_function_is_a_model_with_a_name():
@@ -110,8 +104,6 @@ async def slow_too(messages: Any) -> str:
     ("call", "options", "error", "words"),
     [
         (lambda messages: None, {}, errors.MalformedAnswer, "returned NoneType, not str"),
-        (lambda messages: {"text": "x"}, {}, errors.MalformedAnswer, "returned dict, not str"),
-        (lambda messages: b"x", {}, errors.MalformedAnswer, "returned bytes, not str"),
         (shout, {"schema": {"type": "object"}}, errors.MalformedAnswer, "its answer is not JSON"),
         (raising(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
         (raising_later(KeyError("unit")), {}, errors.ModelError, "raised KeyError: 'unit'"),
@@ -124,12 +116,7 @@ async def slow_too(messages: Any) -> str:
         (shout, {"max_tokens": 0}, errors.InvalidInput, "max_tokens is 0"),
         (shout, {"temperature": -0.1}, errors.InvalidInput, "temperature is -0.1"),
         (shout, {"temperature": float("nan")}, errors.InvalidInput, "temperature is nan"),
-        (
-            shout,
-            {"schema": {"enum": {"a"}}},
-            errors.InvalidInput,
-            r"schema is .* it must be plain data",
-        ),
+        (shout, {"schema": {"enum": {"a"}}}, errors.InvalidInput, r"schema is .* plain data"),
     ],
 )
 async def test_a_failure_has_its_type(call, options, error, words):
