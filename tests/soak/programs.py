@@ -15,19 +15,55 @@ from typing import Any
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops
-from tests.soak.proof import TASK, answer, is_house_format
 from tests.store.support import SCOPE, opened, report
+
+# Three lessons whose true effects are known: one helps, one harms, one does nothing.
+TASK = "Convert the length of plank {n} into the house format"
+GAINS = {"good": 0.35, "bad": -0.4, "idle": 0.0}
+RIGHT = "right " * 1_000  # too long to be learnt, so the lessons stay these three
 
 SECONDS = 0.01  # that a stage and a slow check take
 # How many attempts of each stage fail; `say` fails at every attempt.
 FAILS = {"load": 0, "clean": 1, "train": 2, "say": 3, "publish": 0}
+
+
+def name_of(lesson: str) -> str:
+    return f"check/{signature('house', lesson).digest}"
+
+
+def lessons() -> list[Reflection]:
+    return [
+        Reflection(
+            *("check", signature("house", name), "house", name, name),
+            example=Example(TASK.format(n=name), f"{name} answer"),
+            state="verified",
+        )
+        for name in GAINS
+    ]
+
+
+async def answer(task: str, hint: str) -> str:
+    """Right at once with a chance that the lessons shown raise or lower; then always right."""
+    at = heedful.context()
+    if at.attempt > 1:
+        return RIGHT
+    rate = 0.5 + sum(GAINS[turn.content.split()[0]] for turn in at.examples[1::2])
+    return RIGHT if random.Random(f"answer {at.loop_id}").random() < rate else "wrong"
+
+
+def is_house_format(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+    wrong = heedful.Finding("house", "not the house format", key="bad")
+    return [] if candidate == RIGHT else [wrong]
+
+
+is_house_format.pure = True  # type: ignore[attr-defined]
 
 
 def say(what: str) -> None:

@@ -1,4 +1,4 @@
-"""One of the processes of `test_limits`: threads that step, override, cancel and read at random.
+"""One of the processes of `test_limits`: threads that step, override and cancel at random.
 
 What a loop may spend, its scope and its checks are functions of its id. Every call of user code is
 written to a log of this process, and `test_limits` holds the store against the logs.
@@ -258,19 +258,14 @@ class Thread:
         given |= {"store": self.store, "scope": scope(run.id)}
         return rule_of(await heedful.override(run.id, **given))
 
-    async def read(self, session: Session) -> str:
-        stored = await self.store.read(scope(session.run.id), loops.read, session.run.id)
-        assert len(stored.decisions) >= len(stored.loop.attempts)
-        return "read"
-
     async def _through(self, session: Session, verdict: Awaitable[Verdict]) -> str:
         session.fresh, said = True, rule_of(await verdict)
         session.fresh = False
         return said
 
 
-ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.read)
-WEIGHTS = (66, 1, 25, 8)
+ACTIONS = (Thread.step, Thread.cancel, Thread.override)
+WEIGHTS = (72, 1, 27)
 
 
 def rule_of(verdict: Verdict) -> str:

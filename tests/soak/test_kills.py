@@ -26,8 +26,7 @@ from heedful.store.sqlite import shared_store
 from tests.conftest import SOAK
 from tests.memory.dreamt import dump
 from tests.pipeline.support import timeless
-from tests.soak.programs import FAILS, SECONDS
-from tests.soak.proof import lessons
+from tests.soak.programs import FAILS, SECONDS, lessons
 from tests.store.support import SCOPE, WAITING, ended, opened, python, rows
 
 pytestmark = pytest.mark.soak

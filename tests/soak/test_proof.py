@@ -16,7 +16,7 @@ from heedful.lessons.proof import BETS, PRIOR, interval, paired_interval, payoff
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.conftest import SOAK
-from tests.soak.proof import TASK, answer, is_house_format, lessons, name_of
+from tests.soak.programs import TASK, answer, is_house_format, lessons, name_of
 from tests.store.support import SCOPE, opened, rows
 
 pytestmark = pytest.mark.soak
