@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -130,84 +130,76 @@ def lifts(decision: Decision) -> set[tuple[int, str]]:
 # -- what must hold of one loop
 
 
-def numbered(case: Case) -> Iterator[str]:
+def numbered(case: Case) -> None:
     """Nothing is missing or doubled, and each attempt has one decision of its own time."""
-    for what, numbers in (
-        ("attempts", [a["number"] for a in case.attempts]),
-        ("attempts, as recorded,", [a.number for a in case.records]),
-        ("decisions", case.seqs),
-        ("overrides", [o["seq"] for o in case.overrides]),
-    ):
-        if numbers != list(range(1, len(numbers) + 1)):
-            yield f"{what} are numbered {numbers}"
+    numbers = [
+        [a["number"] for a in case.attempts],
+        [a.number for a in case.records],
+        [o["seq"] for o in case.overrides],
+        case.seqs,
+    ]
+    assert numbers == [list(range(1, len(one) + 1)) for one in numbers]
     created = {a["number"]: a["created"] for a in case.attempts}
-    own = Counter(d.attempt for d in case.decisions if d.at == created.get(d.attempt))
-    for number in created:
-        if own[number] != 1:
-            yield f"attempt {number} has {own[number]} decisions"
+    own = [d.attempt for d in case.decisions if d.at == created.get(d.attempt)]
+    assert own == list(created)
     times = [d.at for d in case.decisions]
-    if times != sorted(set(times)):
-        yield "two decisions were made at once"
-    if case.policy != allowed(case.id):
-        yield f"the policy is {case.policy}"
+    assert times == sorted(set(times))
+    assert case.policy == allowed(case.id)
 
 
-def continued(case: Case) -> Iterator[str]:
+def continued(case: Case) -> None:
     """An attempt follows only a verdict to go on, and a loop that passed has ended."""
     silent = {"echo"} if any(map(counts_scope, case.policy.rules)) else set()
     for number in range(1, len(case.attempts) + 1):
         group = [d for d in case.decisions if d.attempt == number - 1]
-        if (number > 1 and not group) or (group and isinstance(group[-1].verdict, Done)):
-            yield f"attempt {number} follows {group[-1:]}"
+        assert group or number == 1
+        ends = [d.verdict for d in group if isinstance(d.verdict, Done)]
+        assert not any(one.passed for one in ends), "an attempt follows one that passed"
+        assert not group or isinstance(group[-1].verdict, Again)
         kept = {rule for one in group for rule in stops(one)} - silent
-        kept -= {rule for _, rule in lifts(group[-1])} if group else set()
-        if kept or any(isinstance(d.verdict, Done) and d.verdict.passed for d in group):
-            yield f"attempt {number} was made though {kept or 'the loop had passed'}"
+        assert kept <= {rule for one in group[-1:] for _, rule in lifts(one)}
     state = "open"
     if case.decisions and isinstance(ended := case.decisions[-1].verdict, Done):
         state = "passed" if ended.passed else "stopped"
-    if case.row["state"] != state:
-        yield f"its state is {case.row['state']!r}, its verdict says {state!r}"
+    assert case.row["state"] == state
     says = ["cancelled" in stops(one) for one in case.decisions]
-    if says != sorted(says) or any(says) != bool(case.row["cancelled"]):
-        yield f"cancelled by {case.row['cancelled']!r}, and decisions say {says}"
+    assert says == sorted(says)
+    assert any(says) == bool(case.row["cancelled"])
 
 
-def answered(case: Case) -> Iterator[str]:
+def answered(case: Case) -> None:
     """Every override could be given, and was consumed by just the decisions that it lifted."""
     flat = [part for rule in case.rules for part in rule.get("rules", (rule,))]
     names = {rule["rule"] for rule in flat} - {"budget"}
     lifted = Counter(n for d in case.decisions for n in {n for n, _ in lifts(d)})
     for index, one in enumerate(case.overrides):
-        if one["rule"] not in names or not one["by"].strip() or one["decisions"] < 1:
-            yield f"override {index} cannot be given: {one}"
-        if not lifted[index] == one["used"] <= one["decisions"]:
-            yield f"override {index}, used {one['used']} of {one['decisions']}: {lifted[index]}"
-    for index in lifted.keys() - range(len(case.overrides)):
-        yield f"override {index} lifted {lifted[index]} decisions and is not recorded"
+        assert one["rule"] in names
+        assert one["by"].strip()
+        assert one["decisions"] >= 1
+        assert lifted[index] == one["used"] <= one["decisions"], "an override was used too often"
+    assert lifted.keys() <= set(range(len(case.overrides)))
 
 
-def counted(case: Case) -> Iterator[str]:
+def counted(case: Case) -> None:
     """The limits on attempts, calls and tokens, counted without the code under test."""
     for rule in case.rules:
         if rule["rule"] == "attempts":
             for number in range(rule["limit"], len(case.attempts)):
                 last = [lifts(d) for d in case.decisions if d.attempt == number][-1:]
-                if not last or "attempts" not in {rule for _, rule in last[0]}:
-                    yield f"{number} of {rule['limit']} attempts were made, and one more"
+                lifted = {rule for one in last for _, rule in one}
+                assert "attempts" in lifted, "an attempt beyond the limit"
         for what in ("calls", "tokens") if rule["rule"] == "budget" else ():
             made = [getattr(a.usage, what) for a in case.records]
-            vain, limit = getattr(case.extra, what), rule[what]
-            over = limit and sum(made) + vain >= limit + max((*made, 1))
-            if limit and (over or sum(made[:-1]) >= limit):
-                yield f"{made} {what} and {vain} in vain were spent of {limit}"
+            vain, limit = getattr(case.extra, what), rule[what] or float("inf")
+            assert sum(made) + vain < limit + max((*made, 1)), "the budget was exceeded"
+            assert sum(made[:-1]) < limit, "the budget was exceeded"
 
 
-def judged(case: Case) -> Iterator[str]:
+def judged(case: Case) -> None:
     """Each decision is what the loop, as it was then, leads to."""
     used: Counter[int] = Counter()
     failed = 0
-    for seq, decision in enumerate(case.decisions, 1):
+    for decision in case.decisions:
         leading = (
             loop.extra.calls
             for loop in prefixes(case, decision, used, failed)
@@ -215,9 +207,7 @@ def judged(case: Case) -> Iterator[str]:
             and standing_of(loop, case.policy) == decision.standing
         )
         calls = next(leading, None)
-        if calls is None:
-            yield f"decision {seq}, after attempt {decision.attempt}, cannot be: {decision}"
-            return
+        assert calls is not None, f"not what the loop leads to: {decision}"
         failed = calls
         used.update({index for index, _ in lifts(decision)})
 
@@ -242,39 +232,32 @@ def prefixes(case: Case, decision: Decision, used: Counter[int], failed: int) ->
 # -- what must hold between the rows and the logs
 
 
-def called(cases: Sequence[Case], log: Log) -> Iterator[str]:
+def called(cases: Sequence[Case], log: Log) -> None:
     """Of all calls for an attempt one is kept; the others failed, or their step was cut."""
     kept = {call: (case.id, number) for case in cases for call, number in case.answers.items()}
-    if len(kept) != sum(len(case.attempts) + len(case.pending) for case in cases):
-        yield "two attempts have the same answer"
-    for unknown in kept.keys() - {call.number for call in log.calls}:
-        yield f"nobody made the call {unknown}, whose answer is kept for {kept[unknown]}"
+    assert len(kept) == sum(len(case.attempts) + len(case.pending) for case in cases)
+    assert kept.keys() <= {call.number for call in log.calls}, "nobody made the call of an answer"
     winners = {(c.loop, c.attempt): c for c in log.calls if c.number in kept}
     for call in log.calls:
-        where = kept.get(call.number)
-        if where is not None and (where != (call.loop, call.attempt) or call.fails):
-            yield f"the answer of {call} is kept for {where}"
-        if where is None and not call.fails and call.step.said not in CUT:
-            yield f"the answer of {call} is lost"
         winner = winners.get((call.loop, call.attempt))
-        if winner is not None and call.step.opened > winner.time:
-            yield f"{call} was made again, after {winner}"
+        assert winner is None or call.step.opened <= winner.time, f"made again: {call}"
+        if call.number in kept:
+            assert (kept[call.number], call.fails) == ((call.loop, call.attempt), False)
+        else:
+            assert call.fails or call.step.said in CUT, f"its answer is lost: {call}"
 
 
-def acknowledged(cases: Sequence[Case], log: Log) -> Iterator[str]:
+def acknowledged(cases: Sequence[Case], log: Log) -> None:
     """Everything that a step was told is stored, once."""
     given = Counter(one["why"] for case in cases for one in case.overrides)
-    ended = {case.id for case in cases if case.row["cancelled"]}
+    cancelled = {case.id for case in cases if case.row["cancelled"]}
     attempts = {(case.id, one["number"]) for case in cases for one in case.attempts}
     for step in log.steps.values():
-        done = step.said not in ERRORS
-        if step.do == "override" and not done <= given[step.id] <= 1:
-            yield f"{given[step.id]} overrides came of {step}"
-        if step.said == "cancelled" and step.loop not in ended:
-            yield f"not to end like this: {step}"
+        if step.do == "override":
+            assert (step.said not in ERRORS) <= given[step.id] <= 1, f"not stored once: {step}"
+        assert step.said != "cancelled" or step.loop in cancelled
     for step, loop, number in log.checks:
-        if step.said not in ERRORS and (loop, number) not in attempts:
-            yield f"attempt {number} is not there, after {step}"
+        assert step.said in ERRORS or (loop, number) in attempts, f"an attempt is lost: {step}"
 
 
 def cases_of(folder: Path) -> list[Case]:
@@ -284,14 +267,17 @@ def cases_of(folder: Path) -> list[Case]:
 
 
 def problems(folder: Path) -> list[str]:
+    """The first problem that each of the judges finds in each loop, and in all of them."""
     cases, log = cases_of(folder), Log(folder)
-    found = [
-        f"{case.id}: {what}"
-        for case in cases
-        for ask in (numbered, continued, answered, counted, judged)
-        for what in ask(case)
-    ]
-    return [*found, *called(cases, log), *acknowledged(cases, log)]
+    judges = (numbered, continued, answered, counted, judged)
+    asked: list[Callable[[], None]] = [partial(one, case) for case in cases for one in judges]
+    found = []
+    for judge in (*asked, partial(called, cases, log), partial(acknowledged, cases, log)):
+        try:
+            judge()
+        except AssertionError as error:
+            found.append(f"{judge}: {error}")
+    return found
 
 
 # -- the processes
@@ -379,25 +365,25 @@ DECIDED = """insert into decision select loop, (select max(seq) + 1 from decisio
 TAMPERED = {
     "an attempt after it passed": (
         f"{MORE + ENDED.format('passed')}; {DECIDED + ENDED.format('passed')}",
-        "attempt .* was made though the loop had passed",
+        "an attempt follows one that passed",
     ),
     "used beyond its decisions": (
         f"update override set used = decisions + 1 where {LIFTED}",
-        "override .*, used 4 of 3|used 3 of 2|used 2 of 1",
+        "an override was used too often",
     ),
-    "an override lost": ("delete from override where used = 0", "0 overrides came of"),
+    "an override lost": ("delete from override where used = 0", "not stored once"),
     "an attempt lost": (
         f"delete from attempt where {ENDED.format('stopped')}",
-        "attempt .* is not there, after",
+        "an attempt is lost",
     ),
     "a stop that is none": (
         f"""update decision set record = '{{"verdict": "again", "reasons": [], "feedback": "",
         "lifted": []}}' where {STOPPED.format("attempts")}""",
-        "decision .* cannot be",
+        "not what the loop leads to",
     ),
     "calls beyond the budget": (
         """update loop set extra = '{"calls": 99}' where policy like '%"calls":4%'""",
-        "were spent of",
+        "the budget was exceeded",
     ),
     "an answer of nobody": (
         f"""update attempt set record = json_set(record, '$.usage.cost', 7.5e12)
@@ -420,11 +406,11 @@ def test_a_store_that_was_tampered_with_is_found_out(honest, tmp_path, sql, told
         assert db.total_changes > 0
         db.commit()
     found = problems(folder)
-    assert any(re.search(told, one) for one in found), found
+    assert any(told in one for one in found), found
 
 
 def test_a_call_that_was_made_again_is_found_out(honest: Path, tmp_path: Path) -> None:
-    """By one who had read that the attempt is there; its answer went nowhere."""
+    """By one who had read that the attempt is there."""
     folder = shutil.copytree(honest, tmp_path / "tampered")
     call = next(one for one in Log(folder).calls if one.step.said == "again")
     now = time.time()
@@ -435,5 +421,4 @@ def test_a_call_that_was_made_again_is_found_out(honest: Path, tmp_path: Path) -
     )
     (folder / "9.log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = problems(folder)
-    assert any("was made again, after" in one for one in found), found
-    assert any("is lost" in one for one in found), found
+    assert any("made again" in one for one in found), found
