@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -269,8 +269,8 @@ def cases_of(folder: Path) -> list[Case]:
 def problems(folder: Path) -> list[str]:
     """The first problem that each of the judges finds in each loop, and in all of them."""
     cases, log = cases_of(folder), Log(folder)
-    judges = (numbered, continued, answered, counted, judged)
-    asked: list[Callable[[], None]] = [partial(one, case) for case in cases for one in judges]
+    judges: tuple[Any, ...] = (numbered, continued, answered, counted, judged)
+    asked = [partial(one, case) for case in cases for one in judges]
     found = []
     for judge in (*asked, partial(called, cases, log), partial(acknowledged, cases, log)):
         try:

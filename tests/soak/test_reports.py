@@ -53,7 +53,8 @@ class Acknowledged:
 
     def check(self, stored: StoredLoop) -> None:
         """Judge a loop from its rows, by hand."""
-        attempts, overrides, first = stored.loop.attempts, stored.loop.overrides, {}
+        attempts, overrides = stored.loop.attempts, stored.loop.overrides
+        first: dict[int, Any] = {}
         lifted: Counter[int] = Counter()
         number, at_work = 0, True
         for one in stored.decisions:
