@@ -8,8 +8,7 @@ which value, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 from heedful.redact import redact
@@ -140,16 +139,6 @@ class QuotaExceeded(UsageError):
         )
 
 
-FINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "example": "heedful quarantine list shows the ids of what waits",
-        "source": "heedful quarantine list shows the sources of what waits",
-        "lesson": "heedful lessons shows the ids",
-        "dream": "heedful dream log shows the ids",
-    }
-)
-
-
 class AccessDenied(HeedfulError):
     """The service does not allow this caller to do this."""
 
@@ -171,8 +160,13 @@ class NotFound(HeedfulError):
 
     def __init__(self, kind: str, id: str, where: str) -> None:
         self.kind, self.id, self.where = kind, id, where
-        remedy = f"; {FINDS[kind]}" if kind in FINDS else ""
-        super().__init__(f"no {kind} {id!r} in {where}{remedy}")
+        remedies = {
+            "example": "; heedful quarantine list shows the ids of what waits",
+            "source": "; heedful quarantine list shows the sources of what waits",
+            "lesson": "; heedful lessons shows the ids",
+            "dream": "; heedful dream log shows the ids",
+        }
+        super().__init__(f"no {kind} {id!r} in {where}{remedies.get(kind, '')}")
 
 
 class NotPassed(HeedfulError):

@@ -61,27 +61,23 @@ signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
 _RUN = r"[\w.+/=:\\%-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
-# Secrets known by what precedes them: the kind, words (the text must contain one of them), and a
-# pattern with a group for the preceding text, followed by the secret.
+# Secrets known by what precedes them: the kind, a word that the text must contain, and a pattern
+# with a group for the preceding text, followed by the secret.
 _PLACED = (
     (
         "private_key",
-        ("private key",),
+        "private key",
         (
             r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
             r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
         ),
     ),
-    (
-        "private_key",
-        ("putty-user-key",),
-        r"()PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z)",
-    ),
-    ("password_in_url", ("://",), r"(://)[^\s/:@'\"]*+:(?!\$?[{<])[^\s/@'\"]++(?=@)"),
-    ("bearer", ("bearer",), r"((?i:earer) {1,3})[\w.~+/=-]{20,}"),
+    ("private_key", "putty-user-key", r"()PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z)"),
+    ("password_in_url", "://", r"(://)[^\s/:@'\"]*+:(?!\$?[{<])[^\s/@'\"]++(?=@)"),
+    ("bearer", "bearer", r"((?i:earer) {1,3})[\w.~+/=-]{20,}"),
     (
         "authorization",
-        ("authorization",),
+        "authorization",
         (
             r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
             r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
@@ -89,17 +85,17 @@ _PLACED = (
     ),
     (
         "cookie",
-        ("cookie",),
+        "cookie",
         (
             r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
             r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
         ),
     ),
-    ("chat_token", (":",), r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
-    ("mail_key", ("-us",), r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
+    ("chat_token", ":", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
+    ("mail_key", "-us", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
     (
         "assigned",
-        ("==", "!="),
+        "=",
         (
             r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
             r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
@@ -107,7 +103,7 @@ _PLACED = (
     ),
     (
         "assigned",
-        ("cl",),  # Cloudant
+        "cl",  # Cloudant
         (
             r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
             r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
@@ -185,8 +181,8 @@ def redact(text: str) -> str:
     if not _LONG.search(text):
         return text
     lower = text.lower()
-    for kind, words, pattern in _PLACED:
-        if any(word in lower for word in words):
+    for kind, word, pattern in _PLACED:
+        if word in lower:
             text = _mark_after(pattern, kind, text)
     named = any(name in lower for name in _NAMED)
     if named:

@@ -25,6 +25,7 @@ TOKEN = re.compile(
 # all tokens except for the bar consist of, and after each other they would only hide something.
 _SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _JOINERS = "\u200c\u200d\u180e"
+_SHOWN = f"\n\t{_JOINERS}"
 _SEEN = rf"[^\x00-\x7f\s｜{_SELECTORS}{_JOINERS}]"
 _LOOSE_SELECTOR = re.compile(rf"(?<!{_SEEN})(?<![0-9#*])[{_SELECTORS}]")
 _LOOSE_JOINER = re.compile(rf"(?<!{_SEEN})(?<![{_SELECTORS}])[{_JOINERS}]")
@@ -42,16 +43,13 @@ def sanitize(text: str, most: int | None = None) -> str:
     'ab …sys…'
     """
     # First, since a hidden character could split a token.
-    hidden = [c for c in set(text) if c in _BLANK or _hides(c)]
-    text = text.translate(dict.fromkeys(map(ord, hidden))) if hidden else text
+    control = {c for c in set(text) if unicodedata.category(c)[0] == "C"}.difference(_SHOWN)
+    if hidden := control.union(_BLANK).intersection(text):
+        text = text.translate(dict.fromkeys(map(ord, hidden)))
     if not text.isascii():
         text = _LOOSE_JOINER.sub("", _LOOSE_SELECTOR.sub("", text))
     text = TOKEN.sub("…", text)
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _hides(c: str) -> bool:
-    return unicodedata.category(c)[0] == "C" and c not in "\n\t" and c not in _JOINERS
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:

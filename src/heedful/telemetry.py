@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from heedful.errors import PackageMissing
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # an optional package
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
+Finished = Callable[[str, str, int, int], None]
 # The instrumentation scope; `heedful.traces.otlp` does not learn from spans in it.
 SCOPE: Final = "heedful"
 LONGEST: Final = 10_000  # characters of a content
@@ -133,9 +134,13 @@ def task(
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
-    attributes = {"heedful.task": name, "heedful.tenant": tenant, "heedful.project": project}
+    attributes = _own(task=name, tenant=tenant, project=project)
     options = {"context": extract(headers), "kind": SpanKind.CONSUMER}
     return _active[0].span(f"heedful.task {name}", attributes, **options)
+
+
+def _own(**values: Any) -> dict[str, Any]:
+    return {f"heedful.{name}": value for name, value in values.items()}
 
 
 @contextmanager
@@ -164,9 +169,6 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
         yield answered
 
 
-Finished = Callable[[str, str, int, int], None]
-
-
 @contextmanager
 def chat(
     model: str, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any]
@@ -181,14 +183,9 @@ def chat(
     exporter = _active[0]
     provider, _, name = model.partition(":")
     name = name or provider
-    attributes = {
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": provider,
-        "gen_ai.request.model": name,
-        "gen_ai.request.seed": settings["seed"],
-        "gen_ai.request.max_tokens": settings["max_tokens"],
-        "gen_ai.request.temperature": settings["temperature"],
-    }
+    asked = {"model": name} | {key: settings[key] for key in ("seed", "max_tokens", "temperature")}
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider}
+    attributes |= {f"gen_ai.request.{key}": value for key, value in asked.items()}
     with exporter.span(f"chat {name}", attributes) as span:
         exporter.set_content(span, "gen_ai.input.messages", [_message(*each) for each in messages])
 
@@ -227,22 +224,18 @@ def record_decision(loop: Loop, verdict: Verdict) -> None:
         for name, score in (scores or {"heedful": {}}).items():
             named: Attributes = {"gen_ai.evaluation.name": name, **label, **score, **why}
             span.add_event("gen_ai.evaluation.result", named)
-    counted = {name: decision[name] for name in ("heedful.decision", "heedful.passed")}
-    if decision["heedful.stopped_by"]:
-        counted["heedful.stopped_by"] = decision["heedful.stopped_by"][0]
+    counted = _own(decision=decision["heedful.decision"], passed=passed)
+    for rule in decision["heedful.stopped_by"][:1]:
+        counted |= _own(stopped_by=rule)
     exporter.decisions.add(1, counted)
-    exporter.attempts.add(1, {"heedful.passed": passed})
+    exporter.attempts.add(1, _own(passed=passed))
 
 
 def _decision(verdict: Verdict) -> dict[str, Any]:
     if not isinstance(verdict, Done):
-        return {"heedful.decision": "again", "heedful.passed": False, "heedful.stopped_by": []}
-    return {
-        "heedful.decision": "done",
-        "heedful.passed": verdict.passed,
-        "heedful.stopped_by": [stop.rule for stop in verdict.stopped_by],
-        "heedful.best": verdict.best or 0,
-    }
+        return _own(decision="again", passed=False, stopped_by=[])
+    rules = [stop.rule for stop in verdict.stopped_by]
+    return _own(decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0)
 
 
 def _traced(
@@ -254,19 +247,17 @@ def _traced(
     """
 
     def decorate(work: F) -> F:
-        async def spanned(exporter: _Exporter, *arguments: Any, **options: Any) -> Any:
-            began = time.perf_counter()
+        @wraps(work)
+        async def spanned(*arguments: Any, **options: Any) -> Any:
+            if not _active:
+                return await work(*arguments, **options)
+            exporter, began = _active[0], time.perf_counter()
             with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
                 closed(exporter, span, result, time.perf_counter() - began, *arguments)
                 return result
 
-        @wraps(work)
-        def either(*arguments: Any, **options: Any) -> Any:
-            run = partial(spanned, _active[0]) if _active else work
-            return run(*arguments, **options)
-
-        return cast("F", either)
+        return cast("F", spanned)
 
     return decorate
 
@@ -280,7 +271,7 @@ def _attempt_closed(
 
 def _check_opened(check: Any, *_: object) -> tuple[str, Attributes]:
     name = getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
-    return f"heedful.check {name}", {"heedful.check": str(name)}
+    return f"heedful.check {name}", _own(check=str(name))
 
 
 def _check_closed(_: _Exporter, span: Span, answer: Any, *__: object) -> None:
@@ -295,9 +286,7 @@ def _memory(operation: str, memory: Any, **more: Any) -> tuple[str, Attributes]:
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": SCOPE,
         "gen_ai.memory.store.id": scope.project,
-        "heedful.tenant": scope.tenant,
-        "heedful.project": scope.project,
-        **more,
+        **_own(tenant=scope.tenant, project=scope.project, **more),
     }
 
 
@@ -311,33 +300,29 @@ def _search_closed(
 
 
 loop = _traced(
-    lambda run: ("heedful.loop", {"heedful.loop.id": run.id, "heedful.policy": run.policy.name}),
+    lambda run: ("heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}),
     lambda _, span, result, *__: span.set_attributes(
-        {"heedful.attempts": len(result.loop.attempts), **_decision(result.verdict)}
+        {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
     ),
 )
 attempt = _traced(
     lambda run, state: (
         "heedful.attempt",
-        {"heedful.loop.id": run.id, "heedful.attempt": len(state.loop.attempts) + 1},
+        {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
     ),
     _attempt_closed,
 )
 check = _traced(_check_opened, _check_closed)
 search = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
 upsert = _traced(
-    lambda memory, lesson: _memory("upsert_memory", memory, **{"heedful.kind": lesson.kind}),
+    lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
     lambda _, span, answer, *__: span.set_attributes(
-        {"gen_ai.memory.record.id": str(answer.id), "heedful.created": answer.created}
+        {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
     ),
 )
 stage = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
-        {
-            "heedful.stage": report.name,
-            "heedful.attempts": len(report.attempts),
-            "heedful.status": report.status,
-        }
+        _own(stage=report.name, attempts=len(report.attempts), status=report.status)
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from math import sqrt
+from math import hypot
 from typing import Any
 
 from heedful.errors import ModelError
@@ -42,8 +42,8 @@ class ScriptedModel:
         """Return the next line of the script. Raises ModelError after the last line."""
         index = len(self.prompts)
         self.prompts.append(tuple(messages))
-        settings = {"schema": schema, "max_tokens": max_tokens}
-        self.settings.append({**settings, "temperature": temperature, "seed": seed})
+        settings = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+        self.settings.append({"schema": schema, **settings})
         if self._seconds:
             await asyncio.sleep(self._seconds)
         if not self._lines or (index >= len(self._lines) and not self._forever):
@@ -52,7 +52,10 @@ class ScriptedModel:
         if isinstance(line, BaseException):
             raise line
         answer = line(messages) if callable(line) else line
-        return answer if isinstance(answer, Answer) else _answer(messages, answer)
+        if isinstance(answer, Answer):
+            return answer
+        prompt = sum(len(message.content) // 4 for message in messages)
+        return Answer(answer, Usage(1, prompt, len(answer) // 4))
 
     async def close(self) -> None:
         """Do nothing, because nothing is open."""
@@ -68,15 +71,15 @@ class FixedEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One unit vector a text."""
-        return [self._place(text) for text in texts]
-
-    def _place(self, text: str) -> list[float]:
-        vector = [0.0] * self.dimensions
-        for word in text.lower().split() or [""]:
-            digest = hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()
-            vector[int.from_bytes(digest[:4]) % self.dimensions] += 1.0
-        length = sqrt(sum(x * x for x in vector))
-        return [x / length for x in vector]
+        vectors = []
+        for text in texts:
+            vector = [0.0] * self.dimensions
+            for word in text.lower().split() or [""]:
+                digest = hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()
+                vector[int.from_bytes(digest[:4]) % self.dimensions] += 1.0
+            length = hypot(*vector)
+            vectors.append([x / length for x in vector])
+        return vectors
 
 
 def history(
@@ -101,8 +104,3 @@ def history(
             evaluation = Evaluation(tuple(Finding("check", key, key=key) for key in what))
         made.append(Attempt(number, Candidate.of(text), evaluation, Usage(calls=1)))
     return Loop(id, tuple(goals), tuple(made))
-
-
-def _answer(messages: Sequence[Message], text: str) -> Answer:
-    prompt = sum(len(m.content) // 4 for m in messages)
-    return Answer(text, Usage(1, prompt, len(text) // 4))

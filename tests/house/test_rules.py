@@ -1,10 +1,12 @@
 """The checks of sizes, habits and addresses find what they look for, and nothing else."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
+import heedful
 from scripts import addresses, budgets, lock
 
 
@@ -110,3 +112,12 @@ def test_a_lock_without_a_hash_or_with_an_address_is_refused():
 
 def test_the_committed_lock_is_a_good_one():
     assert lock.problems(lock.LOCK.read_text(encoding="utf-8")) == []
+
+
+GROUP_HELD = re.compile(r"\)(?:[*+?]|\{[\d,]+\})\+")
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    """Before Python 3.11.5 that matches wrongly (gh-106052); an atomic group says the same."""
+    for path in Path(heedful.__file__).parent.rglob("*.py"):
+        assert not GROUP_HELD.search(path.read_text(encoding="utf-8")), path

@@ -77,17 +77,13 @@ def weights_of(content: bytes, *wheels: Wheel, **changes: Any) -> Weights:
 
 @dataclass
 class Reply:
-    """What the server says. `cut` closes the connection after so many bytes of the body.
-
-    `never` says nothing until the test ends, or nothing more where it `begins`.
-    """
+    """What the server says: `cut` after so many bytes of the body, or `never` in the test."""
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int | None = None
     never: bool = False
-    begins: bool = False
 
 
 class Server(ThreadingHTTPServer):
@@ -125,7 +121,7 @@ class _Speaker(BaseHTTPRequestHandler):
         asked = {"path": self.path, "headers": headers, "body": body}
         self.server.asked.append(asked)
         reply = self.server.reply(asked)
-        if reply.never and not reply.begins:
+        if reply.never:
             self.server.ended.wait(60)
         self.send_response(reply.status)
         for name, value in {"content-type": "application/json", **reply.headers}.items():
@@ -133,9 +129,6 @@ class _Speaker(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(reply.body)))
         self.end_headers()
         self.wfile.write(reply.body if reply.cut is None else reply.body[: reply.cut])
-        if reply.never and reply.begins:
-            self.wfile.flush()
-            self.server.ended.wait(60)
         self.close_connection = reply.cut is not None or reply.never
 
     do_POST = do_GET  # noqa: N815

@@ -52,9 +52,8 @@ def test_a_vector_does_not_depend_on_its_company(minilm):
 @pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
 def test_a_missing_library_is_named(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        errors.ModelUnavailable, match=rf"{module}: pip install 'heedful\[embedded\]'"
-    ):
+    cure = rf"{module}: pip install 'heedful\[embedded\]'"
+    with pytest.raises(errors.ModelUnavailable, match=cure):
         embed(MiniLM(), "a")
 
 

@@ -26,21 +26,15 @@ def shout(messages: Sequence[Message]) -> str:
     return messages[-1].content.upper()
 
 
-async def whisper(messages: Sequence[Message]) -> str:
-    return messages[-1].content.lower()
-
-
 class Echoing:
     async def __call__(self, messages: Sequence[Message]) -> str:
-        return "from an object"
+        return messages[-1].content.upper()
 
 
-@pytest.mark.parametrize(
-    ("call", "text"), [(shout, "HELLO"), (whisper, "hello"), (Echoing(), "from an object")]
-)
-async def test_a_callable_answers(call, text):
+@pytest.mark.parametrize("call", [shout, Echoing().__call__, Echoing()])
+async def test_a_callable_answers(call):
     answer = await ask(call)
-    assert (answer.text, answer.usage.calls, answer.usage.seconds > 0) == (text, 1, True)
+    assert (answer.text, answer.usage.calls, answer.usage.seconds > 0) == ("HELLO", 1, True)
 
 
 async def test_a_function_has_a_name():

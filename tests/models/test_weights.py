@@ -72,9 +72,8 @@ def test_parts_in_wheels_are_joined_in_order(two_wheels, cache):
 
 def test_a_wheel_with_other_bytes_is_refused(index, two_wheels, cache):
     index.add("carrier_b", {"data/part2.bin": b"something else"})
-    with pytest.raises(WeightsError, match="carrier_b") as failure:
+    with pytest.raises(WeightsError, match=r"(?is)hash.*carrier_b|carrier_b.*hash"):
         fetch(two_wheels, cache)
-    assert "HASH" in str(failure.value).upper()
     assert not (cache / "tiny.bin").exists()
 
 
@@ -106,6 +105,7 @@ def test_a_broken_download_leaves_nothing_half(server, official, cache):
         assert left_in(cache) == set()
     server.says(CONTENT)
     assert fetch(official, cache).read_bytes() == CONTENT
+    assert server.asked[-1]["path"] == "/some/where/resolve/main/tiny.bin"
 
 
 @pytest.mark.parametrize(
@@ -258,23 +258,11 @@ def test_the_list_is_whole():
             assert re.fullmatch("[0-9a-f]{64}", wheel.sha256)
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("embedded", "qwen2.5-coder-0.5b-instruct-q4_k_m"),
-        ("embedded:smollm2", "smollm2-135m-instruct-q4_1"),
-        ("embedded:mine.gguf", None),
-        ("embedded:/a/mine.gguf", None),
-        ("openai:gpt-5", None),
-        ("json:dumps", None),
-    ],
-)
-def test_what_a_model_needs(model, name):
-    needed = weights.needed(model)
-    assert (needed and needed.name) == name
-
-
-def test_weights_are_found_by_their_names():
+def test_weights_are_found_by_their_names_and_by_their_models():
+    models = ("embedded", "embedded:smollm2", "embedded:mine.gguf", "openai:gpt-5", "json:dumps")
+    needed = [facts and facts.name for facts in map(weights.needed, models)]
+    named = ["qwen2.5-coder-0.5b-instruct-q4_k_m", "smollm2-135m-instruct-q4_1", None, None, None]
+    assert needed == named
     for name in ("smollm2-135m-instruct-q4_1", "embedded:smollm2"):
         assert weights.find(name).context == 2048
     with pytest.raises(UnknownName, match="embedded, embedded:smollm2, qwen2"):

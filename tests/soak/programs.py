@@ -15,19 +15,55 @@ from typing import Any
 
 import heedful
 from heedful.checks.evaluate import Context
-from heedful.lessons.lesson import Reflection, Scope
+from heedful.lessons.lesson import Example, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.loop.record import Finding, Usage
 from heedful.loop.stop import Budget, MaxAttempts
 from heedful.memory.memory import Memory
 from heedful.models.contract import Answer
 from heedful.store import loops
-from tests.soak.proof import TASK, answer, is_house_format
 from tests.store.support import SCOPE, opened, report
+
+# Three lessons whose true effects are known: one helps, one harms, one does nothing.
+TASK = "Convert the length of plank {n} into the house format"
+GAINS = {"good": 0.35, "bad": -0.4, "idle": 0.0}
+RIGHT = "right " * 1_000  # too long to be learnt, so the lessons stay these three
 
 SECONDS = 0.01  # that a stage and a slow check take
 # How many attempts of each stage fail; `say` fails at every attempt.
 FAILS = {"load": 0, "clean": 1, "train": 2, "say": 3, "publish": 0}
+
+
+def name_of(lesson: str) -> str:
+    return f"check/{signature('house', lesson).digest}"
+
+
+def lessons() -> list[Reflection]:
+    return [
+        Reflection(
+            *("check", signature("house", name), "house", name, name),
+            example=Example(TASK.format(n=name), f"{name} answer"),
+            state="verified",
+        )
+        for name in GAINS
+    ]
+
+
+async def answer(task: str, hint: str) -> str:
+    """Right at once with a chance that the lessons shown raise or lower; then always right."""
+    at = heedful.context()
+    if at.attempt > 1:
+        return RIGHT
+    rate = 0.5 + sum(GAINS[turn.content.split()[0]] for turn in at.examples[1::2])
+    return RIGHT if random.Random(f"answer {at.loop_id}").random() < rate else "wrong"
+
+
+def is_house_format(candidate: str, at: heedful.Context) -> list[heedful.Finding]:
+    wrong = heedful.Finding("house", "not the house format", key="bad")
+    return [] if candidate == RIGHT else [wrong]
+
+
+is_house_format.pure = True  # type: ignore[attr-defined]
 
 
 def say(what: str) -> None:
@@ -41,11 +77,10 @@ def note(path: str | Path, *what: Any) -> None:
     os.close(file)
 
 
-async def commit(path: str, seed: str) -> None:
+async def commit(path: str) -> None:
     """Commit attempts with one lesson, and say each that is acknowledged."""
     lesson = Reflection("check", signature("E", "x"), "E", "x", "x", state="verified")
     with opened(path) as store:
-        say("ready")
 
         async def loop(id: str) -> None:
             for number in range(1, 10_000):
@@ -78,7 +113,6 @@ async def drive(path: str, log: str, kind: str, seed: str) -> None:
     policy = heedful.Policy((MaxAttempts(9), Budget(calls=6)))
     options: dict[str, Any] = {"policy": policy, "store": path, "memory": path}
     options |= {"generate": generate, "checks": [check]}
-    say("ready")
     await asyncio.gather(*(heedful.run(f"t{n}", id=f"loop {n}", **options) for n in range(3)))
 
 
@@ -107,10 +141,8 @@ async def pipeline(folder: str, seed: str) -> None:
         return run
 
     pure.pure = True  # type: ignore[attr-defined]
-    say("ready")
-    stages = heedful.Pipeline(
-        "p", store=str(root / "a.db"), reports=root / "reports", progress=False
-    )
+    options: dict[str, Any] = {"store": str(root / "a.db"), "reports": root / "reports"}
+    stages = heedful.Pipeline("p", progress=False, **options)
     for name in FAILS:
         stages.stage(name=name, checks=[pure, slow])(stage(name))
     result = await stages.run({"log": []}, id="r")
@@ -122,7 +154,6 @@ async def dream(path: str) -> None:
     """Consolidate and roll back, again and again; say when a dream is done."""
     with opened(path) as store:
         memory = Memory(store, Scope("ours"))
-        say("ready")
         while True:
             done = await heedful.consolidate(memory)
             say("dreamt")
@@ -141,11 +172,10 @@ async def prove(path: str, other: str, count: str, seed: str) -> None:
     with opened(path) as store, opened(other) as apart:
         memory = Memory(store if other == path else apart, holdout=0.5)
         options: dict[str, Any] = {"generate": slow, "checks": [is_house_format], "store": store}
-        say("ready")
         for n in range(0, int(count), 4):
-            four = (heedful.run(TASK.format(n=k), memory=memory, id=f"k/{k}", **options)
-                    for k in range(n, n + 4))  # fmt: skip
-            await asyncio.gather(*four)
+            four = [(TASK.format(n=k), f"k/{k}") for k in range(n, n + 4)]
+            runs = (heedful.run(task, memory=memory, id=id, **options) for task, id in four)
+            await asyncio.gather(*runs)
 
 
 async def remember(path: str, times: str) -> None:
@@ -157,5 +187,6 @@ async def remember(path: str, times: str) -> None:
 
 def main() -> None:
     name, *arguments = sys.argv[1:]
+    say("ready")
     asyncio.run(globals()[name](*arguments))
     say("done")

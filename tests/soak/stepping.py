@@ -1,4 +1,4 @@
-"""One of the processes of `test_limits`: threads that step, override, cancel and read at random.
+"""One of the processes of `test_limits`: threads that step, override and cancel at random.
 
 What a loop may spend, its scope and its checks are functions of its id. Every call of user code is
 written to a log of this process, and `test_limits` holds the store against the logs.
@@ -12,12 +12,12 @@ import os
 import random
 import signal
 import sys
-import threading
 import time
-import traceback
 from asyncio import wait_for
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -88,14 +88,13 @@ _step: ContextVar[str] = ContextVar("step")
 
 
 def policy(id: str) -> Policy:
-    number = int(id.split()[1])
-    return Policy(RULES[number % len(RULES)](number // len(RULES)))
+    round, rules = divmod(int(id.split()[1]), len(RULES))
+    return Policy(RULES[rules](round))
 
 
 def scope(id: str) -> Scope:
-    number = int(id.split()[1])
-    echoing = number % len(RULES) == ECHOING
-    return Scope("soak", f"echo {number // len(RULES) // SCOPE_LOOPS}" if echoing else "limits")
+    round, rules = divmod(int(id.split()[1]), len(RULES))
+    return Scope("soak", f"echo {round // SCOPE_LOOPS}" if rules == ECHOING else "limits")
 
 
 class Life:
@@ -150,7 +149,9 @@ class Session:
         self.id, self.fresh = step, True
         number = int(loop.split()[1])
         generate: Any = self.blocking if number % 4 == 3 else self.generate
-        check: Any = (pure(self.check), self.awaited, self.check)[number // len(RULES) % 3]
+        pure: Any = partial(self.check)
+        pure.pure = True
+        check = (pure, self.awaited, self.check)[number // len(RULES) % 3]
         self.run = Run[str](
             loop,
             generate=generate,
@@ -196,14 +197,6 @@ class Session:
         return self.check(candidate, at)
 
 
-def pure(check: Callable[[str, Context], list[Finding]]) -> Any:
-    def asked(candidate: str, at: Context) -> list[Finding]:
-        return check(candidate, at)
-
-    asked.pure = True  # type: ignore[attr-defined]
-    return asked
-
-
 class Thread:
     """One thread: random actions on random loops, each logged before and after."""
 
@@ -214,6 +207,10 @@ class Thread:
         self.calls = count((life.number * 1000 + number) * 1_000_000 + 1)
         self._ids = (f"{life.number}.{number}.{n}" for n in count())
         self._kept: dict[str, Session] = {}
+
+    async def live(self) -> None:
+        while self.life.steps < self.life.most:
+            await self.act()
 
     async def act(self) -> None:
         do, step = self.chance.choices(ACTIONS, WEIGHTS)[0], next(self._ids)
@@ -231,12 +228,11 @@ class Thread:
 
     def _session(self, loop: str, step: str) -> Session:
         """A session that this thread still has of that loop, or a new one."""
-        kept = self._kept.get(loop)
-        if kept is None or self.chance.random() < 0.6:
-            kept = self._kept[loop] = Session(self, loop, step)
-            if len(self._kept) > KEPT:
-                del self._kept[next(iter(self._kept))]
-        return kept
+        if loop not in self._kept or self.chance.random() < 0.6:
+            self._kept[loop] = Session(self, loop, step)
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        return self._kept[loop]
 
     async def step(self, session: Session) -> str:
         """Give up in the middle at times."""
@@ -259,13 +255,8 @@ class Thread:
         }
         if chance.random() < 0.5:
             return await self._through(session, run.override(**given))
-        where: dict[str, Any] = {"store": self.store, "scope": scope(run.id)}
-        return rule_of(await heedful.override(run.id, **given, **where))
-
-    async def read(self, session: Session) -> str:
-        stored = await self.store.read(scope(session.run.id), loops.read, session.run.id)
-        assert len(stored.decisions) >= len(stored.loop.attempts)
-        return "read"
+        given |= {"store": self.store, "scope": scope(run.id)}
+        return rule_of(await heedful.override(run.id, **given))
 
     async def _through(self, session: Session, verdict: Awaitable[Verdict]) -> str:
         session.fresh, said = True, rule_of(await verdict)
@@ -273,8 +264,8 @@ class Thread:
         return said
 
 
-ACTIONS = (Thread.step, Thread.cancel, Thread.override, Thread.read)
-WEIGHTS = (66, 1, 25, 8)
+ACTIONS = (Thread.step, Thread.cancel, Thread.override)
+WEIGHTS = (72, 1, 27)
 
 
 def rule_of(verdict: Verdict) -> str:
@@ -283,33 +274,17 @@ def rule_of(verdict: Verdict) -> str:
     return "passed" if verdict.passed else verdict.stopped_by[0].rule
 
 
-async def acting(thread: Thread) -> None:
-    while thread.life.steps < thread.life.most:
-        await thread.act()
-
-
-def live(life: Life) -> None:
+def main() -> None:
     """Act in several threads, each with an event loop of its own, until the steps are made."""
+    folder, number, seed, steps, deaths = sys.argv[1:]
+    life = Life(Path(folder), int(number), int(seed), int(steps), float(deaths))
     store = Mortal(life)
-
-    def target(number: int) -> None:
-        thread = Thread(life, number, store)
-        try:
-            asyncio.run(acting(thread))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-
     held, believed = LEASES[life.number % len(LEASES)]
     loops.LEASE_SECONDS, journal.LEASE_SECONDS = held, believed  # type: ignore[attr-defined]
-    threads = [threading.Thread(target=target, args=(n,)) for n in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(THREADS) as threads:
+        acting = [
+            threads.submit(asyncio.run, Thread(life, n, store).live()) for n in range(THREADS)
+        ]
+    for one in acting:
+        one.result()
     asyncio.run(store.close())
-
-
-def main() -> None:
-    folder, number, seed, steps, deaths = sys.argv[1:]
-    live(Life(Path(folder), int(number), int(seed), int(steps), float(deaths)))

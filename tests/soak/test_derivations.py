@@ -83,9 +83,17 @@ class World:
         self.memories = [Memory(self.store, Scope("t", name), holdout=0) for name in "ab"]
 
     async def step(self) -> None:
-        names = "remember brief learn copy rule revoke prune".split()
-        name = self.chance.choices(names, (40, 10, 14, 10, 14, 4, 1))[0]
-        await getattr(self, name)(self.chance.choice(self.memories))
+        acts = (
+            self.remember,
+            self.brief,
+            self.learn,
+            self.copy,
+            self.rule,
+            self.revoke,
+            self.prune,
+        )
+        act = self.chance.choices(acts, (40, 10, 14, 10, 14, 4, 1))[0]
+        await act(self.chance.choice(self.memories))
 
     # -- what is written
 
@@ -102,8 +110,8 @@ class World:
         example = Example(self.chance.choice(TASKS), self.chance.choice(ANSWERS))
         said: dict[str, Any] = {"example": example if self.chance.random() < 0.7 else None}
         said |= {"lesson": self.chance.choice(LESSONS), "derived_from": parents}
-        error = self.chance.choice(ERRORS)
-        answer = await memory.remember(error, "wrong", trust=trust, source=source, **said)
+        said |= {"trust": trust, "source": source}
+        answer = await memory.remember(self.chance.choice(ERRORS), "wrong", **said)
         self.derivations += bool(parents)
         low = lowest_trust([trust, *(self.texts[id].trust for id in parents)])
         source = source or (low if low in HELD else "")
@@ -136,19 +144,17 @@ class World:
         was = defaultdict(list)
         for id in self.of(before, other):
             was[name_of(before[id])].append(before[id])
-        vouches: dict[str, Any] = {"trust": "operator", "by": "ann", "why": "it is ours"}
-        if self.chance.random() >= 0.25:
-            vouches = {}
+        vouches: dict[str, Any] = {}
+        if self.chance.random() < 0.25:
+            vouches = {"trust": "operator", "by": "ann", "why": "it is ours"}
         await other.export(file := BytesIO())
         file.seek(0)
         await memory.import_(file, **vouches)
         self.derivations += bool(was)
         after = await self.rows()
-        released = {
-            (one["subject"], one["record"]["digest"])
-            for one in await self.store.read(memory.scope, exposures.rulings, 999)
-            if one["action"] == "release" and one["by"] == "ann"
-        }
+        rulings = await self.store.read(memory.scope, exposures.rulings, 999)
+        ruled = [one for one in rulings if (one["action"], one["by"]) == ("release", "ann")]
+        released = {(one["subject"], one["record"]["digest"]) for one in ruled}
         assert before.keys() <= after.keys()
         for id in self.of(after, memory):
             row, known = after[id], before.get(id)
@@ -158,34 +164,30 @@ class World:
                 if known is not None:
                     assert raises_trust(row["trust"], known["trust"])
                     assert name_of(row) in released
-            await self.came(memory, id, row["trust"])
-        await self.saw(memory)
+            await self.came(memory.scope.project, id, row["trust"])
+        await self.saw(memory.scope.project)
         self.check(after)
 
-    async def came(self, memory: Memory, id: int, trust: Trust) -> None:
+    async def came(self, project: str, id: int, trust: Trust) -> None:
         """Take from an import what a text comes from."""
         parents = {n for (n,) in await self.read("select parent from lineage where child = ?", id)}
         origins = await self.read("select source from origin where example = ?", id)
-        sources = {source for (source,) in origins}
-        self.texts[id] = Text(memory.scope.project, trust, sources, parents)
+        self.texts[id] = Text(project, trust, {source for (source,) in origins}, parents)
         for parent in parents - self.texts.keys():  # new as well, or forgotten there
-            await self.came(memory, parent, "external")
+            await self.came(project, parent, "external")
 
-    async def saw(self, memory: Memory) -> None:
+    async def saw(self, project: str) -> None:
         """Take from an import its sightings."""
-        found = await self.read(
+        found = defaultdict(list)
+        for reflection, trust, source, parents in await self.read(
             "select o.reflection, o.trust, o.source, o.parents from occurrence o"
             " join reflection l on l.id = o.reflection where l.project = ? order by o.id",
-            memory.scope.project,
-        )
-        for reflection in {reflection for reflection, *_ in found}:
-            self.said[reflection] = []
-        for reflection, trust, source, parents in found:
-            self.said[reflection].append(
-                one := Saying(trust, source, frozenset(json.loads(parents)))
-            )
-            for id in one.parents - self.texts.keys():
-                await self.came(memory, id, "external")
+            project,
+        ):
+            found[reflection].append(Saying(trust, source, frozenset(json.loads(parents))))
+            for id in found[reflection][-1].parents - self.texts.keys():
+                await self.came(project, id, "external")
+        self.said |= found
 
     async def wrote(self, memory: Memory, before: Rows, sayings: dict[int, Saying]) -> None:
         """Compare the rows with what was said: nothing else is written or raised."""
