@@ -9,7 +9,7 @@ from heedful.drive.drive import Run
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import file
-from heedful.service.jobs import Depth, Job
+from heedful.service.jobs import Depth, Job, Work
 from heedful.store import episodes, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -69,7 +69,7 @@ class Heard:
         return [what.partition(" in ")[0] for name, what in self.lines if name == task]
 
 
-class Handed:
+class Handed(Work):
     """Work that is handed over, and done by nobody; `away`: the queue does not answer."""
 
     def __init__(self) -> None:

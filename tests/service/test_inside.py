@@ -34,7 +34,7 @@ def store(tmp_path):
 
 
 async def done(tools, task, **arguments):
-    await Job(task, SCOPE, arguments).done(tools)
+    await jobs.TASKS[task].run(tools, SCOPE, **arguments)
 
 
 async def states(store, scope=SCOPE):

@@ -62,7 +62,7 @@ class Backoff(BaseRetryStrategy):
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
-class PostgresQueue:
+class PostgresQueue(jobs.Work):
     """A queue in the database at a `postgresql://` URL; `async with` opens and closes it.
 
     The same task waits only once. Raises StoreError if the database does not answer.
