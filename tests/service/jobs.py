@@ -29,12 +29,10 @@ def episode(word: str) -> Episode:
 
 async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     """Keep episodes that wait; their digests."""
-    digests = []
-    for word in words:
-        one = episode(word)
+    waiting = list(map(episode, words))
+    for one in waiting:
         await episodes.put(store, scope, file(one, one.digest, "operator"))
-        digests.append(one.digest)
-    return digests
+    return [one.digest for one in waiting]
 
 
 async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:

@@ -102,14 +102,6 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
 
 
-def test_the_same_completion_again_is_answered_the_same_and_another_one_is_409(api):
-    assert "loop_001" in refused(api.post(COMPLETE, json=DOCUMENTED), 404, "loop_001")
-    first = completed(api, **FIRST)
-    assert completed(api, **FIRST) == completed(api) == completed(api, **LIFT) == first
-    other = api.post(COMPLETE, json={**DOCUMENTED, **FIRST, "drift_score": 0.5})
-    assert refused(other, 409, "loop_001")
-
-
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
     while (new := decided(api, name, **POOR)["new_loop_id"]) is not None:

@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from heedful.checks import words
@@ -304,20 +303,6 @@ def test_a_loop_is_explained_and_not_sent_again_as_it_was(api, id):
 # -- listed, learnt, replayed
 
 
-def test_pages_bring_every_loop_once_while_others_are_begun(api):
-    ids = [f"page/{n}" for n in range(7)]
-    for one in ids:
-        begun(api, one)
-    found: list[str] = []
-    cursor = ""
-    while cursor is not None:
-        page = api.get(f"/v1/loops?limit=2&prefix=page/{cursor and '&cursor=' + cursor}").json()
-        found += [one["id"] for one in page["items"]]
-        begun(api, f"page/later {len(found)}")
-        cursor = page["next"]
-    assert found == ids[::-1]
-
-
 def test_policies_are_replayed(api):
     problem(api.post("/v1/replay", json={"policies": ["default"]}), 404, "not_found")
     begun(api, "a")
@@ -328,13 +313,3 @@ def test_policies_are_replayed(api):
     assert (plain["recorded"]["loops"], plain["recorded"]["attempts"]) == (1, 2)
     rows = [(one["policy"], one["attempts"], one["lost"]) for one in plain["policies"]]
     assert rows == [("default, attempts.limit=1", 1, 1), ("policy 2", 2, 0)]
-
-
-def test_of_many_reports_one_is_kept(api, id):
-    async def race() -> list[httpx.Response]:
-        bodies = [{"output": str(n % 3), "evaluation": WRONG} for n in range(12)]
-        path = f"/v1/loops/{id}/attempts/1"
-        return list(await asyncio.gather(*(api.ask("PUT", path, json=one) for one in bodies)))
-
-    assert sorted(one.status_code for one in api.run(race())) == [200] * 4 + [409] * 8
-    assert api.get(f"/v1/loops/{id}").json()["attempts"] == 1
