@@ -1,7 +1,7 @@
 """Episodes that wait, loops to drive, and what is heard of jobs."""
 
-from __future__ import annotations
-
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from heedful import Episode, Event
@@ -19,7 +19,6 @@ OTHER = Scope("other", "shop")
 
 
 def episode(word: str) -> Episode:
-    """A run whose tool failed."""
     events = [
         Event("tool_call", tool="price", arguments={"item": word}, id="e1"),
         Event("tool_response", tool="price", error=f"{word} is not in the catalogue", id="e2"),
@@ -36,8 +35,13 @@ async def put(store: Store, scope: Scope, *words: str) -> list[str]:
 
 
 async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
-    """A loop that is stored and not driven by anybody."""
     await store.write(scope, loops.claim, id, Head(task), "")
+
+
+async def until(what: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
+            await asyncio.sleep(0.001)
 
 
 def short(task: str, **given: Any) -> Run[Any]:
@@ -59,7 +63,6 @@ class Heard:
         self.lines.append((job.task, what))
 
     def ended(self) -> list[str]:
-        """The tasks that were done, in order."""
         return [task for task, what in self.lines if what.startswith("done")]
 
     def of(self, task: str) -> list[str]:

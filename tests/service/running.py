@@ -1,7 +1,5 @@
 """A running service: `heedful serve` in a process of its own, on any free port."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -30,7 +28,6 @@ class Service:
         self.url = self.said.split()[-1]
 
     def end(self, how: int = signal.SIGTERM) -> int:
-        """Its exit code."""
         self.process.send_signal(how)
         with self.out:
             self.said += self.out.read()

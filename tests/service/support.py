@@ -1,7 +1,5 @@
 """A service in this process: an application on a real SQLite file, called through httpx."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager

@@ -38,8 +38,6 @@ class Place:
 
 
 def over_http(test):
-    """The test with a place and a client that may all, on one event loop."""
-
     async def run():
         place = Place()
         async with await place.client() as client:
@@ -171,7 +169,6 @@ async def test_every_route_can_be_called_and_errors_are_the_librarys_own(place, 
 
 
 def wrong(*checks, **scores):
-    """An evaluation with an error of each of the checks, and these scores."""
     findings = [heedful.Finding(name, f"{name} is wrong", "mend it") for name in checks]
     return heedful.Evaluation(tuple(findings), scores)
 

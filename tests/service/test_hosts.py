@@ -1,7 +1,5 @@
 """Three hosts, one decision: a driver, a pipeline and a reporter over HTTP come to the same end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -124,7 +122,6 @@ class Hosts:
 
 
 def shape(stored: StoredLoop) -> dict[str, Any]:
-    """All that every host has to agree on."""
     loop = stored.loop
     return {
         "attempts": [(one.number, one.evaluation, one.repeats) for one in loop.attempts],

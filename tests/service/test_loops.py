@@ -1,7 +1,5 @@
 """Loops over HTTP: begun, reported, overridden, explained, listed, cancelled and replayed."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import count
 from typing import Any
@@ -44,7 +42,6 @@ def api(tmp_path):
 
 @pytest.fixture
 def id(api: Api) -> str:
-    """A loop of its own."""
     name = f"loop {next(_numbers)}"
     begun(api, name)
     return name
@@ -63,9 +60,6 @@ def told(api: Api, id: str, n: int, output: Any = "12", judged: Any = WRONG, **m
 
 def deep(levels: int) -> Any:
     return [deep(levels - 1)] if levels else 1
-
-
-# -- begun
 
 
 def test_a_loop_is_begun_once(api):
@@ -105,9 +99,6 @@ def test_ids_may_hold_slashes_and_anything_printable(api):
         assert api.get(f"/v1/loops/{path}/explain").json()["lines"][0]["attempt"] == 1
 
 
-# -- reported
-
-
 def test_attempts_are_decided_until_one_passes(api, id):
     first = told(api, id, 1, usage={"calls": 2, "prompt_tokens": 5}).json()
     assert first == {
@@ -131,16 +122,6 @@ def test_attempts_are_decided_until_one_passes(api, id):
     assert [one["reason"] for one in shown["decisions"]] == ["unit_failed", "passed"]
 
 
-def test_conflicts_have_codes(api, id):
-    problem(told(api, id, 2), 409, "attempt_out_of_order")
-    told(api, id, 1)
-    problem(told(api, id, 1, "13"), 409, "attempt_conflict")
-    problem(told(api, id, 1, "12", RIGHT), 409, "attempt_conflict")
-    told(api, id, 2)
-    problem(told(api, id, 3), 409, "loop_ended")
-    problem(told(api, "nobody's", 1), 404, "not_found")
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -154,9 +135,6 @@ def test_conflicts_have_codes(api, id):
 def test_what_is_no_report_is_refused_and_ends_no_loop(api, id, body):
     problem(api.put(f"/v1/loops/{id}/attempts/1", json=body), 422, "invalid_request")
     assert told(api, id, 1).json()["decision"] == "again"
-
-
-# -- judged by the service
 
 
 def test_named_checks_judge_an_output(api, id):
@@ -267,7 +245,6 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
 def test_what_a_key_that_may_not_approve_says_of_itself_verifies_nothing(
     tmp_path, may, judged, state, trust
 ):
-    """Only what checks of the service alone have judged is measured, whoever sends it."""
     with served(tmp_path) as api:
         begun(api, "own")
         for n, (output, one) in enumerate(zip(("eleven words", "12"), judged, strict=True), 1):
@@ -298,9 +275,6 @@ def test_a_loop_is_explained_and_not_sent_again_as_it_was(api, id):
     assert plain["text"].startswith("attempt 1: no unit -> again\nattempt 2: no unit -> stopped")
     assert len(plain["lines"]) == 2
     assert plain["would_change"]
-
-
-# -- listed, learnt, replayed
 
 
 def test_policies_are_replayed(api):

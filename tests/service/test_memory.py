@@ -1,7 +1,5 @@
 """Memory over HTTP: lessons, recall and proof, quarantine and dreams."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -38,7 +36,6 @@ def project(api: Api, request: pytest.FixtureRequest) -> Memory:
 
 @pytest.fixture
 def writer(project: Memory) -> Memory:
-    """The same with a key that may not approve."""
     return Memory(project.api, project.name, "read", "write")
 
 

@@ -3,8 +3,6 @@
 Valid requests and invalid ones, a few of each for every operation; more in a soak run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -75,7 +73,6 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module", params=["sqlite"] if SOAK == 1 else ENGINES)
 def store(request, tmp_path_factory) -> Iterator[Store]:
-    """That of SQLite, and in a soak run that of PostgreSQL, too."""
     if request.param == "sqlite":
         yield in_file(str(tmp_path_factory.mktemp("schema") / "heedful.db"))
         return

@@ -69,7 +69,6 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
 
 
 def listens(url: str) -> bool:
-    """Whether anybody takes requests there."""
     try:
         return httpx.get(f"{url}/healthz", timeout=WAITING).is_success
     except httpx.ConnectError:
