@@ -463,7 +463,7 @@ class LocalQueue(Work):
             extra = {"job": entry.job.name, "error": type(error).__name__}
             defect = None if isinstance(error, errors.HeedfulError) else error
             log.error("job_failed", extra=extra, exc_info=defect)
-        elif error is not None and wait is not None and entry.job.name not in self._waiting:
+        elif wait is not None and entry.job.name not in self._waiting:
             entry.since, entry.ready = time.time(), False
             self._waiting[entry.job.name] = entry
             asyncio.get_running_loop().call_later(wait, self._again, entry)
