@@ -1,7 +1,7 @@
 """Episodes that wait, loops to drive, and what is heard of jobs."""
 
-from __future__ import annotations
-
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from heedful import Episode, Event
@@ -9,7 +9,7 @@ from heedful.drive.drive import Run
 from heedful.errors import StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
-from heedful.service.jobs import Depth, Job
+from heedful.service.jobs import Depth, Job, Work
 from heedful.store import episodes, loops
 from heedful.store.records import Head
 from heedful.store.store import Store
@@ -19,7 +19,6 @@ OTHER = Scope("other", "shop")
 
 
 def episode(word: str) -> Episode:
-    """A run whose tool failed."""
     events = [
         Event("tool_call", tool="price", arguments={"item": word}, id="e1"),
         Event("tool_response", tool="price", error=f"{word} is not in the catalogue", id="e2"),
@@ -29,17 +28,18 @@ def episode(word: str) -> Episode:
 
 async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     """Keep episodes that wait; their digests."""
-    digests = []
-    for word in words:
-        one = episode(word)
-        await episodes.put(store, scope, to_stored_episode(one, "operator"))
-        digests.append(one.digest)
-    return digests
+from heedful.memory.reflect import to_stored_episode
+from heedful.service.jobs import Depth, Job, Work
 
 
 async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:
-    """A loop that is stored and not driven by anybody."""
     await store.write(scope, loops.claim, id, Head(task), "")
+
+
+async def until(what: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
+            await asyncio.sleep(0.001)
 
 
 def short(task: str, **given: Any) -> Run[Any]:
@@ -61,7 +61,6 @@ class Heard:
         self.lines.append((job.task, what))
 
     def ended(self) -> list[str]:
-        """The tasks that were done, in order."""
         return [task for task, what in self.lines if what.startswith("done")]
 
     def of(self, task: str) -> list[str]:
@@ -69,7 +68,7 @@ class Heard:
         return [what.partition(" in ")[0] for name, what in self.lines if name == task]
 
 
-class Handed:
+class Handed(Work):
     """Work that is handed over, and done by nobody; `away`: the queue does not answer."""
 
     def __init__(self) -> None:

@@ -1,9 +1,6 @@
 """A running service: `heedful serve` in a process of its own, on any free port."""
 
-from __future__ import annotations
-
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,23 +11,35 @@ from pathlib import Path
 WAITING = 60.0  # seconds until a process that should have ended is given up
 
 
+class Service:
+    """A service that works in that folder, on `heedful.db`, without weights."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", *options]
+        env = {**os.environ, "HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_SETTLED": "0.2"}
+        with (folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        assert self.process.stdout is not None
+        self.out = self.process.stdout
+        self.said = self.out.readline()
+        assert "http://" in self.said, self.said + (folder / "log").read_text()
+        self.url = self.said.split()[-1]
+
+    def end(self, how: int = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        with self.out:
+            self.said += self.out.read()
+        return self.process.wait(WAITING)
+
+
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[str]:
-    """The URL of a service that works in that folder, on `heedful.db`; it has to end well.
-
-    It has no weights, so that a program words what runs teach, and recall compares words.
-    """
-    command = [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", *options]
-    env = {**os.environ, "HEEDFUL_CACHE": str(folder / "cache"), "HEEDFUL_SETTLED": "0.2"}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log)
+    """The URL of a service, which has to end well."""
+    service = Service(folder, *options)
     try:
-        assert process.stdout is not None
-        said = process.stdout.readline().decode()
-        found = re.search(r"http://\S+", said)
-        assert found, said + (folder / "log").read_text()
-        yield found.group()
+        yield service.url
     finally:
-        process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=WAITING)[0].decode()
-    assert process.returncode == 0, said + (folder / "log").read_text()
+        code = service.end()
+    assert code == 0, service.said + (folder / "log").read_text()

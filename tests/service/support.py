@@ -1,7 +1,5 @@
 """A service in this process: an application on a real SQLite file, called through httpx."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,8 +22,7 @@ TENANT, PROJECT = "acme", "main"
 class Api:
     """A running application, and who calls it: `api.post("/v1/loops", json=…, key=api.key())`.
 
-    Without `key` the caller may all in `acme`, project `main`; `key=""` sends none. Calls are
-    synchronous; `run` runs any coroutine in the same event loop, as `asyncio.gather` of `ask`.
+    Without `key` the caller may all in `acme`, project `main`; `key=""` sends none.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -39,28 +36,24 @@ class Api:
         self._all = self.key(*MAY)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns."""
         return self._runner.run(work)
 
     def key(
         self, *may: str, tenant: str = TENANT, projects: Sequence[str] = (PROJECT,), **more: Any
     ) -> str:
-        """A new key that may that; `read` and `write` where nothing is said."""
-        may = may or ("read", "write")
-        made = keys.create(self.setup.store, tenant, "tests", projects=projects, may=may, **more)
-        return self.run(made)[1]
+        """A new key that may that, or read and write."""
+        more |= {"projects": projects, "may": may or ("read", "write")}
+        return self.run(keys.create(self.setup.store, tenant, "tests", **more))[1]
 
     async def ask(
         self, method: str, path: str, *, key: str | None = None, **options: Any
     ) -> httpx.Response:
-        """The answer to a request; to be awaited within `run`."""
         key = self._all if key is None else key
-        headers = {**({"Authorization": f"Bearer {key}"} if key else {})}
-        headers |= dict(options.pop("headers", None) or {})
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers |= options.pop("headers", {})
         return await self._client.request(method, path, headers=headers, **options)
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """The answer to a request."""
         return self.run(self.ask(method, path, **options))
 
     get = partialmethod(request, "GET")
@@ -78,10 +71,7 @@ class Api:
 
 @contextmanager
 def served(folder: Path, **setup: Any) -> Iterator[Api]:
-    """A service on a new file in that folder; `setup` are fields of Setup.
-
-    One for a module of tests is quick: `with served(tmp_path_factory.mktemp("http")) as api: …`.
-    """
+    """A service on the file of that folder; `setup` are fields of Setup."""
     with opened(folder / "heedful.db") as store:
         api = Api(Setup(store, **setup))
         try:
@@ -92,11 +82,8 @@ def served(folder: Path, **setup: Any) -> Iterator[Api]:
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     """The problem that was answered with, which has this status and code."""
-    assert (response.status_code, response.headers["content-type"]) == (
-        status,
-        "application/problem+json",
-    ), response.text
-    body: dict[str, Any] = response.json()
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    body: dict[str, Any] = said(response, status)
     assert (body["status"], body["code"]) == (status, code), body
     return body
 
@@ -109,7 +96,6 @@ class Project:
         self.key = api.key(*may, projects=[name])
 
     def ask(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
-        """The answer to a request below /v1."""
         options |= {} if body is None else {"json": body}
         return self.api.request(method, f"/v1/{path}", key=self.key, **options)
 

@@ -1,7 +1,5 @@
 """Guardrails and reflections over HTTP in the shapes that callers of earlier systems rely on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import httpx
@@ -101,14 +99,6 @@ def test_the_documented_cases_in_a_running_service(tmp_path):
         assert (found["source"], found["layer"]) == ("reflection_engine_v2", "rm")
 
 
-def test_the_same_completion_again_is_answered_the_same_and_another_one_is_409(api):
-    assert "loop_001" in refused(api.post(COMPLETE, json=DOCUMENTED), 404, "loop_001")
-    first = completed(api, **FIRST)
-    assert completed(api, **FIRST) == completed(api) == completed(api, **LIFT) == first
-    other = api.post(COMPLETE, json={**DOCUMENTED, **FIRST, "drift_score": 0.5})
-    assert refused(other, 409, "loop_001")
-
-
 def test_a_flag_lifts_a_limit_that_was_reached_in_the_name_of_the_key(api):
     name = "loop_001"
     while (new := decided(api, name, **POOR)["new_loop_id"]) is not None:
@@ -162,10 +152,8 @@ def test_the_settings_of_the_service_count(tmp_path):
     ("path", "body", "said", "loop"),
     [
         (COMPLETE, {**DOCUMENTED, "alignment_score": 1.5}, "alignment_score", ["loop_001"]),
-        (COMPLETE, {**DOCUMENTED, "bias_tags": [{"severity": 1}]}, "tag", ["loop_001"]),
         (COMPLETE, {**DOCUMENTED, "summary": "All is well."}, "configure one", ["loop_001"]),
         (COMPLETE, {"loop_id": 3}, "loop_id", [None]),
-        (GENERATE, {**FAILED, "outcome": "lost"}, "outcome", []),
         (GENERATE, {**FAILED, "events": [], "error": None}, "events", []),
         (QUERY, {"match": "none"}, "match", []),
     ],

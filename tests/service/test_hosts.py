@@ -1,7 +1,5 @@
 """Three hosts, one decision: a driver, a pipeline and a reporter over HTTP come to the same end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -67,16 +65,18 @@ class Hosts:
     def scope(self) -> Scope:
         return Scope(TENANT, f"project {next(_numbers)}")
 
-    def evaluate(self, candidate: Any, at: Context) -> Evaluation:
-        return self.made[at.attempt - 1][1]
+    @property
+    def judged(self) -> dict[str, Any]:
+        def evaluate(candidate: Any, at: Context) -> Evaluation:
+            return self.made[at.attempt - 1][1]
+
+        return {"evaluate": evaluate, "goals": self.goals, "policy": self.policy}
 
     async def driven(self) -> StoredLoop:
         scope, seen = self.scope(), count()
-        options: Any = {"evaluate": self.evaluate, "goals": self.goals, "policy": self.policy}
-        options |= {"store": self.store, "scope": scope, "id": "loop"}
+        options: Any = {**self.judged, "store": self.store, "scope": scope, "id": "loop"}
         run = Run[str]("task", generate=lambda task, hint: self.made[next(seen)][0], **options)
-        if self.lift is not None:
-            one = self.lift
+        if one := self.lift:
             await run.override(one.rule, one.by, one.why, one.decisions)
         await run.finish()
         return await self.store.read(scope, loops.read, "loop")
@@ -85,7 +85,7 @@ class Hosts:
         scope, seen = self.scope(), count()
         pipeline = Pipeline("line", store=self.store, scope=scope, progress=False)
 
-        @pipeline.stage(evaluate=self.evaluate, goals=self.goals, policy=self.policy)
+        @pipeline.stage(**self.judged)
         def stage(state: Any) -> str:
             return self.made[next(seen)][0]
 
@@ -97,8 +97,7 @@ class Hosts:
         path, where = "/v1/loops/a%2Floop", f"?project={scope.project}"
         body = {"task": "task", "goals": list(map(to_document, self.goals))}
         await self._asked("PUT", f"{path}{where}", {**body, "policy": policy_to(self.policy)})
-        if self.lift is not None:
-            one = self.lift
+        if one := self.lift:
             given: Any = {"by": one.by, "why": one.why, "decisions": one.decisions}
             await override("a/loop", one.rule, **given, store=self.store, scope=scope)
         answer: dict[str, Any] = {}
@@ -124,7 +123,6 @@ class Hosts:
 
 
 def shape(stored: StoredLoop) -> dict[str, Any]:
-    """All that every host has to agree on."""
     loop = stored.loop
     return {
         "attempts": [(one.number, one.evaluation, one.repeats) for one in loop.attempts],

@@ -21,7 +21,7 @@ from heedful.store import lessons as lesson_store
 from heedful.store.records import Head
 from heedful.testing import FixedEmbedder, ScriptedModel
 from tests.engines import opened
-from tests.service.jobs import OTHER, SCOPE, Handed, Heard, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, Handed, Heard, begun, put, short, until
 from tests.traces.runs import document, genai
 
 AWAY = errors.ModelUnavailable("no connection")
@@ -34,20 +34,11 @@ def store(tmp_path):
 
 
 async def done(tools, task, **arguments):
-    await Job(task, SCOPE, arguments).done(tools)
+    await jobs.TASKS[task].run(tools, SCOPE, **arguments)
 
 
 async def states(store, scope=SCOPE):
     return dict(await store.read(scope, episodes.counts))
-
-
-async def seen(what):
-    """Until it is so."""
-    while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
-        await asyncio.sleep(0.001)
-
-
-# Tasks
 
 
 async def test_episodes_are_reflected_on_once_and_one_that_fails_holds_up_no_other(store):
@@ -161,9 +152,6 @@ def test_a_job_has_one_name_in_its_scope_and_memory_is_held_by_one_at_a_time():
     assert len({job.holds for job in all_[6:]}) == 3
 
 
-# The queue
-
-
 @pytest.mark.parametrize(
     ("error", "tries", "wait"),
     [
@@ -215,7 +203,7 @@ async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monke
     (one,) = await put(store, SCOPE, "pot")
     work = LocalQueue(Tools(store, ScriptedModel(AWAY, forever=True)), listener=heard)
     await work.defer("reflect", SCOPE, digest=one)
-    await seen(lambda: "given up" in str(heard.lines))
+    await until(lambda: "given up" in str(heard.lines))
     await work.drain()
     (depth,) = await work.depth()
     assert (depth.queue, depth.state, depth.number) == ("reflection", "failed", 1)
@@ -239,7 +227,7 @@ async def test_what_waits_in_the_store_is_taken_up_although_the_store_was_away(s
     await put(store, SCOPE, "pot", "pan")
     await put(store, OTHER, "pot")
     async with LocalQueue(Tools(store), listener=heard) as work:
-        await seen(lambda: len(heard.ended()) >= 3)
+        await until(lambda: len(heard.ended()) >= 3)
         await work.drain()
     assert (await states(store), await states(store, OTHER)) == ({"reflected": 2}, {"reflected": 1})
 

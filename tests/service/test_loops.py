@@ -1,13 +1,10 @@
 """Loops over HTTP: begun, reported, overridden, explained, listed, cancelled and replayed."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import count
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 
 from heedful.checks import words
@@ -45,7 +42,6 @@ def api(tmp_path):
 
 @pytest.fixture
 def id(api: Api) -> str:
-    """A loop of its own."""
     name = f"loop {next(_numbers)}"
     begun(api, name)
     return name
@@ -64,9 +60,6 @@ def told(api: Api, id: str, n: int, output: Any = "12", judged: Any = WRONG, **m
 
 def deep(levels: int) -> Any:
     return [deep(levels - 1)] if levels else 1
-
-
-# -- begun
 
 
 def test_a_loop_is_begun_once(api):
@@ -106,9 +99,6 @@ def test_ids_may_hold_slashes_and_anything_printable(api):
         assert api.get(f"/v1/loops/{path}/explain").json()["lines"][0]["attempt"] == 1
 
 
-# -- reported
-
-
 def test_attempts_are_decided_until_one_passes(api, id):
     first = told(api, id, 1, usage={"calls": 2, "prompt_tokens": 5}).json()
     assert first == {
@@ -132,16 +122,6 @@ def test_attempts_are_decided_until_one_passes(api, id):
     assert [one["reason"] for one in shown["decisions"]] == ["unit_failed", "passed"]
 
 
-def test_conflicts_have_codes(api, id):
-    problem(told(api, id, 2), 409, "attempt_out_of_order")
-    told(api, id, 1)
-    problem(told(api, id, 1, "13"), 409, "attempt_conflict")
-    problem(told(api, id, 1, "12", RIGHT), 409, "attempt_conflict")
-    told(api, id, 2)
-    problem(told(api, id, 3), 409, "loop_ended")
-    problem(told(api, "nobody's", 1), 404, "not_found")
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -155,9 +135,6 @@ def test_conflicts_have_codes(api, id):
 def test_what_is_no_report_is_refused_and_ends_no_loop(api, id, body):
     problem(api.put(f"/v1/loops/{id}/attempts/1", json=body), 422, "invalid_request")
     assert told(api, id, 1).json()["decision"] == "again"
-
-
-# -- judged by the service
 
 
 def test_named_checks_judge_an_output(api, id):
@@ -268,7 +245,6 @@ def test_an_override_reopens_a_loop_and_is_consumed(api, id):
 def test_what_a_key_that_may_not_approve_says_of_itself_verifies_nothing(
     tmp_path, may, judged, state, trust
 ):
-    """Only what checks of the service alone have judged is measured, whoever sends it."""
     with served(tmp_path) as api:
         begun(api, "own")
         for n, (output, one) in enumerate(zip(("eleven words", "12"), judged, strict=True), 1):
@@ -301,23 +277,6 @@ def test_a_loop_is_explained_and_not_sent_again_as_it_was(api, id):
     assert plain["would_change"]
 
 
-# -- listed, learnt, replayed
-
-
-def test_pages_bring_every_loop_once_while_others_are_begun(api):
-    ids = [f"page/{n}" for n in range(7)]
-    for one in ids:
-        begun(api, one)
-    found: list[str] = []
-    cursor = ""
-    while cursor is not None:
-        page = api.get(f"/v1/loops?limit=2&prefix=page/{cursor and '&cursor=' + cursor}").json()
-        found += [one["id"] for one in page["items"]]
-        begun(api, f"page/later {len(found)}")
-        cursor = page["next"]
-    assert found == ids[::-1]
-
-
 def test_policies_are_replayed(api):
     problem(api.post("/v1/replay", json={"policies": ["default"]}), 404, "not_found")
     begun(api, "a")
@@ -328,13 +287,3 @@ def test_policies_are_replayed(api):
     assert (plain["recorded"]["loops"], plain["recorded"]["attempts"]) == (1, 2)
     rows = [(one["policy"], one["attempts"], one["lost"]) for one in plain["policies"]]
     assert rows == [("default, attempts.limit=1", 1, 1), ("policy 2", 2, 0)]
-
-
-def test_of_many_reports_one_is_kept(api, id):
-    async def race() -> list[httpx.Response]:
-        bodies = [{"output": str(n % 3), "evaluation": WRONG} for n in range(12)]
-        path = f"/v1/loops/{id}/attempts/1"
-        return list(await asyncio.gather(*(api.ask("PUT", path, json=one) for one in bodies)))
-
-    assert sorted(one.status_code for one in api.run(race())) == [200] * 4 + [409] * 8
-    assert api.get(f"/v1/loops/{id}").json()["attempts"] == 1

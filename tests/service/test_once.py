@@ -88,6 +88,19 @@ def test_two_at_once_have_one_effect(api):
     assert api.run(api.setup.memory(MINE).seen(**LESSON)).count == 1
 
 
+def test_two_services_share_one_file(tmp_path):
+    with served(tmp_path) as one, served(tmp_path) as two:
+        key = one.key()
+        for n, service in enumerate((one, two, one), 1):
+            told = service.post("/v1/reflections", json=LESSON, key=key)
+            assert (told.status_code, told.json()["seen"]) == (201 if n == 1 else 200, n)
+        first, again = (
+            each.post("/v1/seen", json=LESSON, key=key, **once("s")) for each in (one, two)
+        )
+        assert first.json()["count"] == 3
+        assert (again.headers["Idempotent-Replayed"], again.content) == ("true", first.content)
+
+
 def test_no_secret_is_kept_for_the_next_time(api):
     first = api.post("/v1/keys", json=NEW, **once("g")).json()
     again = api.post("/v1/keys", json=NEW, **once("g"))
@@ -109,7 +122,6 @@ def test_no_secret_is_kept_for_the_next_time(api):
 
 @pytest.mark.sqlite
 def test_every_call_that_may_come_again_is_answered_the_same(api):
-    """By the examples of the description; what comes of effects can be written down."""
     done = []
     api.post("/v1/reflections", json={**LESSON, "text": "untrusted"}, key=api.key("write"))
     api.put("/v1/loops/1", json={"task": "a", "policy": "default, attempts.limit=1"})
@@ -182,13 +194,10 @@ def store(tmp_path):
 
 
 def recorded(kept: list[Any]) -> Effects:
-    """A call in whose records these are kept."""
     return Effects(lambda db, n, told: kept.append(told))
 
 
 async def test_of_two_processes_the_second_has_no_effect(tmp_path):
-    """Neither knows of the other; the database lets one of them through."""
-
     with opened(tmp_path / "a.db") as one, opened(tmp_path / "a.db") as two:
         with Effects(lambda db, n, told: write_effect(db, CALL, n, told)):
             await one.write(SCOPE, exposures.remember, [])

@@ -23,7 +23,7 @@ from heedful.store import episodes, open_store
 from heedful.store import lessons as lesson_store
 from heedful.testing import ScriptedModel
 from tests.postgres import rows, server
-from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short
+from tests.service.jobs import OTHER, SCOPE, Heard, begun, put, short, until
 from tests.service.support import PROJECT, TENANT, Api
 from tests.test_telemetry import PARENT, told  # noqa: F401 - a fixture
 
@@ -65,12 +65,6 @@ def stale(url, which):
 
 async def depths(queue):
     return {(one.queue, one.state): one.number for one in await queue.depth()}
-
-
-async def until(what):
-    async with asyncio.timeout(PATIENCE):
-        while not what():  # noqa: ASYNC110 - what is heard of jobs is no event
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

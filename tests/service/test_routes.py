@@ -3,8 +3,6 @@
 The routes are those of the application, so that a new one that needs nothing fails here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -58,9 +56,6 @@ def test_every_route_needs_what_the_page_says_or_tells_of_nobody():
     }
 
 
-# What a route refuses
-
-
 def asked(api: Api, name: str, key: str, query: str = "", **changes: Any) -> Any:
     """The example of a route, with a body that has these changes, where there is one."""
     method, path = name.split()
@@ -107,9 +102,6 @@ def test_whoever_is_bound_to_projects_revokes_keys_of_these_alone(api):
         assert shown["revoked"] is None
         free = api.key("admin", projects=())
         assert api.delete(f"/v1/keys/{one}", key=free).json()["revoked"]
-
-
-# How it is described
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -3,8 +3,6 @@
 Valid requests and invalid ones, a few of each for every operation; more in a soak run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -25,10 +23,11 @@ from heedful.service.app import application
 from heedful.service.setup import Setup
 from heedful.store import keys
 from heedful.store.keys import MAY
+from heedful.store.postgres import in_database
 from heedful.store.sqlite import in_file
-from heedful.store.store import Store
 from tests.conftest import SOAK
 from tests.engines import ENGINES
+from tests.postgres import drop, fresh
 
 DESCRIPTION = Path(__file__).parents[2] / "docs" / "openapi.json"
 LABELS = [
@@ -74,21 +73,9 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=["sqlite"] if SOAK == 1 else ENGINES)
-def store(request, tmp_path_factory) -> Iterator[Store]:
-    """That of SQLite, and in a soak run that of PostgreSQL, too."""
-    if request.param == "sqlite":
-        yield in_file(str(tmp_path_factory.mktemp("schema") / "heedful.db"))
-        return
-    from heedful.store.postgres import in_database
-    from tests.postgres import drop, fresh
-
-    urls = fresh()
-    yield in_database(urls.service)
-    drop(urls)
-
-
-@pytest.fixture(scope="module")
-def world(store) -> Iterator[World]:
+def world(request) -> Iterator[World]:
+    urls = fresh() if request.param == "postgres" else None
+    store = in_database(urls.service) if urls else in_file(":memory:")
     _, key = asyncio.run(keys.create(store, "acme", "tests", may=MAY))
     config = {**CONFIG, "headers": {"Authorization": f"Bearer {key}"}}
     schema: Any = schemathesis.openapi.from_asgi(
@@ -97,6 +84,8 @@ def world(store) -> Iterator[World]:
     operations = (one.ok() for one in schema.get_all_operations())
     yield World({one.label: one for one in operations}, key)
     asyncio.run(store.close())
+    if urls:
+        drop(urls)
 
 
 def excused(label: str, text: str) -> bool:

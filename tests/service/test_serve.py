@@ -6,8 +6,6 @@ import os
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from contextlib import closing, suppress
@@ -21,7 +19,7 @@ from heedful.cli.app import app
 from heedful.service import app as service
 from heedful.service.setup import Setup
 from heedful.store.sqlite import in_file
-from tests.service.running import WAITING
+from tests.service.running import WAITING, Service
 from tests.service.support import problem
 
 SLOW = """
@@ -35,32 +33,6 @@ def slow(candidate, context):
     return []
 """
 LESSON = {"error_type": "TypeError", "text": "a number is no text"}
-
-
-class Service:
-    """A service that is started by hand, to be ended in more ways than one."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        with (folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "heedful.cli", "serve", "--port", "0", *options],
-                cwd=folder,
-                env={**os.environ, "HEEDFUL_CACHE": str(folder / "cache")},
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        self.out = self.process.stdout
-        self.said = self.out.readline()
-        self.url = self.said.split()[-1]
-
-    def end(self, how: int = signal.SIGTERM) -> int:
-        """Its exit code."""
-        self.process.send_signal(how)
-        with self.out:
-            self.said += self.out.read()
-        return self.process.wait(WAITING)
 
 
 def commands(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -97,7 +69,6 @@ def test_killed_it_has_lost_nothing_and_stopped_it_says_so(tmp_path):
 
 
 def listens(url: str) -> bool:
-    """Whether anybody takes requests there."""
     try:
         return httpx.get(f"{url}/healthz", timeout=WAITING).is_success
     except httpx.ConnectError:

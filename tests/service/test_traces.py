@@ -1,7 +1,5 @@
 """Episodes and traces over HTTP: taken once, reflected on, and what cannot be kept is told."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json
@@ -44,8 +42,6 @@ class Runs(Project):
         return list(self.get(f"episodes{query}")["items"])
 
     def gathered(self) -> list[Any]:
-        """The episodes, as soon as no trace waits."""
-
         async def waited() -> None:
             looks = list(self.api.app.state.collector._tasks.values())
             await asyncio.wait_for(asyncio.gather(*looks), 30)

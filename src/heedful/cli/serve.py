@@ -29,7 +29,7 @@ from heedful.loop.policies import policy
 from heedful.loop.record import clean
 from heedful.memory.ingest import Patience
 from heedful.models.contract import Model
-from heedful.service.jobs import QUEUES, Job, LocalQueue, NoWork, Opens, Tools, Work, sweep
+from heedful.service.jobs import QUEUES, Job, LocalQueue, Opens, Tools, Work, sweep
 from heedful.service.setup import Limits, Setup
 from heedful.store import POSTGRES, lessons, shown
 from heedful.store import keys as key_store
@@ -119,7 +119,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
     """Return the setup of the service from the settings. Raises UsageError."""
     return Setup(
         store,
-        config.scope_of(values),
+        scope=config.scope_of(values),
         embedder=config.embedder_of(values),
         model=config.model_here(values),
         policy=policy(values.policy),
@@ -143,7 +143,7 @@ async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
         async with PostgresQueue(values.db) as queued:
             yield queued
     elif not jobs:
-        yield NoWork()
+        yield Work()
     else:
         limits: Any = {"holdout": setup.holdout, "max_entries": setup.max_entries}
         modes = asdict(setup.reflections)

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -27,8 +27,8 @@ from starlette.middleware import Middleware
 from heedful import __version__
 from heedful.errors import UsageError
 from heedful.service import problems
-from heedful.service.auth import Callers
-from heedful.service.middleware import LONGEST, ONCE, PUBLIC, Entrance
+from heedful.service.auth import BEARER, Callers
+from heedful.service.middleware import PUBLIC, Entrance
 from heedful.service.routes import ROUTERS
 from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
@@ -57,6 +57,7 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
+        dependencies=[Depends(BEARER)],
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
         middleware=[Middleware(Entrance, setup=setup, callers=callers)],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
@@ -74,16 +75,6 @@ JSON = "application/json"
 _DESCRIPTION = json.loads((Path(__file__).parent / "description.json").read_text(encoding="utf-8"))
 # "METHOD path" -> an example of the request and of each answer that is no error.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = _DESCRIPTION["examples"]
-METHODS = ("get", "put", "post", "patch", "delete")
-_ONCE: dict[str, Any] = {
-    "name": ONCE,
-    "in": "header",
-    "required": False,
-    "description": "A call repeated with this key has its effect once and gets the same answer.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": "^[ -~]+$"},
-}
-_REFUSAL = {JSON: {"schema": {"$ref": "#/components/schemas/Refusal"}}}
-_PROBLEM = {problems.MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -95,10 +86,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
         answers: dict[str, Any] = operation["responses"]
         answers.pop("422", None)  # FastAPI's; ours is the default
         own = path.startswith(tuple(problems.OWN))
-        content = _REFUSAL if own else _PROBLEM
-        answers.setdefault("default", {"description": "An error.", "content": content})
+        answers.setdefault("default", _DESCRIPTION["errors"]["refusal" if own else "problem"])
         if method == "post":
-            operation.setdefault("parameters", []).append(_ONCE)
+            operation.setdefault("parameters", []).append(_DESCRIPTION["once"])
         if path in PUBLIC:
             operation.pop("security", None)
         for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
@@ -118,9 +108,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield every path, method and operation."""
     for path, item in spec["paths"].items():
-        for method in METHODS:
-            if method in item:
-                yield path, method, item[method]
+        for method, operation in item.items():
+            yield path, method, operation
 
 
 # Listening

@@ -16,7 +16,7 @@ from hashlib import sha256
 from math import inf
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
-from fastapi import Depends, Query, Request, Security
+from fastapi import Depends, Query, Request
 from fastapi.security import HTTPBearer
 
 from heedful.errors import Forbidden, InvalidInput, KeyRefused, TenantMismatch
@@ -25,9 +25,8 @@ from heedful.memory.memory import Memory
 from heedful.service.schemas import May
 from heedful.service.setup import Setup
 from heedful.service.wire import cursor_from
-from heedful.store import keys
+from heedful.store import keys, store
 from heedful.store.keys import MAY, Key
-from heedful.store.store import Db, also
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -69,13 +68,13 @@ class Caller:
         return f"{self.name} ({self.key})" if self.key else self.name
 
     async def read(
-        self, work: Callable[Concatenate[Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
+        self, work: Callable[Concatenate[store.Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Read from the store in the scope of the request."""
         return await self.setup.store.read(self.scope, work, *args, **kwargs)
 
     async def write(
-        self, work: Callable[Concatenate[Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
+        self, work: Callable[Concatenate[store.Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Write to the store in the scope of the request."""
         return await self.setup.store.write(self.scope, work, *args, **kwargs)
@@ -94,7 +93,7 @@ class Caller:
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
         """Write an audit entry, with plain data, in the transaction of the next effect."""
-        also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
+        store.also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
         """Check that the caller has this permission. Raises Forbidden."""
@@ -121,29 +120,25 @@ class Callers:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer":
                 raise KeyRefused("send the key as Authorization: Bearer heedful_…")
-            key = await self._holder(token.strip())
+            digest, now = sha256(token.strip().encode()).digest(), time.monotonic()
+            key, until = self._known.get(digest, (None, 0.0))
+            if key is None or until < now or (key.expires or inf) <= time.time():
+                key = await keys.holder(setup.store, token.strip())
+                if len(self._known) >= KNOWN:
+                    self._known.clear()
+                self._known[digest] = key, now + KNOWN_FOR
             scope = Scope(key.tenant, key.projects[0] if key.projects else "default")
             return Caller(setup, key.id, key.name, scope, key.projects, frozenset(key.may))
         if not setup.open or await setup.store.read(Scope(), keys.any_key):
             raise KeyRefused("no key was sent: Authorization: Bearer heedful_…")
         return Caller(setup, "", "local", setup.scope, (), frozenset(MAY))
 
-    async def _holder(self, token: str) -> Key:
-        digest, now = sha256(token.encode()).digest(), time.monotonic()
-        key, until = self._known.get(digest, (None, 0.0))
-        if key is None or until < now or (key.expires or inf) <= time.time():
-            key = await keys.holder(self._setup.store, token)
-            if len(self._known) >= KNOWN:
-                self._known.clear()
-            self._known[digest] = key, now + KNOWN_FOR
-        return key
-
     def forget(self) -> None:
         """Forget all look-ups, because a key was revoked."""
         self._known.clear()
 
 
-_bearer = HTTPBearer(
+BEARER = HTTPBearer(
     scheme_name="key", description="`heedful key create` makes one.", auto_error=False
 )
 
@@ -158,12 +153,7 @@ class Needs:
     def __init__(self, may: May) -> None:
         self.may: May = may
 
-    async def __call__(
-        self, request: Request, _: Annotated[object, Security(_bearer)] = None
-    ) -> Caller:
-        return await self._caller(request)
-
-    async def _caller(self, request: Request, project: str | None = None) -> Caller:
+    async def __call__(self, request: Request, project: Project = None) -> Caller:
         caller: Caller = request.scope["state"]["caller"]
         names = [name for name, _ in request.query_params.multi_items()]
         if twice := [name for name in names if names.count(name) > 1]:
@@ -181,48 +171,35 @@ class Needs:
         return caller.within(project) if project else caller
 
 
-class InProject(Needs):
-    """The same in the project that the request names."""
+class InTenant(Needs):
+    """The same, for a route that works on the whole tenant."""
 
-    async def __call__(
-        self,
-        request: Request,
-        _: Annotated[object, Security(_bearer)] = None,
-        project: Project = None,
-    ) -> Caller:
-        return await self._caller(request, project)
+    async def __call__(self, request: Request) -> Caller:  # type: ignore[override]
+        return await super().__call__(request)
 
 
 # The caller as a parameter of a route; 403 if the key does not have the permission.
-Reading = Annotated[Caller, Depends(InProject("read"))]
-Writing = Annotated[Caller, Depends(InProject("write"))]
-Approving = Annotated[Caller, Depends(InProject("approve"))]
-Administering = Annotated[Caller, Depends(Needs("admin"))]
+Reading = Annotated[Caller, Depends(Needs("read"))]
+Writing = Annotated[Caller, Depends(Needs("write"))]
+Approving = Annotated[Caller, Depends(Needs("approve"))]
+Administering = Annotated[Caller, Depends(InTenant("admin"))]
 
 
-@dataclass(frozen=True, slots=True)
+Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Cursor = Annotated[str | None, Query(max_length=1000, description="`next` of the previous page.")]
+
+
+@dataclass(frozen=True)
 class Listing:
     """Which page of a list is wanted."""
 
-    limit: int
-    cursor: str | None
+    limit: Limit = 50
+    cursor: Cursor = None
 
     def after(self, *kinds: type) -> tuple[Any, ...] | None:
         """Return the place where the page begins; None for the first. Raises InvalidInput."""
         return cursor_from(self.cursor, *kinds)
 
 
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
-
-
-async def _listing(
-    limit: Limit = 50,
-    cursor: Annotated[
-        str | None, Query(max_length=1000, description="`next` of the previous page.")
-    ] = None,
-) -> Listing:
-    return Listing(limit, cursor)
-
-
-Paged = Annotated[Listing, Depends(_listing)]
+Paged = Annotated[Listing, Depends()]
 """The page that a request for a list wants."""

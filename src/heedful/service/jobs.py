@@ -19,17 +19,15 @@ from contextvars import Context as Variables
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from itertools import count
 from math import inf
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Context, call
 from heedful.drive.drive import Run
-from heedful.lessons.consolidate import MODES
+from heedful.lessons.consolidate import Mode
 from heedful.lessons.lesson import SHARE, Scope
-from heedful.loop.codec import from_document, policy_from
-from heedful.loop.record import Goal
+from heedful.loop import codec, record
 from heedful.memory.dream import consolidate
 from heedful.memory.ingest import gather
 from heedful.memory.memory import Memory
@@ -57,29 +55,20 @@ class Depth:
     oldest: float = 0.0
 
 
-class Work(Protocol):
-    """A queue of work; `heedful.service.jobs.TASKS` has the names and arguments of tasks."""
+class Work:
+    """A queue of work; this one does nothing, because workers find the work in the store.
+
+    `heedful.service.jobs.TASKS` has the names and arguments of tasks.
+    """
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same task waits already.
 
         `arguments` are plain data. Raises UnknownName, InvalidInput, StoreError.
         """
-        ...
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state. Raises StoreError."""
-        ...
-
-
-class NoWork:
-    """A queue that does nothing: a worker finds the work in the store."""
-
-    async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Do nothing."""
-
-    async def depth(self) -> Sequence[Depth]:
-        """Return nothing, because other workers are unknown."""
         return ()
 
 
@@ -90,21 +79,30 @@ LONGEST = 1_000  # characters of an argument
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What a worker works with.
-
-    If not `enabled`, it neither reflects nor dreams: episodes wait in the store. `loops` maps the
-    names that jobs use to the code that may drive loops, so that no job names code. With `mode`
-    "full" it dreams by itself, with "lite" only on request. It prunes lessons not used for
-    `unused_for` seconds and those beyond `keep` lessons; None turns either off. `holdout` and
-    `max_entries` are those of Memory.
-    """
+class Resources:
+    """A store and models; `holdout` and `max_entries` are those of Memory."""
 
     store: Store
     model: Model | None = None
     embedder: Embedder | None = None
     holdout: float = SHARE
     max_entries: int | None = None
+
+    def memory(self, scope: Scope) -> Memory:
+        """Return the memory of a scope."""
+        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Tools(Resources):
+    """What a worker works with.
+
+    If not `enabled`, it neither reflects nor dreams: episodes wait in the store. `loops` maps the
+    names that jobs use to the code that may drive loops, so that no job names code. With `mode`
+    "full" it dreams by itself, with "lite" only on request. It prunes lessons not used for
+    `unused_for` seconds and those beyond `keep` lessons; None turns either off.
+    """
+
     loops: Mapping[str, Opens] = field(default_factory=dict)
     mode: Literal["lite", "full"] = "full"
     unused_for: float | None = None
@@ -115,10 +113,6 @@ class Tools:
     def prunes(self) -> bool:
         """Return True if it removes lessons."""
         return self.unused_for is not None or self.keep is not None
-
-    def memory(self, scope: Scope) -> Memory:
-        """Return the memory of a scope."""
-        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
 
 
 async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
@@ -156,13 +150,10 @@ async def embed(tools: Tools, scope: Scope) -> None:
         await tools.memory(scope).reembed()
 
 
-async def dream(tools: Tools, scope: Scope, *, mode: str = "full") -> None:
+async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
     """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
-    kind = next((kind for kind in MODES if kind == mode), None)
-    if kind is None:
-        raise errors.InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     if tools.enabled:
-        await consolidate(tools.memory(scope), mode=kind, by=ACTOR)
+        await consolidate(tools.memory(scope), mode=mode, by=ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
@@ -189,8 +180,8 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
     head = (await tools.store.read(scope, loop_store.read, loop)).head
     options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
     options |= {"memory": tools.memory(scope)}
-    options |= {"goals": tuple(from_document(Goal, one) for one in head.goals)}
-    options |= {"policy": policy_from(head.policy)} if head.policy else {}
+    options |= {"goals": tuple(codec.from_document(record.Goal, one) for one in head.goals)}
+    options |= {"policy": codec.policy_from(head.policy)} if head.policy else {}
     opens, at = partial(tools.loops[by], **options), Context(head.task, loop_id=loop)
     run = await call(partial(_no_run, by), opens, head.task, at=at)
     if not isinstance(run, Run):
@@ -268,10 +259,6 @@ class Job:
         whole = json.dumps([self.scope.tenant, self.scope.project, *what])
         return f"{what[0]} {blake2b(whole.encode(), digest_size=16).hexdigest()}"
 
-    async def done(self, tools: Tools) -> None:
-        """Run the job. Raises HeedfulError."""
-        await self.kind.run(tools, self.scope, **self.arguments)
-
 
 # Called with a job and a description of its result.
 JobListener = Callable[[Job, str], None]
@@ -313,7 +300,7 @@ async def do(
     listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
     try:
         with telemetry.task(job.task, job.scope.tenant, job.scope.project, carried):
-            await job.done(tools)
+            await job.kind.run(tools, job.scope, **job.arguments)
     except asyncio.CancelledError:
         listener(job, "given back")
         raise
@@ -373,18 +360,17 @@ GRACE = 30.0
 
 @dataclass(slots=True)
 class _Entry:
-    """A queued job: its place in the order of arrival, the trace it belongs to, and its state."""
+    """A queued job, the trace it belongs to, and its state."""
 
     job: Job
     holds: str | None
-    place: int
     carried: dict[str, str]
     since: float
     tries: int = 0
     ready: bool = True
 
 
-class LocalQueue:
+class LocalQueue(Work):
     """A queue in this process, for a store that one process serves; use it with `async with`.
 
     On entering it queues the unfinished work in the store, and then once a day the maintenance of
@@ -406,7 +392,6 @@ class LocalQueue:
         self._running: dict[asyncio.Task[None], _Entry] = {}
         self._rounds: list[asyncio.Task[None]] = []
         self._failed: Counter[str] = Counter()
-        self._places = count()
         self._open = True
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
@@ -414,7 +399,7 @@ class LocalQueue:
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
             carried, now = telemetry.trace_headers(), time.time()
-            self._waiting[job.name] = _Entry(job, job.holds, next(self._places), carried, now)
+            self._waiting[job.name] = _Entry(job, job.holds, carried, now)
             self._go()
 
     async def depth(self) -> Sequence[Depth]:
@@ -455,7 +440,12 @@ class LocalQueue:
             await asyncio.sleep(seconds)
 
     def _go(self) -> None:
-        while self._open and len(self._running) < self._concurrency and (entry := self._next()):
+        while self._open and len(self._running) < self._concurrency:
+            held = {entry.holds for entry in self._running.values()} - {None}
+            ready = [one for one in self._waiting.values() if one.ready and one.holds not in held]
+            if not ready:
+                break
+            entry = max(ready, key=lambda one: one.job.kind.priority)  # of equals the first
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1
             arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
@@ -463,12 +453,6 @@ class LocalQueue:
             task = asyncio.create_task(do(*arguments), context=Variables())
             self._running[task] = entry
             task.add_done_callback(self._ended)
-
-    def _next(self) -> _Entry | None:
-        """Return the most urgent job that may run now; jobs with a held lock wait."""
-        held = {entry.holds for entry in self._running.values()} - {None}
-        ready = [one for one in self._waiting.values() if one.ready and one.holds not in held]
-        return min(ready, key=lambda one: (-one.job.kind.priority, one.place), default=None)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         entry = self._running.pop(task)
@@ -479,7 +463,7 @@ class LocalQueue:
             extra = {"job": entry.job.name, "error": type(error).__name__}
             defect = None if isinstance(error, errors.HeedfulError) else error
             log.error("job_failed", extra=extra, exc_info=defect)
-        elif error is not None and wait is not None and entry.job.name not in self._waiting:
+        elif wait is not None and entry.job.name not in self._waiting:
             entry.since, entry.ready = time.time(), False
             self._waiting[entry.job.name] = entry
             asyncio.get_running_loop().call_later(wait, self._again, entry)

@@ -18,7 +18,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
-from typing import Any, NoReturn
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
@@ -92,16 +92,13 @@ def _check_form(body: bytes, kind: str, most: int) -> None:
         raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
-            plain = json.loads(body.decode(), parse_constant=_no_constant)
-            json.dumps(plain, ensure_ascii=False).encode()
+            # NaN and Infinity, which only Python reads, are not written either.
+            plain = json.loads(body.decode())
+            json.dumps(plain, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
         raise Problem(400, "bad_request", "the body has half a surrogate pair") from error
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a number in JSON")
 
 
 # Rate and capacity
@@ -233,8 +230,9 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
 # Paths whose requests make no span. A service may export its own spans to /v1/traces.
 UNTRACED = (*PUBLIC, TRACES)
+# Without a key, programs on this machine may call. A web page reaches a port of this machine under
+# another host name, or sends its origin; a proxy on this machine forwards requests from elsewhere.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-# Headers of a request that a page in a browser sends, or that a proxy hands on.
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
@@ -296,7 +294,12 @@ class Entrance:
         headers = Headers(scope=scope)
         with self._capacity.place():
             caller = await self._callers.identified(headers.get("authorization"))
-            _require_this_machine(caller, headers)
+            host = headers.get("host", "")
+            name = host if host.endswith("]") else host.rpartition(":")[0] or host
+            passed = any(one in headers for one in ELSEWHERE)
+            if not caller.key and (passed or name.lower() not in LOOPBACK):
+                detail = "without a key the service answers on localhost only"
+                raise Problem(421, "misdirected_request", detail)
             scope["state"]["caller"] = caller
             self._rate.take(caller.key)
             with self._capacity.place(caller.tenant):
@@ -351,17 +354,3 @@ class _Response:
         key = (scope["state"]["caller"].key if "caller" in scope["state"] else "") or "-"
         line = (scope["method"][:16], route, self.status, seconds * 1000, key, self._id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *line)
-
-
-def _require_this_machine(caller: Caller, headers: Headers) -> None:
-    """Refuse a caller without a key that is not a program on this machine, with Problem 421.
-
-    A web page reaches a port of this machine under another host name, or sends its origin. A proxy
-    on this machine forwards requests from elsewhere.
-    """
-    host = headers.get("host", "")
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    passed = any(one in headers for one in ELSEWHERE)
-    if not caller.key and (passed or name.lower() not in LOOPBACK):
-        detail = "without a key the service answers on localhost only"
-        raise Problem(421, "misdirected_request", detail)

@@ -10,6 +10,7 @@ import logging
 import re
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -31,6 +32,7 @@ SOON = {"Retry-After": "1"}  # if the waiting time is unknown
 ATTRIBUTES = "allowed count edition field first id kind quota source state".split()
 
 
+@dataclass(eq=False)
 class Problem(Exception):
     """A problem, ready to be sent; `fields` are further members of its object.
 
@@ -38,20 +40,15 @@ class Problem(Exception):
     'precondition_required'
     """
 
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        headers: Mapping[str, str] | None = None,
-        **fields: Any,
-    ) -> None:
-        self.status: int = status
-        self.code: str = code
-        self.detail: str = redact(detail)
-        self.headers: dict[str, str] = dict(headers or {})
-        self.fields: dict[str, Any] = fields
-        super().__init__(f"{status} {code}: {self.detail}")
+    status: int
+    code: str
+    detail: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.detail = redact(self.detail)
+        Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
     @property
     def body(self) -> dict[str, Any]:
@@ -108,7 +105,7 @@ def _typed(error: errors.HeedfulError) -> Problem:
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:
             pass
-    return Problem(status, code, detail, headers, **fields)
+    return Problem(status, code, detail, headers, fields)
 
 
 # pydantic names the type in a location if a field takes several types. It is no part of the body.
@@ -124,29 +121,22 @@ def _invalid(error: RequestValidationError) -> Problem:
         said = "a JSON object is needed" if empty else redact(str(one["msg"]))
         wrong.append({"in": str(one["loc"][0]), "pointer": pointer, "detail": said})
     first = "{in}{pointer}: {detail}".format(**wrong[0])
-    return Problem(422, "invalid_request", first, errors=wrong)
+    return Problem(422, "invalid_request", first, fields={"errors": wrong})
 
 
 def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
     """Return the response to an error; faults of the service are logged, without secrets."""
     problem = of(error)
     if problem.status >= 500 and error is not problem:
-        _log(error, problem)
+        # Not the path, which may hold anything; the line of its request comes next.
+        if not isinstance(error, errors.StoreUnavailable):
+            trace = "".join(traceback.format_exception(error))
+            log.error("%s\n%s", problem.code, redact(trace))
+        elif REPEATS.allows(line := redact(" ".join(str(error).split()))):
+            log.error("%s: %s", problem.code, line)
     for path, names in OWN.items():
         if scope["path"].startswith(path):
             fields = {name: scope["state"].get(name) for name in names}
             body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
     return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
-
-
-def _log(error: BaseException, problem: Problem) -> None:
-    """Log an error; an unreachable store is one line, not repeated for each request."""
-    if isinstance(error, errors.StoreUnavailable):
-        line = redact(" ".join(str(error).split()))
-        if REPEATS.allows(line):
-            log.error("%s: %s", problem.code, line)
-        return
-    trace = "".join(traceback.format_exception(error))
-    # Not the path, which may hold anything; the line of its request comes next.
-    log.error("%s\n%s", problem.code, redact(trace))

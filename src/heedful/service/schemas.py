@@ -16,13 +16,10 @@ from heedful.lessons.lesson import Match, Remembered, State, Trust
 from heedful.lessons.proof import Comparison
 from heedful.lessons.ranking import provenance, relevance
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop import codec, decide, record
+from heedful.loop import codec, decide, explain, record, replay
 from heedful.loop.decide import State as LoopState
-from heedful.loop.explain import Line
-from heedful.loop.replay import Figures
 from heedful.loop.stop import Stop
-from heedful.memory.dream import Dream
-from heedful.memory.reflect import Reflected
+from heedful.memory import dream, reflect
 from heedful.models.contract import Message
 from heedful.redact import redact
 from heedful.service.wire import Shape
@@ -350,12 +347,12 @@ class LoopExplanation:
     """Why the loop went on and why it stopped, and what `would_change` the end."""
 
     text: str
-    lines: tuple[Line, ...]
+    lines: tuple[explain.Line, ...]
     would_change: list[str]
     otherwise: str
 
 
-ReplayFigures = Annotated[Figures, Shape(also={"lost": "lost"})]
+ReplayFigures = Annotated[replay.Figures, Shape(also={"lost": "lost"})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +400,7 @@ class ReflectionOutcome(Answer):
     written: tuple[Remembered, ...]
 
     @classmethod
-    def of(cls, result: Reflected) -> Self:
+    def of(cls, result: reflect.Reflected) -> Self:
         """Return the outcome of a reflection."""
         rule = result.strategy.text if result.strategy else None
         return cls.read(result.reflection, result, strategy=rule, written=result.stored)
@@ -650,7 +647,7 @@ class NewDream(Body):
 
 
 DreamRecord = Annotated[
-    Dream, Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"})
+    dream.Dream, Shape(omit=("found", "texts"), also={"after": "after", "nothing": "nothing"})
 ]
 
 

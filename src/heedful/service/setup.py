@@ -16,13 +16,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from heedful import policies
 from heedful.compat import LoopGuardrails, Reflections
-from heedful.lessons.lesson import SHARE, Scope
+from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
-from heedful.memory.memory import Memory
-from heedful.models.contract import Embedder, Model
-from heedful.service.jobs import Depth, NoWork, Work
-from heedful.store.store import Store
+from heedful.service.jobs import Depth, Resources, Work
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 
@@ -91,7 +88,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Resources):
     """Everything that the routes use; made once, before the application.
 
     `scope` is the scope of callers without a key. They are admitted only if the service is `open`:
@@ -101,23 +98,14 @@ class Setup:
     time; waiting for a turn holds no thread.
     """
 
-    store: Store
     scope: Scope = Scope()
     open: bool = False
-    embedder: Embedder | None = None
-    model: Model | None = None
     policy: Policy = policies.default
     checks: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    holdout: float = SHARE
-    max_entries: int | None = None
     limits: Limits = Limits()
     reflections: Reflections = Reflections()
     guardrails: LoopGuardrails = LoopGuardrails()
-    work: Work = field(default_factory=NoWork)
+    work: Work = field(default_factory=Work)
     patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
-
-    def memory(self, scope: Scope) -> Memory:
-        """Return the memory of a scope, with the embedder and the limits of the service."""
-        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)

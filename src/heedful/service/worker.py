@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -62,7 +62,7 @@ class Backoff(BaseRetryStrategy):
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
-class PostgresQueue:
+class PostgresQueue(jobs.Work):
     """A queue in the database at a `postgresql://` URL; `async with` opens and closes it.
 
     The same task waits only once. Raises StoreError if the database does not answer.
@@ -96,11 +96,8 @@ class PostgresQueue:
         )
         what: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
         what |= {"arguments": arguments, "carried": telemetry.trace_headers()}
-        with _translate_errors():
-            try:
-                await deferred.defer_async(**what)
-            except failures.AlreadyEnqueued:
-                return
+        with _translate_errors(), suppress(failures.AlreadyEnqueued):
+            await deferred.defer_async(**what)
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state. Raises StoreError."""

@@ -20,8 +20,7 @@ from heedful.service.problems import Problem
 from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
-from heedful.store import episodes
-from heedful.store.records import EpisodeState
+from heedful.store import episodes, records
 from heedful.traces.episode import Episode, Limits
 from heedful.traces.messages import EpisodeReader
 
@@ -57,7 +56,7 @@ async def create(
         result = await reflect(episode, memory=caller.memory, model=model, trust=trust)
         assert result is not None
         taught = ReflectionOutcome.of(result)
-        state: EpisodeState = "waiting" if result.busy else "reflected"
+        state: records.EpisodeState = "waiting" if result.busy else "reflected"
     else:
         stored = await asyncio.to_thread(to_stored_episode, episode, trust)
         state = await episodes.put(caller.setup.store, caller.scope, stored)
@@ -75,7 +74,7 @@ def _episode(new: NewEpisode) -> Episode:
 
 @router.get("/episodes")
 async def listed(
-    caller: Reading, page: Paged, state: EpisodeState | None = None
+    caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
     place: Any = page.after(float, str) or ()
@@ -103,22 +102,18 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
         raise Problem(400, "invalid_traces", f"not OTLP: {error}") from error
     caller.setup.metrics.traces.labels("refused").inc(refused.total())
     request.app.state.collector.soon(caller.scope)
-    why = "; ".join(f"{n} spans: {why}" for why, n in refused.items())
-    return _answer(kind, refused.total(), why)
-
-
-def _answer(kind: str, refused: int, why: str) -> Response:
+    total, why = refused.total(), "; ".join(f"{n} spans: {why}" for why, n in refused.items())
     if kind == PROTOBUF:
         from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as wire
 
         answer = wire.ExportTraceServiceResponse()
-        if refused:
-            answer.partial_success.rejected_spans = refused
+        if total:
+            answer.partial_success.rejected_spans = total
             answer.partial_success.error_message = why
         return Response(answer.SerializeToString(), media_type=PROTOBUF)
     # A whole number of 64 bits is text in the JSON of protobuf.
-    part = {"partialSuccess": {"rejectedSpans": str(refused), "errorMessage": why}}
-    return Response(json.dumps(part if refused else {}), media_type=_JSON)
+    part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
+    return Response(json.dumps(part if total else {}), media_type=_JSON)
 
 
 # Seconds to wait after a trace has settled, so that no look is too early.

@@ -17,8 +17,7 @@ from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from heedful.checks.evaluate import threaded
-from heedful.checks.loading import load, made
+from heedful.checks import evaluate, loading
 from heedful.drive import report as reports
 from heedful.errors import InvalidInput, ModelUnavailable, NotFound, UnknownName
 from heedful.loop.policies import goal, policy
@@ -193,9 +192,9 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
     name = spec["name"]
     if name in setup.checks:
         given = {key: value for key, value in spec.items() if key != "name"}
-        return made(name, setup.checks[name], given)
+        return loading.made(name, setup.checks[name], given)
     if name in CRITICS:
-        return load(_with_own_model(spec, setup))
+        return loading.load(_with_own_model(spec, setup))
     if name == SCHEMA:
         parts = parts_of_schema(spec.get("schema")) * parts_of(output)
         if parts > MOST:
@@ -204,7 +203,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
             raise InvalidInput(what, parts, allowed)
     elif name not in TEXT:
         raise UnknownName("check", name, sorted({*TEXT, SCHEMA, *CRITICS, *setup.checks}))
-    return _Aside(load(spec), setup.turns)
+    return _Aside(loading.load(spec), setup.turns)
 
 
 class _Aside:
@@ -217,7 +216,7 @@ class _Aside:
         self._turns = turns
 
     async def __call__(self, candidate: Any, context: Any) -> Any:
-        found = await threaded(self._check, candidate, context)
+        found = await evaluate.threaded(self._check, candidate, context)
         if not iscoroutine(found):
             return found
         try:
@@ -306,7 +305,7 @@ def parts_of_schema(schema: Any) -> int:
 
 def _check_keywords(part: Mapping[str, Any]) -> None:
     """Check that a part has only keywords with bounded time. Raises InvalidInput."""
-    keywords = [name for name in REFUSED if name in part and not isinstance(part[name], Mapping)]
+    keywords = [name for name in REFUSED if not isinstance(part.get(name, {}), Mapping)]
     for name in (*(name for name in UNBOUNDED if name in part), *keywords):
         how = f"the check regex bounds its time; a schema is one of {DIALECT}, in one piece"
         raise _wrong(name, "given", f"left out: {how}")

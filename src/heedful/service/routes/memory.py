@@ -10,9 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from heedful.errors import InvalidInput
-from heedful.lessons import lesson
+from heedful.lessons import lesson, ranking
 from heedful.lessons.proof import is_due
-from heedful.lessons.ranking import as_text
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.dream import Dreams, consolidate
@@ -34,38 +33,33 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 @router.post("/recall")
 async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
     """Recall what fits a task; with a `loop` an exposure is recorded, which needs `write`."""
-    if body.loop is not None:
-        caller.needs("write")
-    answer = await (_recall if body.loop is None else _recall_for_loop)(caller, body)
-    caller.setup.metrics.recalled.inc(len(answer.items))
-    return answer
-
-
-async def _recall(caller: Caller, body: schemas.RecallRequest) -> schemas.RecallAnswer:
-    memory = caller.memory
-    found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
-    messages = memory.render(found, body.budget) if body.form == "messages" else ()
-    text = memory.render_text(found, body.budget) if body.form == "text" else ""
-    return schemas.RecallAnswer(list(map(schemas.RecallItem.of, found)), list(messages), text, None)
-
-
-async def _recall_for_loop(caller: Caller, body: schemas.RecallRequest) -> schemas.RecallAnswer:
-    """Recall for a loop; record the exposure first, because the prompt may cause an outcome."""
+    memory, metrics = caller.memory, caller.setup.metrics
+    if body.loop is None:
+        found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
+        metrics.recalled.inc(len(found))
+        return schemas.RecallAnswer(
+            list(map(schemas.RecallItem.of, found)),
+            list(memory.render(found, body.budget) if body.form == "messages" else ()),
+            memory.render_text(found, body.budget) if body.form == "text" else "",
+            None,
+        )
+    caller.needs("write")
     if unusable := sorted(ALONE & body.model_fields_set):
         raise InvalidInput(unusable[0], getattr(body, unusable[0]), "left out if a loop is given")
-    loop, turns = body.loop or "", body.form == "messages"
-    briefing = await caller.memory.brief(body.task, loop, examples=True if turns else None)
+    turns = body.form == "messages"
+    briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
     briefing = briefing.worked if turns else briefing
-    if briefing.exposures:
+    if briefing.exposures:  # on record before the prompt that may cause an outcome
         await caller.write(exposures.remember, (), exposures=briefing.exposures)
     shown = sum(exposure.shown for exposure in briefing.exposures)
-    exposure = schemas.ExposureCount(loop, shown, len(briefing.exposures) - shown)
+    exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
     text = ""
     if body.form == "text":
-        text = as_text(briefing.examples, secrets.randbits(64), briefing.advice)
+        text = ranking.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
     messages = list(briefing.examples) if turns else []
-    found: tuple[lesson.Match, ...] = tuple(briefing.found)
-    return schemas.RecallAnswer(list(map(schemas.RecallItem.of, found)), messages, text, exposure)
+    items = list(map(schemas.RecallItem.of, briefing.found))
+    metrics.recalled.inc(len(items))
+    return schemas.RecallAnswer(items, messages, text, exposure)
 
 
 @router.post("/outcomes")
