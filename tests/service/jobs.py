@@ -28,8 +28,10 @@ def episode(word: str) -> Episode:
 
 async def put(store: Store, scope: Scope, *words: str) -> list[str]:
     """Keep episodes that wait; their digests."""
-from heedful.memory.reflect import to_stored_episode
-from heedful.service.jobs import Depth, Job, Work
+    waiting = list(map(episode, words))
+    for one in waiting:
+        await episodes.put(store, scope, to_stored_episode(one, "operator"))
+    return [one.digest for one in waiting]
 
 
 async def begun(store: Store, scope: Scope, id: str, task: str = "say ok") -> None:

@@ -127,7 +127,8 @@ def test_lists_come_in_pages_whatever_comes_meanwhile(project, writer):
         project.post("episodes", {"events": [{"type": "a", "content": word}]}, 202)
         project.ask("PUT", f"loops/{word}", {"task": word})
     for path in ("quarantine", "dreams", "reflections", "episodes", "loops", "keys", "audit"):
-        whole, found, cursor = project.get(f"{path}?limit=200"), [], ""
+        whole, cursor = project.get(f"{path}?limit=200"), ""
+        found: list[Any] = []
         while cursor is not None:
             page = project.get(f"{path}?limit=1{cursor and '&cursor=' + cursor}")
             found, cursor = [*found, *page["items"]], page["next"]
