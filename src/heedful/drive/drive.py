@@ -147,7 +147,8 @@ class Run(Generic[C]):
             self._journal.commit,
             memory,
             journal.text_of(self.task),
-            together=memory is not None and self._journal.shares(memory),
+            together=memory is not None
+            and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
         )
@@ -238,8 +239,9 @@ class Run(Generic[C]):
                 return state
             finally:
                 # A write may have succeeded without an answer: only the journal knows.
-                if state is None and self._journal.reread():
-                    self._state = None
+                if state is None:
+                    self._journal.known = True
+                    self._state = None if self._journal.durable else self._state
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""

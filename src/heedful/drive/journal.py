@@ -107,16 +107,14 @@ class Journal:
         self.store: Store | None = open_store(store) if isinstance(store, str) else store
         if not isinstance(self.store, Store | None):
             raise InvalidInput("store", store, "a path, :memory:, a Store or None")
-        self._scope, self._id, self._known = scope or Scope(), id, known
+        self.durable: bool = self.store is not None
+        self.known: bool = known
+        self.scope: Scope = scope or Scope()
+        self._id = id
         self._owner = loops.new_owner() if self.store is not None else ""
         self._head: Head | None = None  # what the store does not hold yet
         self._claimed = False
         self._epoch = 1
-
-    @property
-    def durable(self) -> bool:
-        """Return True if there is a store."""
-        return self.store is not None
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
         """Hold the loop while an attempt is under way.
@@ -148,6 +146,7 @@ class Journal:
 
         Raises LeaseLost, and InvalidInput for a task that cannot be stored.
         """
+        stored = None
         if self.store is None:
             return None
         try:
@@ -155,24 +154,22 @@ class Journal:
         except (TypeError, ValueError) as error:
             allowed = "text or JSON data; or run with store=None"
             raise InvalidInput("task", head.task, allowed) from error
-        stored = None
-        if self._known:
+        if self.known:
             self._claimed = False  # the beat must not renew the epoch that this claim ends
-            stored = await self.store.write(self._scope, loops.claim, self._id, head, self._owner)
+            stored = await self.store.write(self.scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
 
         def lasting(head: Head) -> tuple[Any, ...]:
             return head.kind, head.stage, list(head.goals), dict(head.policy)
 
-        written = stored is not None and lasting(stored.head) == lasting(head)
-        self._head = None if written else head
+        self._head = None if stored and lasting(stored.head) == lasting(head) else head
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
         """Count, for each finding key, the attempts with it in the newest other loops."""
         if self.store is None:
             return {}
-        return await self.store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
+        return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
         """Write the entry in one transaction.
@@ -184,19 +181,10 @@ class Journal:
             return Committed(time.time())
         head = None if self._claimed and entry.verdict is None else self._head
         entry = replace(entry, epoch=self._epoch, head=head)
-        committed = await self.store.write(self._scope, loops.commit, entry, self._owner)
+        committed = await self.store.write(self.scope, loops.commit, entry, self._owner)
         self._claimed = True
         self._head = None if head is not None else self._head
         return committed
-
-    def reread(self) -> bool:
-        """Return True if after a failure only the store knows what was written."""
-        self._known = True
-        return self.durable
-
-    def shares(self, memory: Memory) -> bool:
-        """Return True if entries are written to the store and the scope of a memory."""
-        return memory.store is self.store and memory.scope == self._scope
 
     async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
         """Renew the lease until cancelled; cancel the driver if the lease is lost."""
@@ -205,7 +193,7 @@ class Journal:
             if not self._claimed:
                 continue
             try:
-                await store.write(self._scope, loops.beat, self._id, self._epoch)
+                await store.write(self.scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
                 if driver is not None:
                     driver.cancel()

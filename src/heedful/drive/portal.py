@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -30,16 +31,14 @@ THREADS = 512
 def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "heedful-call"))
-    threading.Thread(target=_forever, args=(loop,), name="heedful-portal", daemon=True).start()
+
+    def forever() -> None:
+        while not loop.is_closed():
+            with suppress(KeyboardInterrupt, SystemExit):  # its caller gets it from the task
+                loop.run_forever()
+
+    threading.Thread(target=forever, name="heedful-portal", daemon=True).start()
     return loop
-
-
-def _forever(loop: asyncio.AbstractEventLoop) -> None:
-    while not loop.is_closed():
-        try:
-            loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):
-            continue  # the task holds it, and its caller raises it
 
 
 if hasattr(os, "register_at_fork"):
