@@ -51,20 +51,15 @@ class LoopView:
         self._following = following
         self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
 
-    @property
-    def at(self) -> float:
-        """The time of the decision, or of the loop's start, in seconds since 1970."""
-        return self.decision.at if self.decision else self.stored.created
-
     def answer(self, shape: type[T], **more: Any) -> T:
         """Return the facts in a shape, together with `more` of its fields."""
-        facts = {**self.facts, **more}
-        return shape(**{field.name: facts[field.name] for field in fields(shape)})  # type: ignore[arg-type]
+        facts, names = self.facts | more, [field.name for field in fields(shape)]  # type: ignore[arg-type]
+        return shape(**{name: facts[name] for name in names})
 
     def name(self, number: int) -> str:
         """Return the name of an attempt by its number."""
-        exists = number <= len(self.loop.attempts)
-        return name_of(self.stored, number) if exists else self._following
+        following = number > len(self.loop.attempts)
+        return self._following if following else name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
         """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
@@ -119,9 +114,8 @@ class LoopView:
 
     def _judged(self) -> dict[str, Any]:
         """Return scores and bias tags of the attempt that was decided on, and who took part."""
-        attempt = (
-            self.loop.attempts[self.number - 1] if self.number and self.loop.attempts else None
-        )
+        made = self.loop.attempts if self.number else ()
+        attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
         text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})

@@ -228,8 +228,8 @@ async def query_reflections(
     matches.sort(
         key=lambda match: (-relevance(match) * worth(match, now), match.kind, match.signature)
     )
-    names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
-    return [_row(*(getattr(match, name) for name in names)) for match in matches[:k]]
+    known = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
+    return [_row(*(getattr(match, name) for name in known)) for match in matches[:k]]
 
 
 async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
@@ -248,11 +248,10 @@ async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str
 
 
 def _row(
-    id: str, kind: str, text: str, importance: float, tags: Sequence[str], category: str, at: float
+    id: str, kind: Any, text: str, importance: float, tags: Sequence[str], category: str, at: float
 ) -> dict[str, Any]:
-    made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
-    known = (category or None) if made == "reflection" else None
-    row = ReflectionRow(id, made, text, importance, list(tags), known, SOURCE, LAYER, iso(at))
+    known = (category or None) if kind == "reflection" else None
+    row = ReflectionRow(id, kind, text, importance, list(tags), known, SOURCE, LAYER, iso(at))
     return asdict(row)
 
 

@@ -99,9 +99,9 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
 def find_stage(report: Report, stage: str) -> StageReport:
     """Return the stage of that name, or else of that number from 1. Raises UnknownName."""
-    numbered = {str(number): found for number, found in enumerate(report.stages, 1)}
-    named = {found.name: found for found in report.stages}
-    return named.get(stage) or numbered.get(stage) or report.stage(stage)
+    known = {str(number): found for number, found in enumerate(report.stages, 1)}
+    known |= {found.name: found for found in report.stages}
+    return known.get(stage) or report.stage(stage)
 
 
 def describe_run(report: Report) -> str:
