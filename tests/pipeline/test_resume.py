@@ -36,20 +36,14 @@ class Crashing(Store):
     async def write(self, scope: Scope, work: Any, /, *args: Any, **more: Any) -> Any:
         if work not in (loops.claim, loops.commit):
             return await super().write(scope, work, *args, **more)
-        number = self._number()
-        value = await super().write(scope, work, *args, **more)
-        self._landed(number)
-        return value
-
-    def _number(self) -> int:
         self.writes += 1
-        if self.writes in self.before:
-            raise StoreUnavailable(f"write {self.writes} failed")
-        return self.writes
-
-    def _landed(self, number: int) -> None:
+        number = self.writes
+        if number in self.before:
+            raise StoreUnavailable(f"write {number} failed")
+        value = await super().write(scope, work, *args, **more)
         if number in self.after:
-            raise StoreUnavailable(f"write {number} landed, and nobody heard of it")
+            raise StoreUnavailable(f"write {number} landed, and its answer was lost")
+        return value
 
 
 @dataclass(frozen=True)
@@ -153,11 +147,6 @@ async def until_done(
     raise AssertionError("it never came to an end")
 
 
-def halted(report: Report) -> str:
-    """The stage that halted the run."""
-    return next(stage.name for stage in report.stages if stage.action == "halted")
-
-
 @settings(max_examples=30)
 @given(
     plans=plans,
@@ -185,9 +174,8 @@ def test_interrupted_anywhere_it_ends_the_same(
         if any((s.status, s.action) == ("not_validated", "halted") for s in report.stages):
             # Judged once more by a check that is not mended: one attempt more, and no other end.
             assert [s.action for s in again.stages] == [s.action for s in report.stages]
-            assert (
-                again.stage(halted(report)).attempts[:-1] == report.stage(halted(report)).attempts
-            )
+            halted = next(stage.name for stage in report.stages if stage.action == "halted")
+            assert again.stage(halted).attempts[:-1] == report.stage(halted).attempts
         else:
             assert again == report
             assert told(again) == told(report)
