@@ -19,7 +19,6 @@ ENDED: Mapping[str, str] = {
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
-Rule = TypeVar("Rule", stop.Echo, stop.Fatigue)
 T = TypeVar("T")
 
 
@@ -98,18 +97,14 @@ class LoopView:
     def _wear(self) -> dict[str, Any]:
         """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
         worn = self.decision.standing if self.decision else decide.Standing()
-        exceeded = worn.fatigue >= rule_of(self.policy, stop.Fatigue).limit
+        improved = self.number > 1 and self.loop.improved[self.number - 1]
+        tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
         most = rule_of(self.policy, stop.Echo).times
         repeated = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
         return {
             **echo(repeated, most),
-            "reflection_fatigue": worn.fatigue,
-            "previous_fatigue": round(worn.fatigue - worn.change, 3),
-            "fatigue_increment": worn.change,
-            "fatigue_increased": worn.change > 0,
-            "improvement_detected": self.number > 1 and self.loop.improved[self.number - 1],
-            "threshold_exceeded": exceeded,
-            "fatigue_threshold_exceeded": exceeded,
+            **tired,
+            "fatigue_threshold_exceeded": tired["threshold_exceeded"],
         }
 
     def _judged(self) -> dict[str, Any]:
@@ -132,9 +127,21 @@ class LoopView:
         }
 
 
-def rule_of(policy: decide.Policy, kind: type[Rule]) -> Rule:
+def rule_of(policy: decide.Policy, kind: type[T]) -> T:
     """Return the policy's rule of this kind, or the default one."""
     return next((rule for rule in stop.flat(policy.rules) if isinstance(rule, kind)), kind())
+
+
+def fatigue(level: float, before: float, policy: decide.Policy, improved: bool) -> dict[str, Any]:
+    """Return the fatigue of a loop, how it changed, and whether it ends the loop."""
+    return {
+        "reflection_fatigue": level,
+        "previous_fatigue": before,
+        "fatigue_increment": round(level - before, 3),
+        "fatigue_increased": level > before,
+        "improvement_detected": improved,
+        "threshold_exceeded": level >= rule_of(policy, stop.Fatigue).limit,
+    }
 
 
 def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Loop guardrails under the names of earlier systems, on the same stored loops.
 
-A completion reports one run of a loop; critics or a model judge the scores that it leaves out. The
-store knows which attempt a name belongs to: names are never parsed.
+The store knows which attempt a name belongs to: names are never parsed.
 """
 
 from __future__ import annotations
@@ -503,23 +502,15 @@ async def calculate_fatigue_score(
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
     stored = (await loops.find(loop_id)).stored
     policy = codec.policy_from(stored.head.policy)
-    fatigue = answers.rule_of(policy, stop.Fatigue)
+    rule = answers.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
-    base = fatigue.level(loop) if previous_fatigue is None else previous_fatigue
+    before = rule.level(loop) if previous_fatigue is None else previous_fatigue
     after = _then(loop, completion)
     rerun, better = len(after.attempts) > 1, after.improved[-1]
-    level = fatigue.after(base, better) if rerun else base
-    exceeded = level >= fatigue.limit
-    return {
-        "reflection_fatigue": level,
-        "previous_fatigue": base,
-        "fatigue_increment": round(level - base, 3),
-        "fatigue_increased": level > base,
-        "improvement_detected": rerun and better,
-        "threshold_exceeded": exceeded,
-        "critical_threshold": fatigue.limit,
-        "force_finalize": exceeded,
-    }
+    level = rule.after(before, better) if rerun else before
+    facts = answers.fatigue(level, before, policy, rerun and better)
+    ends = {"critical_threshold": rule.limit, "force_finalize": facts["threshold_exceeded"]}
+    return facts | ends
 
 
 async def log_rerun_reasoning(

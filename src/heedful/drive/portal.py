@@ -1,7 +1,4 @@
-"""Call heedful from code without an event loop, and decorate a function to correct itself.
-
-One background event loop serves the whole process.
-"""
+"""Call heedful from code without an event loop; one background loop serves the whole process."""
 
 from __future__ import annotations
 
@@ -114,11 +111,10 @@ def self_correcting(
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            if len(args) <= own:  # the task was passed by name
-                if parameters[own] not in named:
-                    raise TypeError("the task is missing: give it as the first argument")
-                args = (*args, named.pop(parameters[own]))
-            bound, (task, *rest) = args[:own], args[own:]
+            bound, given = args[:own], args[own:]
+            if not given and parameters[own] not in named:
+                raise TypeError("the task is missing: give it as the first argument")
+            task, *rest = given or (named.pop(parameters[own]),)
 
             def generate(task: Any, hint: str) -> Any:
                 return function(*bound, task, hint, *rest, **named)  # type: ignore[arg-type]

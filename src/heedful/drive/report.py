@@ -1,8 +1,4 @@
-"""Host (c): an outside orchestrator makes attempts and reports them; this module decides them.
-
-Every call reads the loop, decides, and writes one entry (`heedful.drive.journal`). Nobody holds the
-loop between calls.
-"""
+"""Host (c): an outside orchestrator makes attempts and reports them; this module decides them."""
 
 from __future__ import annotations
 
@@ -36,10 +32,9 @@ REPORT = "report"  # the name of a report's own evaluation among the judges of a
 class AttemptReport:
     """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
 
-    `checks` judge the output here, in addition to the `evaluation`. `request` is JSON data that
-    belongs to the identity of the report, such as the names and arguments of its checks. If the
-    evaluation is not `vouched` for, it counts as a model's word and the lessons of the loop are not
-    verified.
+    `checks` judge the output here, too. `request` is JSON data that belongs to the identity of the
+    report, such as the arguments of its checks. An evaluation that is not `vouched` for counts as a
+    model's word: the lessons of the loop are not verified.
     """
 
     output: Any = None
@@ -130,11 +125,10 @@ async def report(
 ) -> ReportResult:
     """Decide on an attempt and store it; the same report again returns the first verdict.
 
-    With a `memory` of the same store and scope, a loop that ends teaches its lessons, and its
-    outcome counts for the lessons that it was shown. Raises NotFound, AttemptTaken if the attempt
-    was reported with other content, OutOfOrder if the attempt before it is missing, LoopEnded,
-    LeaseLost if a process drives the loop, Conflict if code of its host decides it, CheckFailed,
-    ModelError, and NotJournalable.
+    With a `memory` of the same store and scope, a loop that ends teaches its lessons. Raises
+    NotFound, AttemptTaken if the attempt was reported with other content, OutOfOrder if the attempt
+    before it is missing, LoopEnded, LeaseLost if a process drives the loop, Conflict if code of its
+    host decides it, CheckFailed, ModelError, NotJournalable.
     """
     journal.journalable(attempt_report.output)
     judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
@@ -196,9 +190,8 @@ async def override(
     """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
 
     The override counts for that many `decisions`, until it expires (`until`, seconds since 1970).
-    It is stored with the new decision in one transaction. Raises OverrideRefused like
-    `Run.override` and if code of its host stopped the loop, NotFound, and LeaseLost if a process
-    drives the loop.
+    Raises OverrideRefused like `Run.override` and if code of its host stopped the loop, NotFound,
+    and LeaseLost if a process drives the loop.
     """
     new = record.Override(rule, by, why, decisions, until=until)
 

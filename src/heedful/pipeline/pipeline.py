@@ -1,7 +1,6 @@
 """Host (b): a pipeline runs its stages in turn, and runs a stage again with feedback if it fails.
 
-`Pipeline` declares the stages. `PipelineRun` is one run over a state, and `StageRunner` drives one
-stage of it as a loop (`heedful.drive`), so that both can be resumed after a crash.
+`PipelineRun` is one run over a state, and `StageRunner` drives one stage of it as a loop.
 """
 
 from __future__ import annotations
@@ -212,7 +211,7 @@ class Pipeline:
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
-        files = {runs.file_safe(other) for other in others}
+        files = map(runs.file_safe, others)
         if name in keys or f"{name}_feedback" in others or runs.file_safe(name) in files:
             raise errors.InvalidInput("name of a stage", name, "one that is not taken")
         return name

@@ -1,7 +1,6 @@
-"""Answer which stages of a run were retried, why, and what was fed back; count over runs.
+"""Answer from the reports which stages of a run were retried, and why; count over runs.
 
-The answer cites the reports. No model is asked; of the question only the stages that it names are
-read. What the report does not contain is named as missing, never guessed.
+No model is asked; of the question only the stages that it names are read.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 class Fact:
     """A statement of the report, with its messages word for word.
 
-    A fact about the whole run has no `stage` (""), and a fact about a whole stage no `attempt` (0),
-    `check` or `file` (the name of the attempt's report). `quote` holds lines that belong to it.
+    A fact about the whole run has no `stage`, one about a whole stage no `attempt`, `check` or
+    `file` (the name of the attempt's report). `quote` holds lines that belong to it.
     """
 
     text: str
