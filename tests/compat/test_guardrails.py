@@ -140,14 +140,6 @@ def test_reruns_end_at_their_limit_and_each_has_its_name(store):
     assert last["rerun_reason_detail"] == "Forced finalization due to max_reruns_reached"
 
 
-@pytest.mark.parametrize("name", ["user_report_1", "a_r1", "_r1", "x__r2", "x" * 200])
-def test_a_name_is_never_parsed(store, name):
-    done(store, "user", **POOR)
-    decision = done(store, name, **POOR)["decision_result"]
-    assert decision["original_loop_id"] == name
-    assert done(store, "user_r1", **POOR)["decision_result"]["original_loop_id"] == "user"
-
-
 def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
     done(store, "a_r1", **GOOD)
     first = done(store, "a", **POOR)["decision_result"]
