@@ -11,17 +11,14 @@ from typing import Any
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
-from heedful.drive import journal
-from heedful.drive.drive import validate_arguments
+from heedful.drive import drive, journal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
-from heedful.loop import codec, decide, policies, record
-from heedful.loop.stop import find_near_repeat, rule_name
+from heedful.loop import codec, decide, policies, record, stop
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.redact import redact, redact_data
-from heedful.store import loops, open_store
+from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
-from heedful.store.runs import reworded
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of an id, which appears in addresses and lists
@@ -67,7 +64,7 @@ class AttemptReport:
             candidate,
             evaluation,
             self.usage + evaluation.usage if evaluation is not None else self.usage,
-            find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
+            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
             self.labels,
             report=self.name,
             reported_as=self.reported_as,
@@ -103,7 +100,7 @@ async def open_loop(
     `context` is what checks find as `Context.data`. Raises InvalidInput, and Conflict if the loop
     exists with another task, context, goals or policy.
     """
-    validate_arguments(id, (), goals, policy, None, None)
+    drive.validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
@@ -202,7 +199,7 @@ async def override(
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
-        verdict = reworded(after, verdict, head.stage)
+        verdict = runs.reworded(after, verdict, head.stage)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
         await snapshot.commit(replace(entry, override=new))
@@ -220,8 +217,8 @@ def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
 
 def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
     """Raise OverrideRefused if code of the host stopped the loop."""
-    known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, decide.Done) else []
+    known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
+    stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
     if stops and not known_improvement:
         unknown.append(f"{stops[0]!r} under an improvement")
