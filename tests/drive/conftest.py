@@ -1,4 +1,4 @@
-"""A store for each test, and both journals: none, and that of a store."""
+"""Both journals: none, and that of a store."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ import pytest
 
 from heedful.store.store import Store
 from tests.engines import opened
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "a.db"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with opened(path) as one:
-        yield one
 
 
 @pytest.fixture(params=["no store", "store"])
