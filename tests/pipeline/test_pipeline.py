@@ -93,17 +93,6 @@ def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
     assert [len(stage.attempts) for stage in ran(pipeline).stages] == [2, 3]
 
 
-def test_warnings_do_not_ask_for_another_attempt() -> None:
-    def warns(output: Any, at: Context) -> list[Finding]:
-        return [Finding("warns", "many specific numbers", "cross-check them", level="warning")]
-
-    report = one(lambda state: 1, warns)
-    (attempt,) = report.stages[0].attempts
-    assert (attempt.overall_status, attempt.requires_retry) == ("warning", False)
-    assert (attempt.feedback_for_agent, attempt.failed_checks_summary) == ("", [])
-    assert (report.status, report.stages[0].action) == ("passed", "passed")
-
-
 # -- checks that raise
 
 

@@ -94,10 +94,10 @@ class Before:
 
     def __init__(self, state: Any) -> None:
         # Each value, its JSON or None, and what to put back: a copy, or the value itself.
-        self._fields: dict[str, tuple[Any, str | None, Any]] = {}
-        for name, value in fields_of(state).items():
-            text = written(value)
-            self._fields[name] = value, text, _copy(value, text)
+        self._fields: dict[str, tuple[Any, str | None, Any]] = {
+            name: (value, text := written(value), _copy(value, text))
+            for name, value in fields_of(state).items()
+        }
 
     def _same(self, name: str, value: Any, text: str | None) -> bool:
         before, known, _ = self._fields.get(name, (None, None, None))
