@@ -531,10 +531,11 @@ def test_the_settings_and_their_defaults():
 
 def test_each_setting_is_part_of_the_policy():
     """What each rule does is tested in tests/loop."""
-    thresholds = {"alignment_threshold": 0.7, "drift_threshold": 0.3, "critical_threshold": 0.2}
-    fatigue = {"decay_rate": 0.2, "base_increment": 0.1, "max_fatigue": 0.9}
+    scores: Any = {"alignment_threshold": 0.7, "drift_threshold": 0.3}
+    fatigue: Any = {"decay_rate": 0.2, "base_increment": 0.1, "max_fatigue": 0.9}
+    fatigue |= {"critical_threshold": 0.2}
     limits: Any = {"max_reruns": 1, "bias_repetition_threshold": 2, "improvement_threshold": 0.01}
-    some = LoopGuardrails(**thresholds, **fatigue, **limits)
+    some = LoopGuardrails(**scores, **fatigue, **limits)
     rules = MaxAttempts(2), Fatigue(0.2, 0.1, 0.2, 0.9), Echo(2, across="scope")
     goals = Goal("alignment", 0.7), Goal("drift", 0.3, "at_most")
     improvement = Improvement(0.01, "previous")

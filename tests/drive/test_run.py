@@ -223,9 +223,7 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(kept, p
     check = Check(*[ValueError("one"), ValueError("two"), ValueError("three")], pure=pure)
     generate = Generator(WANTED)
     one = session(kept, generate=generate, checks=[check])
-    with pytest.raises(
-        errors.CheckFailed, match="check 'wanted' raised ValueError: 'two'"
-    ) as caught:
+    with pytest.raises(errors.CheckFailed, match="'wanted' raised ValueError: 'two'") as caught:
         await one.step()
     assert isinstance(caught.value.__cause__, ValueError)
     result = await one.finish()
@@ -494,6 +492,5 @@ async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content
     assert turn.content.endswith("\n\nHow is it?")
-    assert [one.shown for one in (await store.read(Scope(), exposures.past, "c")).exposures] == [
-        True
-    ]
+    past = await store.read(Scope(), exposures.past, "c")
+    assert [one.shown for one in past.exposures] == [True]
