@@ -169,7 +169,7 @@ class Journal:
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction; changed goals with the first decision on them.
+        """Write the entry in one transaction; the first decision also writes changed goals.
 
         Raises LeaseLost if another process drives the loop, and other StoreErrors.
         """
@@ -262,7 +262,7 @@ class LoopRecorder:
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """Return the lessons of an ended loop, and its outcome; a cancelled loop has none."""
+        """Return the lessons of an ended loop and its outcome; a cancelled loop has no outcome."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
             lessons = memory.lessons(loop, self.task, self.shown, self.examples)
@@ -273,7 +273,7 @@ class LoopRecorder:
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory in another store, then review its lessons; a failed look is logged."""
+        """Write to a memory in another store, then review its lessons; log a failed review."""
         if not self.together and (lessons or outcome):
             most, remember = memory.max_entries or 0, exposures.remember
             await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
@@ -328,7 +328,7 @@ class _ChangedError(Exception):
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """Return what `work` returns, which gets a fresh snapshot until its entry is written.
+    """Return what `work` returns once its entry is written; each round has a fresh snapshot.
 
     Raises NotFound, and LeaseLost after 100 rounds in which another process was faster.
     """

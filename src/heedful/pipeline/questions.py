@@ -28,8 +28,8 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 class Fact:
     """A statement of the report, with its messages word for word.
 
-    A fact about the whole run has no `stage`, one about a whole stage no `attempt`, `check` or
-    `file` (the name of the attempt's report). `quote` holds lines that belong to it.
+    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, `check`
+    or `file` (the name of the attempt's report). `quote` holds lines that belong to the fact.
     """
 
     text: str
