@@ -8,11 +8,13 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from heedful.store.store import Store
 from heedful.store.store import _shared as shared
 from tests import engines
 
@@ -71,6 +73,17 @@ def no_store_stays_open() -> Iterator[None]:
     for store in list(shared.values()):
         asyncio.run(store.close())
     shared.clear()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with engines.opened(path) as one:
+        yield one
 
 
 @pytest.fixture

@@ -99,17 +99,16 @@ def test_the_documented_completion_has_the_documented_answer(store):
 
 
 @pytest.mark.parametrize(
-    ("scores", "reason", "trigger"),
+    ("scores", "reason"),
     [
-        ({**GOOD, "alignment_score": 0.749}, "alignment_threshold_not_met", ["alignment"]),
-        ({**GOOD, "drift_score": 0.251}, "drift_threshold_exceeded", ["drift"]),
-        (POOR, "alignment_threshold_not_met", ["alignment", "drift"]),
+        ({"alignment_score": 0.749}, "alignment_threshold_not_met"),
+        ({"drift_score": 0.251}, "drift_threshold_exceeded"),
     ],
 )
-def test_why_a_loop_is_run_again(store, scores, reason, trigger):
-    decision = done(store, "loop_001", **scores)["decision_result"]
-    assert (decision["rerun_reason"], decision["rerun_trigger"]) == (reason, trigger)
-    assert decision["rerun_reason_detail"] == f"Triggered by {', '.join(trigger)}"
+def test_why_a_loop_is_run_again(store, scores, reason):
+    decision = done(store, "loop_001", **{**GOOD, **scores})["decision_result"]
+    assert decision["rerun_reason"] == reason
+    assert decision["rerun_trigger"] == [reason.split("_")[0]]
 
 
 @pytest.mark.parametrize("status", ["pending", "Done", ""])
@@ -139,14 +138,6 @@ def test_reruns_end_at_their_limit_and_each_has_its_name(store):
     last = decisions[-1]
     assert (last["force_finalize"], last["rerun_reason"]) == (True, "max_reruns_reached")
     assert last["rerun_reason_detail"] == "Forced finalization due to max_reruns_reached"
-
-
-@pytest.mark.parametrize("name", ["user_report_1", "a_r1", "_r1", "x__r2", "x" * 200])
-def test_a_name_is_never_parsed(store, name):
-    done(store, "user", **POOR)
-    decision = done(store, name, **POOR)["decision_result"]
-    assert decision["original_loop_id"] == name
-    assert done(store, "user_r1", **POOR)["decision_result"]["original_loop_id"] == "user"
 
 
 def test_a_name_that_another_loop_has_is_not_given_to_a_rerun(store):
@@ -335,14 +326,8 @@ def test_a_tag_that_comes_over_and_over_in_the_scope_halts_a_loop(store):
     assert trace["status"] == "finalized"
     elsewhere = GuardedLoops(store, Scope("default", "other"))
     assert not done(elsewhere, "loop_3", **POOR, bias_tags=[TAG])["reflection_result"]["bias_echo"]
-
-
-def test_a_bias_echo_can_be_overridden(store):
-    reruns(store, "loop_001", 2, bias_tags=[TAG])
-    last = done(store, "loop_001_r2", override_bias_echo=True, override_by="ops")
-    decision = last["decision_result"]
-    assert (decision["decision"], decision["overridden_by"]) == ("rerun", "ops")
-    assert decision["new_loop_id"] == "loop_001_r3"
+    lifted = done(store, "loop_2", override_bias_echo=True, override_by="ops")["decision_result"]
+    assert (lifted["decision"], lifted["overridden_by"]) == ("rerun", "ops")
 
 
 @pytest.mark.parametrize(
@@ -392,11 +377,17 @@ def test_an_override_that_is_given_before_is_consumed_by_the_decision_that_needs
     assert (ended["decision"], ended["rerun_reason"]) == ("finalize", "max_reruns_reached")
 
 
-def test_an_override_reopens_a_loop_that_has_ended(store):
-    reruns(store, "loop_001", 3)
-    do(override_guardrails("loop_001_r3", override_max_reruns=True, override_by="ops", store=store))
-    again = done(store, "loop_001_r3")["decision_result"]
-    assert (again["decision"], again["new_loop_id"]) == ("rerun", "loop_001_r4")
+@pytest.mark.parametrize(
+    ("limit", "most", "told"),
+    [("max_reruns", 3, {}), ("bias_echo", 2, {"bias_tags": [TAG]})],
+)
+def test_an_override_reopens_a_loop_that_has_ended(store, limit, most, told):
+    last = reruns(store, "loop_001", most, **told)[-1]
+    assert last["decision_result"]["decision"] == "finalize"
+    lifted: dict[str, Any] = {f"override_{limit}": True, "override_by": "ops"}
+    do(override_guardrails(f"loop_001_r{most}", **lifted, store=store))
+    again = done(store, f"loop_001_r{most}")["decision_result"]
+    assert (again["decision"], again["new_loop_id"]) == ("rerun", f"loop_001_r{most + 1}")
 
 
 # -- the parts
@@ -436,15 +427,13 @@ def test_limits_are_enforced_and_lifted_once(store):
     reruns(store, "loop_001", 1)
     limits = do(enforce_rerun_limits("loop_001", True, "ops", store=store))
     shapes.has(limits, shapes.LIMITS)
-    free = {"rerun_count": 2, "max_reruns": 3, "limit_reached": False}
-    assert limits == {**free, "force_finalize": False, "overridden": False, "overridden_by": None}
+    assert list(limits.values()) == [2, 3, False, False, False, None]
     reruns(store, "loop_002", 2)
     reached = do(enforce_rerun_limits("loop_002_r3", store=store))
-    spent = {"rerun_count": 3, "max_reruns": 3, "limit_reached": True}
-    assert reached == {**spent, "force_finalize": True, "overridden": False, "overridden_by": None}
-    lifted = [do(enforce_rerun_limits("loop_002", True, "ops", store=store)) for _ in range(2)]
-    given_ = {"force_finalize": False, "overridden": True, "overridden_by": "ops"}
-    assert lifted == [{**spent, **given_}] * 2
+    assert list(reached.values()) == [3, 3, True, True, False, None]
+    for _ in range(2):
+        lifted = do(enforce_rerun_limits("loop_002", True, "ops", store=store))
+        assert list(lifted.values()) == [3, 3, True, False, True, "ops"]
     assert len(do(store.read(Scope(), loop_store.read, "loop_002")).loop.overrides) == 1
     assert done(store, "loop_002_r3", **POOR)["decision_result"]["new_loop_id"] == "loop_002_r4"
 
@@ -489,13 +478,16 @@ def test_a_fatigue_score_is_that_of_the_next_attempt(store):
 
 def test_reasoning_is_logged_and_has_its_time(caplog):
     caplog.set_level("INFO", "heedful")
-    given_ = log_rerun_reasoning("loop_001", ["alignment", "drift"], "alignment_threshold_not_met")
-    told = do(given_)
+    why = ["alignment", "drift"], "alignment_threshold_not_met"
+    told = do(log_rerun_reasoning("loop_001", *why))
     assert told.pop("timestamp")
-    detail = "Triggered by alignment, drift"
-    whole = ["rerun_trigger", "rerun_reason", "rerun_reason_detail"]
-    assert list(told) == [*whole, "overridden_by", "reflection_persona"]
-    assert told["rerun_reason_detail"] == detail
+    assert told == {
+        "rerun_trigger": why[0],
+        "rerun_reason": why[1],
+        "rerun_reason_detail": "Triggered by alignment, drift",
+        "overridden_by": None,
+        "reflection_persona": None,
+    }
     said = "loop loop_001 runs again: alignment_threshold_not_met (Triggered by alignment, drift)"
     assert caplog.messages == [said]
     own = do(log_rerun_reasoning("l", ["drift"], "r", "since I say so", "ops", "NOVA"))
@@ -539,18 +531,11 @@ def test_the_settings_and_their_defaults():
 
 def test_each_setting_is_part_of_the_policy():
     """What each rule does is tested in tests/loop."""
-    changed: dict[str, Any] = {
-        "max_reruns": 1,
-        "decay_rate": 0.2,
-        "base_increment": 0.1,
-        "max_fatigue": 0.9,
-    }
-    limits: dict[str, Any] = {
-        "alignment_threshold": 0.7,
-        "drift_threshold": 0.3,
-        "improvement_threshold": 0.01,
-    }
-    some = LoopGuardrails(**changed, **limits, bias_repetition_threshold=2, critical_threshold=0.2)
+    scores: Any = {"alignment_threshold": 0.7, "drift_threshold": 0.3}
+    fatigue: Any = {"decay_rate": 0.2, "base_increment": 0.1, "max_fatigue": 0.9}
+    fatigue |= {"critical_threshold": 0.2}
+    limits: Any = {"max_reruns": 1, "bias_repetition_threshold": 2, "improvement_threshold": 0.01}
+    some = LoopGuardrails(**scores, **fatigue, **limits)
     rules = MaxAttempts(2), Fatigue(0.2, 0.1, 0.2, 0.9), Echo(2, across="scope")
     goals = Goal("alignment", 0.7), Goal("drift", 0.3, "at_most")
     improvement = Improvement(0.01, "previous")

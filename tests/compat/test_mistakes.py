@@ -65,14 +65,11 @@ def test_a_signature_is_of_type_and_text_without_case_and_ends():
 
 
 def test_the_log_says_skipped_stored_or_duplicate(memory, caplog):
-    async def kept() -> list[int | None]:
-        return [
-            await compat.persist_reflection(ONE, memory, changed_behavior=changed)
-            for changed in (False, True, True, True)
-        ]
-
     caplog.set_level(logging.INFO, "heedful")
-    skipped, first, *again = do(kept())
+    skipped, first, *again = [
+        do(compat.persist_reflection(ONE, memory, changed_behavior=changed))
+        for changed in (False, True, True, True)
+    ]
     assert skipped is None
     assert isinstance(first, int)
     assert again == [first, first]
@@ -111,21 +108,17 @@ def test_an_entry_has_its_shape_and_cuts_query_and_context(memory):
 
 
 def test_five_similar_reflections_newest_first_or_those_of_a_type(memory):
-    async def found(*options: Any) -> list[str]:
-        entries = await compat.retrieve_similar_reflections("abc123", memory, *options)
+    def found(*options: Any) -> list[str]:
+        entries = do(compat.retrieve_similar_reflections("abc123", memory, *options))
         return [entry["content"] for entry in entries]
 
-    async def stored() -> tuple[list[str], ...]:
-        for letter in "abcdefg":
-            content = f"{letter} is another conflict"
-            await compat.persist_reflection(replace(ONE, content=content), memory, True)
-        other = replace(ONE, error_type="factual_error", content="It CONFLICTS.")
-        await compat.persist_reflection(other, memory, True)
-        return await found(), await found(9, "factual_error"), await found(9)
-
-    five, typed, every = do(stored())
-    assert five == ["It CONFLICTS.", *(f"{letter} is another conflict" for letter in "gfed")]
-    assert (typed, len(every)) == (["It CONFLICTS."], 8)
+    for letter in "abcdefg":
+        one = replace(ONE, content=f"{letter} is another conflict")
+        do(compat.persist_reflection(one, memory, True))
+    other = replace(ONE, error_type="factual_error", content="It CONFLICTS.")
+    do(compat.persist_reflection(other, memory, True))
+    assert found() == ["It CONFLICTS.", *(f"{letter} is another conflict" for letter in "gfed")]
+    assert (found(9, "factual_error"), len(found(9))) == (["It CONFLICTS."], 8)
 
 
 def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds(memory):
@@ -136,10 +129,7 @@ def test_texts_of_one_pattern_are_one_lesson_that_each_of_their_signatures_finds
         for text, exact in zip(texts, signatures, strict=True)
     ]
 
-    async def stored() -> set[int | None]:
-        return {await compat.persist_reflection(one, memory, True) for one in [*made, *made]}
-
-    (id,) = do(stored())
+    (id,) = {do(compat.persist_reflection(one, memory, True)) for one in [*made, *made]}
     for exact in signatures:
         assert do(compat.has_seen_error_before(exact, memory)).count == 6
         (entry,) = do(compat.retrieve_similar_reflections(exact, memory))
@@ -158,13 +148,10 @@ def test_a_merge_is_suggested_from_a_similarity_on(memory, caplog, threshold, sa
     memory.embedder = FixedEmbedder()
     caplog.set_level(logging.INFO, "heedful")
 
-    async def stored() -> list[int | None]:
-        return [
-            await compat.persist_reflection(one, memory, True, threshold)
-            for one in (ONE, replace(ONE, content=LIKE), ONE)
-        ]
-
-    first, second, _ = do(stored())
+    first, second, _ = [
+        do(compat.persist_reflection(one, memory, True, threshold))
+        for one in (ONE, replace(ONE, content=LIKE), ONE)
+    ]
     told = f"lesson {second} is like lesson {first} (0.89): they may be merged"
     assert [one for one in caplog.messages if "like" in one] == ([told] if said else [])
 
@@ -196,15 +183,11 @@ def test_an_entry_of_a_mistake_has_its_keys(memory):
 
 
 def test_entries_are_counted_and_cleared(memory):
-    async def scenario() -> list[int]:
-        counts = [await compat.count(memory)]
-        for n in ("one", "two", "two"):
-            await compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION)
-            counts.append(await compat.count(memory))
-        await compat.clear(memory)
-        return [*counts, await compat.count(memory)]
-
-    assert do(scenario()) == [0, 1, 2, 2, 0]
+    for n, expected in (("one", 1), ("two", 2), ("two", 2)):
+        do(compat.store(memory, f"{PROMPT} {n}", MISTAKE, CORRECTION))
+        assert do(compat.count(memory)) == expected
+    do(compat.clear(memory))
+    assert do(compat.count(memory)) == 0
 
 
 @pytest.mark.parametrize(

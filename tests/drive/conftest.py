@@ -9,9 +9,6 @@ import pytest
 
 from heedful.store.store import Store
 from tests.engines import opened
-from tests.stores import path, store
-
-__all__ = ["path", "store"]
 
 
 @pytest.fixture(params=["no store", "store"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -112,7 +112,6 @@ def test_run_sync_gives_the_result_or_the_error():
 
 def test_run_sync_works_from_many_threads_and_nests_without_starving():
     """More callers than a default pool has threads, each waiting for a loop of its own inside."""
-    answers: list[str] = []
 
     def inner(task: str, hint: str) -> str:
         return WANTED if hint else "no"
@@ -123,14 +122,8 @@ def test_run_sync_works_from_many_threads_and_nests_without_starving():
     def outer(task: str, hint: str) -> str:
         return wrapped(task)
 
-    workers = [
-        threading.Thread(target=lambda: answers.append(outer("t")), daemon=True) for _ in range(40)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert answers == [WANTED] * 40
+    with ThreadPoolExecutor(40) as pool:
+        assert list(pool.map(outer, ["t"] * 40)) == [WANTED] * 40
 
 
 CLEANING = """

@@ -186,32 +186,23 @@ def from_examples(messages: Any) -> str:
 
 
 def units(candidate: Any, context: Context) -> list[Finding]:
-    if str(candidate).endswith(" kg"):
-        return []
-    return [Finding("units", f"{candidate} has no unit", "write the unit")]
-
-
-TASKS = [f"How heavy is the parcel with the number {n}?" for n in (7, 8)]
-
-
-async def taught(store: Any, memory: Any, **options: Any) -> ScriptedModel:
-    """Two runs, of which the second profits from the first."""
-    model = ScriptedModel(from_examples, forever=True)
-    known = {"checks": [units], "store": store, "memory": memory, **options}
-    results = [await run(task, generate=model, **known) for task in TASKS]
-    assert [(r.passed, len(r.loop.attempts)) for r in results] == [(True, 2), (True, 1)]
-    assert model.prompts[2][:2] == (Message("user", TASKS[0]), Message("assistant", "12 kg"))
-    return model
+    good = str(candidate).endswith(" kg")
+    return [] if good else [Finding("units", f"{candidate} has no unit", "write the unit")]
 
 
 @pytest.mark.parametrize("where", ["same", "another", "none"])
 async def test_the_second_task_is_right_at_once_because_of_the_first(store, tmp_path, where):
     other = in_file(str(tmp_path / "memory.db"))
     memory = Memory(store if where == "same" else other)
-    model = await taught(None if where == "none" else store, memory)
+    model = ScriptedModel(from_examples, forever=True)
+    tasks = [f"How heavy is the parcel with the number {n}?" for n in (7, 8)]
+    known: Any = {"generate": model, "store": None if where == "none" else store, "memory": memory}
+    results = [await run(task, checks=[units], **known) for task in tasks]
+    assert [(r.passed, len(r.loop.attempts)) for r in results] == [(True, 2), (True, 1)]
+    assert model.prompts[2][:2] == (Message("user", tasks[0]), Message("assistant", "12 kg"))
     lessons = await memory.top()
     assert {one["state"] for one in lessons if one["kind"] == "check"} == {"verified"}
-    unrelated = await run("Name a river", generate=model, checks=[], store=store, memory=memory)
+    unrelated = await run("Name a river", checks=[], **known)
     assert (unrelated.passed, len(model.prompts[3])) == (True, 1)
     await other.close()
 

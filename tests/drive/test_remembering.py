@@ -15,13 +15,12 @@ from heedful.errors import UserCodeError
 from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.lessons.signature import signature
-from heedful.loop.decide import Done, Policy
-from heedful.loop.stop import MaxAttempts
+from heedful.loop.decide import Done
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from heedful.store.store import Store
 from heedful.testing import ScriptedModel
-from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator, reread
+from tests.drive.support import FOUR, SCOPE, WANTED, Check, Generator
 from tests.engines import opened, rows
 
 pytestmark = pytest.mark.both
@@ -215,19 +214,6 @@ async def test_the_outcome_is_written_with_the_last_decision(kept, tmp_path, ans
     assert loop == "l"
     assert found[:2] == list(expected[:2])
     assert found[2] == expected[2] or expected[2] is None
-
-
-async def test_an_override_after_the_end_does_not_change_the_outcome(store, path):
-    await taught(store)
-    policy = Policy((MaxAttempts(1),), name="one")
-    memory = Memory(store, holdout=0)
-    await drive(store, memory, "l", model=ScriptedModel("x"), policy=policy)
-    before = outcomes(path)
-    assert before[0][1:3] == (0, 1)
-    await heedful.override("l", "attempts", by="ada", store=store)
-    await drive(store, memory, "l", policy=policy)
-    assert (await reread(store, "l")).verdicts[-1] == Done(2, passed=True)
-    assert outcomes(path) == before
 
 
 async def test_a_cancelled_loop_has_no_outcome(store, path):

@@ -133,6 +133,3 @@ async def test_a_reopened_loop_is_shown_the_same_lessons(stores, apart, fresh):
     await one.override("attempts", "ada")
     assert isinstance(await one.step(), Done)
     assert shown(second if fresh else first, 0 if fresh else 1) == shown(first) != []
-
-
-# -- the look

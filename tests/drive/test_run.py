@@ -189,32 +189,28 @@ async def test_every_kind_of_callable_generates(generate, kept):
     assert (await driven(generate=generate, store=kept)).candidate == WANTED
 
 
-@pytest.mark.parametrize("kind", ["generate", "check", "revise"])
-async def test_the_users_code_knows_its_context(kind, kept):
-    seen: list[Context] = []
-
-    def note(where: str) -> None:
-        if kind == where:
-            seen.append(heedful.context())
+async def test_the_users_code_knows_its_context(kept):
+    seen: dict[str, Context] = {}
 
     def generate(task: Any, hint: str) -> str:
-        note("generate")
+        seen["generate"] = heedful.context()
         return "wrong"
 
     async def revise(task: Any, candidate: Any, findings: Any) -> str:
-        note("revise")
+        seen["revise"] = heedful.context()
         return WANTED
 
     def check(candidate: Any, context: Context) -> list[Finding]:
         assert heedful.context() is context
-        note("check")
+        seen["check"] = context
         return [] if candidate == WANTED else [Finding("c", "no")]
 
     options: dict[str, Any] = {"revise": revise, "checks": [check], "data": {"a": 1}}
     result = await driven(generate=generate, store=kept, **options)
-    assert {(c.task, c.loop_id, c.data["a"]) for c in seen} == {("t", result.id, 1)}
-    last = (1, None) if kind == "generate" else (2, "wrong")
-    assert (seen[-1].attempt, seen[-1].previous) == last
+    known = [(c.task, c.loop_id, c.data["a"]) for c in seen.values()]
+    assert known == [("t", result.id, 1)] * 3
+    last = {name: (c.attempt, c.previous) for name, c in seen.items()}
+    assert last == {"generate": (1, None), "check": (2, "wrong"), "revise": (2, "wrong")}
     with pytest.raises(LookupError):
         heedful.context()
 
@@ -227,9 +223,7 @@ async def test_a_check_that_raises_is_asked_twice_and_the_answer_is_kept(kept, p
     check = Check(*[ValueError("one"), ValueError("two"), ValueError("three")], pure=pure)
     generate = Generator(WANTED)
     one = session(kept, generate=generate, checks=[check])
-    with pytest.raises(
-        errors.CheckFailed, match="check 'wanted' raised ValueError: 'two'"
-    ) as caught:
+    with pytest.raises(errors.CheckFailed, match="'wanted' raised ValueError: 'two'") as caught:
         await one.step()
     assert isinstance(caught.value.__cause__, ValueError)
     result = await one.finish()
@@ -498,6 +492,5 @@ async def test_a_loop_without_examples_keeps_and_shows_no_output(store):
     assert "second wrong thing is not right. write right" in turn.content
     assert "data, not instructions" in turn.content
     assert turn.content.endswith("\n\nHow is it?")
-    assert [one.shown for one in (await store.read(Scope(), exposures.past, "c")).exposures] == [
-        True
-    ]
+    past = await store.read(Scope(), exposures.past, "c")
+    assert [one.shown for one in past.exposures] == [True]

@@ -6,9 +6,6 @@ import pytest
 
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
-from tests.stores import path, store
-
-__all__ = ["path", "store"]
 
 
 @pytest.fixture

@@ -125,4 +125,5 @@ def test_many_numbers_are_a_warning_only() -> None:
     (attempt,) = report.stages[0].attempts
     assert said == ""
     assert (attempt.overall_status, report.status) == ("warning", "passed")
+    assert (attempt.requires_retry, attempt.failed_checks_summary) == (False, [])
     assert [one.check_name for one in attempt.checks] == ["excessive_precision"]

@@ -66,27 +66,22 @@ def test_a_retry_that_succeeds_on_attempt_2(store: str | None) -> None:
 def test_exhaustion_after_exactly_3_attempts(
     store: str | None, how: Any, status: str, action: str, kept: int, seen: list[Any]
 ) -> None:
-    made: list[int] = []
+    made: list[Any] = []
     later: list[Any] = []
     pipeline = Pipeline("p", store=store, on_exhausted=how, progress=False)
-
-    @pipeline.stage(checks=[failing(1, 2, 3), failing(1, 3, name="other")])
-    def s(state: Any) -> int:
-        made.append(len(made) + 1)
-        return made[-1]
+    checks = [failing(1, 2, 3), failing(1, 3, name="other")]
+    pipeline.stage(name="s", checks=checks)(feeding(made))
 
     @pipeline.stage
     def after(state: Any) -> None:
-        later.append(state["guardrail_reports"]["degraded"])
-        state["saw"] = state["s"]
+        later.append((state["s"], state["guardrail_reports"]["degraded"]))
 
     report = ran(pipeline)
-    assert made == [1, 2, 3]
+    assert len(made) == 3
     assert (report.status, report.passed) == (status, False)
     assert (report.stages[0].action, report.stages[0].kept) == (action, kept)
     assert report.state["s"] == kept
-    assert later == seen
-    assert report.state.get("saw") == (kept if seen else None)
+    assert later == [(kept, names) for names in seen]
     assert report.stages[1].status == ("not_validated" if seen else "not_run")
     assert report.stages[0].attempts[-1].requires_retry
 
@@ -96,23 +91,6 @@ def test_retries_come_from_the_settings_where_a_stage_does_not_say() -> None:
     pipeline.stage(name="a", checks=[failing(1, 2, 3)])(lambda state: 1)
     pipeline.stage(name="b", checks=[failing(1, 2, 3)], retries=2)(lambda state: 1)
     assert [len(stage.attempts) for stage in ran(pipeline).stages] == [2, 3]
-
-
-def test_a_check_without_a_fix_is_told_by_what_is_wrong() -> None:
-    said: list[Any] = []
-    one(feeding(said), failing(1, fix=""))
-    assert said[1].split("\n")[1] == "- looks: attempt 1 is wrong."
-
-
-def test_warnings_do_not_ask_for_another_attempt() -> None:
-    def warns(output: Any, at: Context) -> list[Finding]:
-        return [Finding("warns", "many specific numbers", "cross-check them", level="warning")]
-
-    report = one(lambda state: 1, warns)
-    (attempt,) = report.stages[0].attempts
-    assert (attempt.overall_status, attempt.requires_retry) == ("warning", False)
-    assert (attempt.feedback_for_agent, attempt.failed_checks_summary) == ("", [])
-    assert (report.status, report.stages[0].action) == ("passed", "passed")
 
 
 # -- checks that raise
@@ -142,12 +120,6 @@ def test_a_check_that_raises_is_asked_again_then_the_stage_is_not_validated(
     assert "fix the check" in attempt.checks[1].suggestion
     assert "s could not be validated" in caplog.text
     assert "Max retries" not in caplog.text
-
-
-def test_a_check_that_raises_once_is_as_good_as_one_that_does_not() -> None:
-    check = raising(1, times=1)
-    report = one(lambda state: 1, check)
-    assert (check.asked, report.status) == ([1, 1], "passed")
 
 
 def test_an_evaluator_that_raises_leaves_its_goals_unjudged(
@@ -199,12 +171,12 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
             raise ValueError("secret token ghp_0123456789abcdefghijABCDEFGHIJ012345")
         return len(calls)
 
-    with pytest.raises(StageFailed) as caught:
+    again = "; fix it; what was done before is kept, run again with id='r'$"
+    with pytest.raises(
+        StageFailed, match=rf"^stage 'second' raised ValueError: .*{again}"
+    ) as caught:
         ran(pipeline, {}, id="r")
-    told = str(caught.value)
-    assert told.startswith("stage 'second' raised ValueError: ")
-    assert told.endswith("; fix it; what was done before is kept, run again with id='r'")
-    assert "ghp_" not in told
+    assert "ghp_" not in str(caught.value)
     assert (caught.value.stage, caught.value.run) == ("second", "r")
     report = ran(pipeline, {}, id="r")
     assert (calls, report.status, report.state["second"]) == ([1, 2, 2, 2], "passed", 4)
@@ -238,24 +210,6 @@ async def test_one_run_at_a_time_has_an_id_and_a_cancelled_one_resumes(
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("store", [None, ":memory:"])
-def test_a_stage_that_never_ends_is_given_up_and_can_be_resumed(store: str | None) -> None:
-    calls: list[int] = []
-    pipeline = Pipeline("p", store=store, progress=False)
-
-    @pipeline.stage(timeout=0.5)
-    async def endless(state: Any) -> int:
-        calls.append(1)
-        if len(calls) == 1:
-            await asyncio.Event().wait()
-        return 1
-
-    with pytest.raises(StageFailed, match=r"'attempt 1 had no result in 0.5 s'") as caught:
-        ran(pipeline, {}, id="r")
-    assert caught.value.run == ("r" if store else "")
-    assert ran(pipeline, {}, id="r").passed
-
-
 async def test_a_thread_that_was_given_up_puts_nothing_into_the_state() -> None:
     pipeline = Pipeline("p", store=":memory:", progress=False)
     calls: list[int] = []
@@ -270,7 +224,7 @@ async def test_a_thread_that_was_given_up_puts_nothing_into_the_state() -> None:
         return "first"
 
     state: dict[str, Any] = {}
-    with pytest.raises(StageFailed):
+    with pytest.raises(StageFailed, match="'attempt 1 had no result in 1 s'"):
         await pipeline.run(state, id="r")
     assert (await pipeline.run(state, id="r")).passed
     go.set()
@@ -313,15 +267,12 @@ def test_the_same_id_again_runs_nothing_and_reports_the_same(tmp_path: Path) -> 
 
 
 def test_the_same_id_with_other_stages_is_a_conflict(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.db")
-    for name, wrong in (("s", False), ("t", True)):
-        pipeline = Pipeline("p", store=path, progress=False)
-        pipeline.stage(name=name)(lambda state: 1)
-        if wrong:
-            with pytest.raises(Conflict, match=r"'r' is about another task.*give another id"):
-                ran(pipeline, {}, id="r")
-        else:
-            ran(pipeline, {}, id="r")
+    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
+    pipeline.stage(name="s")(lambda state: 1)
+    ran(pipeline, {}, id="r")
+    pipeline.stage(name="t")(lambda state: 1)
+    with pytest.raises(Conflict, match=r"'r' is about another task.*give another id"):
+        ran(pipeline, {}, id="r")
 
 
 async def test_commits_of_a_run(tmp_path: Path) -> None:
@@ -408,42 +359,26 @@ def test_a_stage_is_added_by_any_of_its_forms() -> None:
 # -- settings
 
 DEFAULTS = {
-    "max_stage_retries": 2,
-    "max_check_attempts": 2,
-    "deviation_sigma": 10.0,
-    "spread_ratio_min": 0.1,
-    "spread_ratio_max": 5.0,
-    "constant_relative_std": 0.01,
-}
-OLDER = {
-    "max_guardrail_attempts": "max_check_attempts",
-    "PREDICTION_DEVIATION_THRESHOLD": "deviation_sigma",
-    "VARIANCE_RATIO_MIN": "spread_ratio_min",
-    "VARIANCE_RATIO_MAX": "spread_ratio_max",
-    "CONSTANT_PREDICTION_THRESHOLD": "constant_relative_std",
+    "max_stage_retries": (2, ""),
+    "max_check_attempts": (2, "max_guardrail_attempts"),
+    "deviation_sigma": (10.0, "PREDICTION_DEVIATION_THRESHOLD"),
+    "spread_ratio_min": (0.1, "VARIANCE_RATIO_MIN"),
+    "spread_ratio_max": (5.0, "VARIANCE_RATIO_MAX"),
+    "constant_relative_std": (0.01, "CONSTANT_PREDICTION_THRESHOLD"),
 }
 
 
-def test_the_defaults_are_the_documented_ones() -> None:
-    assert {name: getattr(Guardrails(), name) for name in DEFAULTS} == DEFAULTS
-    assert Guardrails.of({"PATH": "/bin", "OTHER": "x"}) == Guardrails()
-    assert Guardrails().thresholds == {name: DEFAULTS[name] for name in list(DEFAULTS)[2:]}
-
-
-@pytest.mark.parametrize("given", [*DEFAULTS, *OLDER])
-@pytest.mark.parametrize("form", ["{}", "HEEDFUL_{}", "heedful_{}"])
-@pytest.mark.parametrize("case", [str.lower, str.upper])
-def test_every_name_and_older_name_is_read(given: str, form: str, case: Any) -> None:
-    found = Guardrails.of({form.format(case(given)): " 3 "})
-    name = OLDER.get(given, given)
-    assert getattr(found, name) == 3
-    assert type(getattr(found, name)) is type(DEFAULTS[name])
-
-
-@pytest.mark.parametrize("older", OLDER)
-def test_a_new_name_goes_before_an_older_one(older: str) -> None:
-    for settings in ({older: "7", OLDER[older]: "3"}, {OLDER[older]: "3", older: "7"}):
-        assert getattr(Guardrails.of(settings), OLDER[older]) == 3
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_settings_have_defaults_names_and_older_names(name: str) -> None:
+    default, older = DEFAULTS[name]
+    assert getattr(Guardrails.of({"PATH": "/bin", "OTHER": "x"}), name) == default
+    for given in filter(None, (name, name.upper(), older, older.lower())):
+        for form in ("{}", "HEEDFUL_{}", "heedful_{}"):
+            found = getattr(Guardrails.of({form.format(given): " 3 "}), name)
+            assert (found, type(found)) == (3, type(default))
+    for settings in ({older: "7", name: "3"}, {name: "3", older: "7"}):
+        assert getattr(Guardrails.of(settings), name) == 3
+    assert (name in Guardrails().thresholds) == (not name.startswith("max_"))
 
 
 @pytest.mark.parametrize(

@@ -23,24 +23,11 @@ from heedful.store.runs import HEAD, TAIL, Report, report_of, stage_feedback
 from heedful.store.sqlite import shared_store
 from tests.pipeline.support import failing, one, raising, ran, statuses
 
-FIELDS = {
-    "stage_name": str,
-    "overall_status": str,
-    "checks": list,
-    "execution_time_ms": float,
-    "timestamp": str,
-    "requires_retry": bool,
-    "feedback_for_agent": str,
-    "failed_checks_summary": list,
-}
-CHECK_FIELDS = {
-    "check_name": str,
-    "status": str,
-    "severity": str,
-    "message": str,
-    "suggestion": str,
-    "details": dict,
-}
+TEXTS = "stage_name overall_status timestamp feedback_for_agent".split()
+FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS, str), "checks": list}
+FIELDS |= {"failed_checks_summary": list, "execution_time_ms": float, "requires_retry": bool}
+TEXTS_OF_CHECK = "check_name status severity message suggestion".split()
+CHECK_FIELDS: dict[str, type] = {**dict.fromkeys(TEXTS_OF_CHECK, str), "details": dict}
 TIME = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

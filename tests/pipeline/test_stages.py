@@ -21,11 +21,10 @@ from heedful.errors import InvalidInput, ModelError, NotJournalable, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
-from heedful.store.runs import report_of
+from heedful.store.runs import Report, report_of
 from heedful.store.sqlite import shared_store
 from heedful.testing import ScriptedModel
 from tests.pipeline.support import failing, one, ran
-from tests.store.support import rows
 
 REPORTS = "guardrail_reports"
 
@@ -145,21 +144,9 @@ def test_without_an_output_checks_see_the_state(value: Any) -> None:
     assert seen == [2]
 
 
-def test_nan_survives_where_it_is_written_down(tmp_path: Path) -> None:
-    """Json has no word for it, and a check of it must see it, in the first process and the next."""
-    pipeline = Pipeline("p", store=str(tmp_path / "a.db"), progress=False)
-    check = failing()
-    pipeline.stage(name="s", checks=[check])(lambda state: {"rmse": float("nan"), "n": ["NaN"]})
-    for _ in range(2):
-        report = ran(pipeline, id="r")
-        assert report.state["s"]["rmse"] != report.state["s"]["rmse"]
-        assert report.state["s"]["n"] == ["NaN"]
-    assert check.seen[0]["rmse"] != check.seen[0]["rmse"]
-
-
 @pytest.mark.parametrize(
     "value",
-    [False, {}, [1, {"a": None}], {"": "é\ud800"}, float("inf"), 2**70],
+    [False, {}, [1, {"a": None}], {"": "é\ud800"}, float("inf"), 2**70, {"a": float("nan")}],
     ids=ascii,
 )
 def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
@@ -167,8 +154,8 @@ def test_what_a_stage_returns_is_its_output(value: Any, tmp_path: Path) -> None:
     pipeline.stage(name="s", checks=[check])(lambda state: value)
     for _ in range(2):
         output = ran(pipeline, id="r").state["s"]
-        assert (output, type(output)) == (value, type(value))
-    assert check.seen == [value]
+        assert repr(output) == repr(value)
+    assert repr(check.seen) == repr([value])
 
 
 # -- functions of all kinds
@@ -253,16 +240,11 @@ def test_what_cannot_be_written_down_is_named(value: Any, kind: str, place: str)
     pipeline.stage(name="s")(s)
     where = "its output" if place == "output" else "what it left in the state as 'other'"
     state: dict[str, Any] = {}
-    with pytest.raises(NotJournalable) as caught:
+    what = f"stage 's': {where} is a {kind}, which .* rerun=True .* or use store=None"
+    with pytest.raises(NotJournalable, match=what):
         ran(pipeline, state)
-    assert str(caught.value) == (
-        f"stage 's': {where} is a {kind}, which cannot be written down, so the run could not go on "
-        "after a crash; save it to a file and keep the path, declare the stage with rerun=True (it "
-        "runs again when the run is resumed), or use store=None"
-    )
     assert "half" not in state
-    check = failing(1)
-    report = one(s, check)  # without a store there is nothing to write
+    report = one(s, failing(1))  # without a store there is nothing to write
     assert report.passed
     assert report.state["s" if place == "output" else "other"] is value
 
@@ -325,29 +307,17 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
 # -- stages that a model writes
 
 
-def prompted(*lines: Any, store: Any = None, **options: Any) -> tuple[Pipeline, ScriptedModel]:
-    model = ScriptedModel(*lines)
-    pipeline = Pipeline("p", store=store, progress=False)
-
-    @pipeline.stage(model=model, **options)
-    def insights(state: Any) -> str:
-        return f"Say what is seen in {state['x']}."
-
-    return pipeline, model
-
-
 def test_a_model_that_fails_leaves_the_run_to_be_resumed(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.db")
-    for lines, raised in ((["one", ModelError("gone")], ModelError), (["two"], None)):
-        pipeline, model = prompted(*lines, store=path, checks=[failing(1)])
-        if raised:
-            with pytest.raises(raised, match="gone"):
-                ran(pipeline, {"x": 1}, id="r")
-        else:
-            report = ran(pipeline, {"x": 1}, id="r")
-            assert len(model.prompts) == 1
-            assert "GUARDRAIL" in model.prompts[0][-1].content
-            assert report.state["insights"] == "two"
-            assert [len(s.attempts) for s in report.stages] == [2]
-    stored = rows(path, "select value from attempt order by loop, number")
-    assert [value for (value,) in stored if "p" not in value] == ['"one"', '"two"']
+    path, models = str(tmp_path / "a.db"), [ScriptedModel("one", ModelError("gone"))]
+    models.append(ScriptedModel("two"))
+
+    def again(model: ScriptedModel) -> Report:
+        pipeline = Pipeline("p", store=path, progress=False)
+        pipeline.stage(name="say", model=model, checks=[failing(1)])(lambda state: "Say it.")
+        return ran(pipeline, id="r")
+
+    with pytest.raises(ModelError, match="gone"):
+        again(models[0])
+    report = again(models[1])
+    assert (report.state["say"], len(report.stages[0].attempts)) == ("two", 2)
+    assert "GUARDRAIL" in models[1].prompts[0][-1].content

@@ -19,7 +19,6 @@ ENDED: Mapping[str, str] = {
     "echo": "bias_echo_detected",
     "fatigue": "fatigue_threshold_exceeded",
 }
-Rule = TypeVar("Rule", stop.Echo, stop.Fatigue)
 T = TypeVar("T")
 
 
@@ -51,20 +50,15 @@ class LoopView:
         self._following = following
         self.facts: dict[str, Any] = {**self._limits(), **self._wear(), **self._judged()}
 
-    @property
-    def at(self) -> float:
-        """The time of the decision, or of the loop's start, in seconds since 1970."""
-        return self.decision.at if self.decision else self.stored.created
-
     def answer(self, shape: type[T], **more: Any) -> T:
         """Return the facts in a shape, together with `more` of its fields."""
-        facts = {**self.facts, **more}
-        return shape(**{field.name: facts[field.name] for field in fields(shape)})  # type: ignore[arg-type]
+        facts, names = self.facts | more, [field.name for field in fields(shape)]  # type: ignore[arg-type]
+        return shape(**{name: facts[name] for name in names})
 
     def name(self, number: int) -> str:
         """Return the name of an attempt by its number."""
-        exists = number <= len(self.loop.attempts)
-        return name_of(self.stored, number) if exists else self._following
+        following = number > len(self.loop.attempts)
+        return self._following if following else name_of(self.stored, number)
 
     def lifted_by(self, rule: str, at: float) -> str:
         """Return who lifts the rule, at this decision or at the next that it would stop; or ""."""
@@ -103,25 +97,20 @@ class LoopView:
     def _wear(self) -> dict[str, Any]:
         """Return how often each tag occurred, and the fatigue; 0.0 before the first rerun."""
         worn = self.decision.standing if self.decision else decide.Standing()
-        exceeded = worn.fatigue >= rule_of(self.policy, stop.Fatigue).limit
+        improved = self.number > 1 and self.loop.improved[self.number - 1]
+        tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
         most = rule_of(self.policy, stop.Echo).times
         repeated = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
         return {
             **echo(repeated, most),
-            "reflection_fatigue": worn.fatigue,
-            "previous_fatigue": round(worn.fatigue - worn.change, 3),
-            "fatigue_increment": worn.change,
-            "fatigue_increased": worn.change > 0,
-            "improvement_detected": self.number > 1 and self.loop.improved[self.number - 1],
-            "threshold_exceeded": exceeded,
-            "fatigue_threshold_exceeded": exceeded,
+            **tired,
+            "fatigue_threshold_exceeded": tired["threshold_exceeded"],
         }
 
     def _judged(self) -> dict[str, Any]:
         """Return scores and bias tags of the attempt that was decided on, and who took part."""
-        attempt = (
-            self.loop.attempts[self.number - 1] if self.number and self.loop.attempts else None
-        )
+        made = self.loop.attempts if self.number else ()
+        attempt = made[self.number - 1] if made else None
         evaluation = (attempt and attempt.evaluation) or record.Evaluation()
         scores = {name: float(score) for name, score in evaluation.scores.items()}
         text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})
@@ -138,9 +127,21 @@ class LoopView:
         }
 
 
-def rule_of(policy: decide.Policy, kind: type[Rule]) -> Rule:
+def rule_of(policy: decide.Policy, kind: type[T]) -> T:
     """Return the policy's rule of this kind, or the default one."""
     return next((rule for rule in stop.flat(policy.rules) if isinstance(rule, kind)), kind())
+
+
+def fatigue(level: float, before: float, policy: decide.Policy, improved: bool) -> dict[str, Any]:
+    """Return the fatigue of a loop, how it changed, and whether it ends the loop."""
+    return {
+        "reflection_fatigue": level,
+        "previous_fatigue": before,
+        "fatigue_increment": round(level - before, 3),
+        "fatigue_increased": level > before,
+        "improvement_detected": improved,
+        "threshold_exceeded": level >= rule_of(policy, stop.Fatigue).limit,
+    }
 
 
 def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Loop guardrails under the names of earlier systems, on the same stored loops.
 
-A completion reports one run of a loop; critics or a model judge the scores that it leaves out. The
-store knows which attempt a name belongs to: names are never parsed.
+The store knows which attempt a name belongs to: names are never parsed.
 """
 
 from __future__ import annotations
@@ -11,16 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import count
 from typing import Any
 
-from heedful.checks import critic
-from heedful.checks.critique import BIASES
+from heedful.checks import critic, critique
 from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.compat import answers
 from heedful.compat.answers import ALIGNMENT, BIAS, DRIFT, LoopView
-from heedful.drive.journal import ECHO_WINDOW
-from heedful.drive.report import LONGEST, AttemptReport, open_loop, override, report
+from heedful.drive import journal, report
 from heedful.errors import AttemptTaken, Conflict, InvalidInput, NotFound
 from heedful.lessons.lesson import Scope, check_sequence, check_texts
 from heedful.loop import codec, decide, record, stop
@@ -34,7 +30,7 @@ from heedful.store.records import Head, StoredLoop
 from heedful.store.runs import iso
 from heedful.store.store import Store
 
-LONGEST_NAME = LONGEST + 20  # characters of the name of a rerun
+LONGEST_NAME = report.LONGEST + 20  # characters of the name of a rerun
 SEVERITY = 0.5  # the severity of a bias tag without one
 PESSIMIST, SUMMARY = "pessimist", "summary"
 STORE = "heedful.db"
@@ -89,12 +85,14 @@ class LoopGuardrails:
     @property
     def policy(self) -> decide.Policy:
         """The policy with these limits; by default it equals the preset `orchestrator`."""
-        fatigue = stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue)
-        echo = stop.Echo(self.bias_repetition_threshold, across="scope")
+        rules = (
+            stop.MaxAttempts(self.max_reruns + 1),
+            stop.Fatigue(self._limit, self.base_increment, self.decay_rate, self.max_fatigue),
+            stop.Echo(self.bias_repetition_threshold, across="scope"),
+        )
         improvement = record.Improvement(self.improvement_threshold, "previous")
         alignment = record.Goal(ALIGNMENT, self.alignment_threshold)
         drift = record.Goal(DRIFT, self.drift_threshold, "at_most")
-        rules = (stop.MaxAttempts(self.max_reruns + 1), fatigue, echo)
         return decide.Policy(rules, improvement, name="orchestrator", goals=(alignment, drift))
 
     @classmethod
@@ -136,11 +134,6 @@ class Completion:
             record.check_share(f"severity of {tag}", each.get("severity", SEVERITY))
 
     @property
-    def has_result(self) -> bool:
-        """True if the completion reports a score, an output, a summary or bias tags."""
-        return bool(self.scores) or self.value is not None or self.bias_tags is not None
-
-    @property
     def scores(self) -> dict[str, float]:
         """The scores that were sent."""
         scores = {ALIGNMENT: self.alignment_score, DRIFT: self.drift_score}
@@ -176,7 +169,7 @@ class Completion:
 def bias(given: Mapping[str, Any]) -> record.Finding:
     """Return a bias tag as a finding, which is fed back and counted across attempts."""
     tag, severity = redact(given["tag"]), float(given.get("severity", SEVERITY))
-    what = f"{tag}: it {BIASES[tag]}" if tag in BIASES else tag
+    what = f"{tag}: it {critique.BIASES[tag]}" if tag in critique.BIASES else tag
     finding = record.Finding(PESSIMIST, what, "Write that part so that this no longer holds")
     key = f"{BIAS}{tag}"
     return replace(finding, level="warning", severity=severity, key=key, persistent=True)
@@ -208,9 +201,8 @@ def judges_of(
     of_summary = [judges.pop(SUMMARY)] if SUMMARY in judges else []
 
     async def reflection(candidate: Any, at: Context) -> record.Evaluation:
-        judged = await evaluated(
-            summary if output is None else output, at, [*judges.values()], None
-        )
+        about = summary if output is None else output
+        judged = await evaluated(about, at, [*judges.values()], None)
         at = at if output is None else replace(at, data=output)
         more = await evaluated(summary, at, of_summary, None)
         findings, scores = (*judged.findings, *more.findings), {**judged.scores, **more.scores}
@@ -227,11 +219,6 @@ class NamedAttempt:
     number: int
     stored: StoredLoop
     known: bool = True
-
-    @property
-    def exists(self) -> bool:
-        """True if the attempt was reported."""
-        return self.number <= len(self.stored.loop.attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,16 +264,15 @@ class GuardedLoops:
         id, task = found.stored.id, found.stored.head.task
         if found.known and completion.task is not None and redact(completion.task) != task:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
-        if not found.exists:
+        if found.number > len(found.stored.loop.attempts):
             await self._report(found, name, completion, personas)
         view = await self.view(id)
         if not completion.agrees(view.loop.attempts[found.number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
-        lifted = [rule for rule in rules if rule in view.stopped_by]
-        if not lifted:
-            return view
-        await self.lift(id, lifted, by)
-        return await self.view(id)
+        if lifted := [rule for rule in rules if rule in view.stopped_by]:
+            await self.lift(id, lifted, by)
+            view = await self.view(id)
+        return view
 
     async def view(self, id: str, number: int | None = None) -> LoopView:
         """Return the current state of a loop, or its state after an attempt.
@@ -328,14 +314,13 @@ class GuardedLoops:
     async def lift(self, id: str, rules: Sequence[str], by: str, why: str = "") -> None:
         """Let a loop go on past rules, if all of them may be lifted. Raises OverrideRefused."""
         stored = await self.store.read(self.scope, loop_store.read, id)
-        policy = codec.policy_from(stored.head.policy)
-        verdict = decide.latest_verdict(stored.decisions)
+        last = decide.latest_verdict(stored.decisions), codec.policy_from(stored.head.policy)
         for rule in rules:
-            decide.check_override(record.Override(rule, by, why), verdict, policy)
+            decide.check_override(record.Override(rule, by, why), *last)
         for rule in rules:
             if self.overriding is not None:
                 self.overriding(id, rule)
-            await override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
+            await report.override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
     async def _read(self, id: str) -> StoredLoop | None:
         with suppress(NotFound):
@@ -344,34 +329,38 @@ class GuardedLoops:
 
     async def _next_name(self, stored: StoredLoop) -> str:
         """Return the name of the next attempt: `ID_r1` for the second, if no loop has that id."""
-        number = len(stored.loop.attempts)
-        names = (f"{stored.id}{'_' * length}r{number}" for length in count(1))
-        while await self._read(name := next(names)) is not None:
-            pass
+        dashes = "_"
+        while await self._read(name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"):
+            dashes += "_"
         return name
 
     async def _report(
         self, found: NamedAttempt, name: str, completion: Completion, personas: Mapping[str, str]
     ) -> None:
         """Store a completion as an attempt; open its loop before the first."""
-        if not completion.has_result:
+        sent = completion.value, completion.bias_tags
+        if not completion.scores and sent == (None, None):
             if not found.known:
                 raise NotFound("loop", name, self.store.url)
             allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
             raise InvalidInput("summary", None, allowed)
-        context = (
-            found.stored.head.context if isinstance(found.stored.head.context, Mapping) else {}
-        )
-        goal = completion.goal or str(context.get("goal") or "")
+        known = found.stored.head.context
+        goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
         checks = judges_of(completion, self.judge, self.critics, goal)
         place = self.store, self.scope, found.stored.id
         if not found.known:
             task, about = completion.task or goal or name, {"goal": goal} if goal else None
-            await open_loop(*place, task, policy=self.settings.policy, context=about)
-        made = AttemptReport(completion.value, evaluation=completion.evaluation, checks=checks)
-        sent = replace(made, labels=personas, reported_as=name, vouched=self.vouched)
+            await report.open_loop(*place, task, policy=self.settings.policy, context=about)
+        made = report.AttemptReport(
+            completion.value,
+            evaluation=completion.evaluation,
+            checks=checks,
+            labels=personas,
+            reported_as=name,
+            vouched=self.vouched,
+        )
         with suppress(AttemptTaken):  # stored by another completion, or with other scores
-            await report(*place, found.number, sent, self.memory)
+            await report.report(*place, found.number, made, self.memory)
 
 
 async def process_loop_completion(
@@ -401,8 +390,8 @@ async def process_loop_completion(
     view = await loops.complete(loop_id, completion, personas, rules, override_by or "")
     reflected, decided = view.answer(answers.ReflectionResult), view.answer(answers.DecisionResult)
     persona = orchestrator_persona or reflected.reflection_persona
-    results = (reflected, decided, persona, iso(view.at))
-    return asdict(answers.LoopDecision("success", loop_id, *results))
+    at = iso(view.decision.at if view.decision else view.stored.created)
+    return asdict(answers.LoopDecision("success", loop_id, reflected, decided, persona, at))
 
 
 async def get_guardrails_status(
@@ -444,7 +433,7 @@ async def get_loop_trace(
     """Return all recorded facts of one attempt, as a trace. Raises NotFound."""
     loops = GuardedLoops.of(store)
     found = await loops.known(loop_id)
-    number = found.number if found.exists else found.number - 1
+    number = min(found.number, len(found.stored.loop.attempts))
     return answers.trace(await loops.view(found.stored.id, number), found.number)
 
 
@@ -469,8 +458,7 @@ async def enforce_rerun_limits(
         view = await loops.view(found.stored.id)
     by = view.lifted_by("attempts", now) if reached else ""
     return {
-        "rerun_count": view.facts["rerun_count"],
-        "max_reruns": view.facts["max_reruns"],
+        **{name: view.facts[name] for name in ("rerun_count", "max_reruns")},
         "limit_reached": view.facts["rerun_limit_reached"],
         "force_finalize": reached and not by,
         "overridden": bool(by),
@@ -491,7 +479,7 @@ async def detect_bias_repetition(
     """
     loops, completion = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
     stored = (await loops.find(loop_id)).stored
-    earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, ECHO_WINDOW)
+    earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW)
     loop = _then(replace(stored.loop, echoes=earlier), completion)
     counts = stop.Echo(threshold, across="scope").counts(loop)
     return answers.echo({answers.tag(key): n for key, n in counts.items()}, threshold)
@@ -514,23 +502,15 @@ async def calculate_fatigue_score(
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
     stored = (await loops.find(loop_id)).stored
     policy = codec.policy_from(stored.head.policy)
-    fatigue = answers.rule_of(policy, stop.Fatigue)
+    rule = answers.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)
-    base = fatigue.level(loop) if previous_fatigue is None else previous_fatigue
+    before = rule.level(loop) if previous_fatigue is None else previous_fatigue
     after = _then(loop, completion)
     rerun, better = len(after.attempts) > 1, after.improved[-1]
-    level = fatigue.after(base, better) if rerun else base
-    exceeded = level >= fatigue.limit
-    return {
-        "reflection_fatigue": level,
-        "previous_fatigue": base,
-        "fatigue_increment": round(level - base, 3),
-        "fatigue_increased": level > base,
-        "improvement_detected": rerun and better,
-        "threshold_exceeded": exceeded,
-        "critical_threshold": fatigue.limit,
-        "force_finalize": exceeded,
-    }
+    level = rule.after(before, better) if rerun else before
+    facts = answers.fatigue(level, before, policy, rerun and better)
+    ends = {"critical_threshold": rule.limit, "force_finalize": facts["threshold_exceeded"]}
+    return facts | ends
 
 
 async def log_rerun_reasoning(

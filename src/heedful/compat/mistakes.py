@@ -146,7 +146,6 @@ async def _with_signature(
 
 
 MISTAKE = "mistake"  # the error type of its lessons
-MAX_ENTRIES = 1000  # what `Memory(max_entries=…)` was by default
 SIMILAR = 0.7  # the words that two prompts share, divided by the words in either
 NEAR = 50  # how many of the nearest recalled examples are compared by words
 LONGEST = 1_000  # characters of one text in a prompt

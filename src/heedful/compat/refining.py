@@ -8,10 +8,7 @@ from typing import Any
 from heedful.checks.evaluate import Check, Context, Evaluate, evaluated
 from heedful.drive.drive import Result
 from heedful.drive.generate import Revise, revised
-from heedful.loop import policies
-from heedful.loop.decide import Done, Policy, Verdict, decide
-from heedful.loop.record import Attempt, Candidate, Evaluation, Goal, Loop, check_goals
-from heedful.loop.stop import find_near_repeat
+from heedful.loop import decide, policies, record, stop
 
 # The rules that end a loop before it has converged.
 UNSETTLED = ("attempts", "budget", "cancelled", "unscored")
@@ -24,8 +21,8 @@ async def run_iteration(
     revise: Revise,
     checks: Sequence[Check] = (),
     evaluate: Evaluate | None = None,
-    goals: Sequence[Goal] = (),
-    policy: Policy = policies.reflection,
+    goals: Sequence[record.Goal] = (),
+    policy: decide.Policy = policies.reflection,
 ) -> dict[str, Any]:
     """Judge a candidate, revise it once if it does not pass, and judge the revision.
 
@@ -33,16 +30,16 @@ async def run_iteration(
     `issues`, `suggestions`), whether they have `converged`, and as `improvement` how much less
     severe the revision is. Raises InvalidInput, CheckFailed, GenerateFailed, ModelError.
     """
-    check_goals(tuple(goals))
-    loop = Loop("iteration", tuple(goals), improves=policy.improvement)
+    record.check_goals(tuple(goals))
+    loop = record.Loop("iteration", tuple(goals), improves=policy.improvement)
     values, at = [candidate], Context(task)
     while True:
-        value, made = values[-1], Candidate.of(values[-1])
+        value, made = values[-1], record.Candidate.of(values[-1])
         judged = await evaluated(value, at, checks, evaluate)
-        near = find_near_repeat(made, loop.attempts)
-        loop = loop.then(Attempt(len(values), made, judged, repeats=near))
-        first = loop.attempts[0].evaluation or Evaluation()
-        if len(values) == 2 or isinstance(decide(loop, policy), Done):
+        near = stop.find_near_repeat(made, loop.attempts)
+        loop = loop.then(record.Attempt(len(values), made, judged, repeats=near))
+        first = loop.attempts[0].evaluation or record.Evaluation()
+        if len(values) == 2 or isinstance(decide.decide(loop, policy), decide.Done):
             break
         at = Context(task, 2, previous=candidate)
         values.append((await revised(revise, at, first.findings)).values[0])
@@ -59,9 +56,9 @@ async def run_iteration(
     }
 
 
-def check_convergence(loop: Loop, policy: Policy = policies.reflection) -> bool:
+def check_convergence(loop: record.Loop, policy: decide.Policy = policies.reflection) -> bool:
     """Return True if a loop passed, or if no further attempt would improve it."""
-    return _settled(decide(loop, policy))
+    return _settled(decide.decide(loop, policy))
 
 
 def has_converged(result: Result[Any]) -> bool:
@@ -69,12 +66,12 @@ def has_converged(result: Result[Any]) -> bool:
     return _settled(result.verdict)
 
 
-def improvement_score(before: Evaluation, after: Evaluation) -> float:
+def improvement_score(before: record.Evaluation, after: record.Evaluation) -> float:
     """Return how much less severe the worst finding became, -1..1; above 0 is better."""
     return round(before.worst - after.worst, 3)
 
 
-def _settled(verdict: Verdict) -> bool:
-    if not isinstance(verdict, Done):
+def _settled(verdict: decide.Verdict) -> bool:
+    if not isinstance(verdict, decide.Done):
         return False
-    return verdict.passed or any(stop.rule not in UNSETTLED for stop in verdict.stopped_by)
+    return verdict.passed or any(each.rule not in UNSETTLED for each in verdict.stopped_by)

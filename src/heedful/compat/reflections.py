@@ -218,41 +218,33 @@ async def query_reflections(
     only = Filter(which, match, importance=min_importance)
     memory = Memory.of(store, Scope(tenant_id, project_id))
     if not query_text:
-        return await _most_important(memory, k, only)
+        enough = any if match == "any" else all
+        rows = [
+            row
+            for row in await memory.top(LISTED)
+            if row["kind"] in PRODUCTS
+            and row["state"] in ("candidate", "verified")
+            and row["importance"] >= only.importance
+            and (not only.tags or enough(tag in row["tags"] for tag in only.tags))
+        ]
+        rows.sort(key=lambda row: (-row["importance"], -row["last_seen"], row["kind"], row["id"]))
+        names = ("signature", "kind", "text", "importance", "tags", "error_type", "last_seen")
+        return [_row(*(row[name] for name in names)) for row in rows[:k]]
+    options: Any = {"tags": only.tags, "match": match, "importance": min_importance}
     matches: list[Match] = []
     for kind in PRODUCTS:
-        matches += await memory.recall(
-            query_text, k, tags=only.tags, match=match, kind=kind, importance=min_importance
-        )
+        matches += await memory.recall(query_text, k, kind=kind, **options)
     now = time.time()
-    matches.sort(
-        key=lambda match: (-relevance(match) * worth(match, now), match.kind, match.signature)
-    )
-    names = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
-    return [_row(*(getattr(match, name) for name in names)) for match in matches[:k]]
-
-
-async def _most_important(memory: Memory, k: int, only: Filter) -> list[dict[str, Any]]:
-    enough = any if only.match == "any" else all
-    rows = [
-        row
-        for row in await memory.top(LISTED)
-        if row["kind"] in PRODUCTS
-        and row["state"] in ("candidate", "verified")
-        and row["importance"] >= only.importance
-        and (not only.tags or enough(tag in row["tags"] for tag in only.tags))
-    ]
-    rows.sort(key=lambda row: (-row["importance"], -row["last_seen"], row["kind"], row["id"]))
-    names = ("signature", "kind", "text", "importance", "tags", "error_type", "last_seen")
-    return [_row(*(row[name] for name in names)) for row in rows[:k]]
+    matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
+    known = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
+    return [_row(*(getattr(match, name) for name in known)) for match in matches[:k]]
 
 
 def _row(
-    id: str, kind: str, text: str, importance: float, tags: Sequence[str], category: str, at: float
+    id: str, kind: Any, text: str, importance: float, tags: Sequence[str], category: str, at: float
 ) -> dict[str, Any]:
-    made: Literal["reflection", "strategy"] = "strategy" if kind == "strategy" else "reflection"
-    known = (category or None) if made == "reflection" else None
-    row = ReflectionRow(id, made, text, importance, list(tags), known, SOURCE, LAYER, iso(at))
+    known = (category or None) if kind == "reflection" else None
+    row = ReflectionRow(id, kind, text, importance, list(tags), known, SOURCE, LAYER, iso(at))
     return asdict(row)
 
 

@@ -147,7 +147,8 @@ class Run(Generic[C]):
             self._journal.commit,
             memory,
             journal.text_of(self.task),
-            together=memory is not None and self._journal.shares(memory),
+            together=memory is not None
+            and (memory.store, memory.scope) == (self._journal.store, self._journal.scope),
             judged=bool(self.checks or self.evaluate),
             examples=self.examples,
         )
@@ -238,8 +239,9 @@ class Run(Generic[C]):
                 return state
             finally:
                 # A write may have succeeded without an answer: only the journal knows.
-                if state is None and self._journal.reread():
-                    self._state = None
+                if state is None:
+                    self._journal.known = True
+                    self._state = None if self._journal.durable else self._state
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
@@ -276,7 +278,9 @@ class Run(Generic[C]):
         if any(budget(state.loop) for budget in self._budgets):
             return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
-        room = self._most_seconds - state.loop.usage.seconds
+        room = self._most_seconds
+        if room < UNLIMITED:
+            room -= state.loop.usage.seconds
         left = max(0.001, room + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
@@ -361,25 +365,36 @@ class Run(Generic[C]):
     ) -> tuple[Any, record.Evaluation]:
         """Judge every candidate; return the best by errors, goals met, preference and margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
+        if len(tried) == 1:
+            return answer.values[0], tried[0]
 
         def order(number: int) -> tuple[float, ...]:
             failed, missed, margin, _ = loop.rank(0, tried[number])
             return failed, missed, -tried[number].preference, margin
 
-        if len(tried) == 1:
-            return answer.values[0], tried[0]
         best = min(range(len(tried)), key=order)
         usage = sum((each.usage for each in tried[1:]), tried[0].usage)
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        warmer = min(WARMEST, self.temperature + WARMER * state.loop.repeats)
+        temperature, shown = self.temperature, self._recorder.shown
+        if state.loop.repeats:
+            warmer = min(WARMEST, temperature + WARMER * state.loop.repeats)
+            temperature = max(warmer, temperature)
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
-        previous = state.values[-1] if state.values else None
-        sampling = max(warmer, self.temperature), self.seed + number - 1
-        recalled = self._recorder.shown.examples, self._recorder.shown.advice
-        context = self.task, number, self.id, hint, previous, self.data
-        return Context(*context, *sampling, *recalled, self._began)
+        return Context(
+            self.task,
+            number,
+            self.id,
+            hint,
+            state.values[-1] if state.values else None,
+            self.data,
+            temperature,
+            self.seed + number - 1,
+            shown.examples,
+            shown.advice,
+            self._began,
+        )
 
     async def _over(self, state: _State) -> _State:
         """End the loop because a budget is spent, without another attempt."""

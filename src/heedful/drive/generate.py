@@ -15,6 +15,7 @@ from heedful.loop.record import Finding, Usage
 from heedful.models.call import complete
 from heedful.models.contract import Answer, Message, Model
 from heedful.redact import redact
+from heedful.sanitize import cut_middle
 
 Generate = Callable[..., "Any | Awaitable[Any]"]
 Revise = Callable[[Any, Any, Sequence[Finding]], "Any | Awaitable[Any]"]
@@ -48,9 +49,8 @@ class Writer:
         parts = [as_text((), at.seed, at.advice)] if at.advice else []
         if at.hint:
             last = redact(at.previous if isinstance(at.previous, str) else json.dumps(at.previous))
-            half = (PREVIOUS - 5) // 2
-            short = last if len(last) <= PREVIOUS else f"{last[:half]}\n…\n{last[-half:]}"
-            parts += [f"Your last answer:\n{short}"] * (len(short) > SHORT) + [at.hint]
+            shown = [f"Your last answer:\n{cut_middle(last, PREVIOUS)}"]
+            parts += shown * (len(last) > SHORT) + [at.hint]
         parts.append(at.task if isinstance(at.task, str) else json.dumps(at.task, default=str))
         messages.append(Message("user", "\n\n".join(parts)))
         return [Message(message.role, redact(message.content)) for message in messages]

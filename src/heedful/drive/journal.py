@@ -1,9 +1,6 @@
 """A loop is stored in at most two transactions an attempt: the answer, then the evaluation with
-its verdict, lessons and exposures.
-
-A driver writes to a `Journal`, which holds the loop by a lease. `LoopRecorder` adds to each entry
-the lessons and exposures for the loop's memory. A loop whose attempts are reported from outside is
-read as a `Snapshot`, decided, and written only if it has not changed (`retry_on_conflict`).
+its verdict, lessons and exposures. A driver holds its loop by a lease; reports from outside are
+written only if the loop has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -97,8 +94,8 @@ def text_of(task: Any) -> str:
 class Journal:
     """The journal of one loop, with a lease that is renewed while an attempt is under way.
 
-    `store` is a Store or its name; with None nothing is kept. A loop that is `known` (the caller
-    named it) may exist already, so it is claimed first; the first entry creates any other loop.
+    A loop that is `known` (the caller named it) may exist already, so it is claimed first; the
+    first entry creates any other loop. Without a store nothing is kept.
     """
 
     def __init__(
@@ -107,16 +104,14 @@ class Journal:
         self.store: Store | None = open_store(store) if isinstance(store, str) else store
         if not isinstance(self.store, Store | None):
             raise InvalidInput("store", store, "a path, :memory:, a Store or None")
-        self._scope, self._id, self._known = scope or Scope(), id, known
+        self.durable: bool = self.store is not None
+        self.known: bool = known
+        self.scope: Scope = scope or Scope()
+        self._id = id
         self._owner = loops.new_owner() if self.store is not None else ""
         self._head: Head | None = None  # what the store does not hold yet
         self._claimed = False
         self._epoch = 1
-
-    @property
-    def durable(self) -> bool:
-        """Return True if there is a store."""
-        return self.store is not None
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
         """Hold the loop while an attempt is under way.
@@ -148,6 +143,7 @@ class Journal:
 
         Raises LeaseLost, and InvalidInput for a task that cannot be stored.
         """
+        stored = None
         if self.store is None:
             return None
         try:
@@ -155,48 +151,36 @@ class Journal:
         except (TypeError, ValueError) as error:
             allowed = "text or JSON data; or run with store=None"
             raise InvalidInput("task", head.task, allowed) from error
-        stored = None
-        if self._known:
+        if self.known:
             self._claimed = False  # the beat must not renew the epoch that this claim ends
-            stored = await self.store.write(self._scope, loops.claim, self._id, head, self._owner)
+            stored = await self.store.write(self.scope, loops.claim, self._id, head, self._owner)
             self._epoch, self._claimed = stored.epoch, True
 
         def lasting(head: Head) -> tuple[Any, ...]:
             return head.kind, head.stage, list(head.goals), dict(head.policy)
 
-        written = stored is not None and lasting(stored.head) == lasting(head)
-        self._head = None if written else head
+        self._head = None if stored and lasting(stored.head) == lasting(head) else head
         return stored
 
     async def echoes(self) -> Mapping[str, int]:
         """Count, for each finding key, the attempts with it in the newest other loops."""
         if self.store is None:
             return {}
-        return await self.store.read(self._scope, loops.echoes, self._id, ECHO_WINDOW)
+        return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction.
+        """Write the entry in one transaction; the first decision also writes changed goals.
 
-        Changed goals or a changed policy are written with the first decision on them. Raises
-        LeaseLost if another process drives the loop, Conflict if it changed, and other StoreErrors.
+        Raises LeaseLost if another process drives the loop, and other StoreErrors.
         """
         if self.store is None:
             return Committed(time.time())
         head = None if self._claimed and entry.verdict is None else self._head
         entry = replace(entry, epoch=self._epoch, head=head)
-        committed = await self.store.write(self._scope, loops.commit, entry, self._owner)
+        committed = await self.store.write(self.scope, loops.commit, entry, self._owner)
         self._claimed = True
         self._head = None if head is not None else self._head
         return committed
-
-    def reread(self) -> bool:
-        """Return True if after a failure only the store knows what was written."""
-        self._known = True
-        return self.durable
-
-    def shares(self, memory: Memory) -> bool:
-        """Return True if entries are written to the store and the scope of a memory."""
-        return memory.store is self.store and memory.scope == self._scope
 
     async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
         """Renew the lease until cancelled; cancel the driver if the lease is lost."""
@@ -205,7 +189,7 @@ class Journal:
             if not self._claimed:
                 continue
             try:
-                await store.write(self._scope, loops.beat, self._id, self._epoch)
+                await store.write(self.scope, loops.beat, self._id, self._epoch)
             except LeaseLost:
                 if driver is not None:
                     driver.cancel()
@@ -216,17 +200,14 @@ class Journal:
 
 @dataclass(eq=False, repr=False)
 class LoopRecorder:
-    """Writes the entries of one loop, with its exposures, lessons and outcome.
+    """Writes the entries of one loop: exposures with the first, lessons and outcome with the last.
 
-    Exposures are written with the first entry, so they count however the loop goes on; lessons and
-    outcome with the decision that ends the loop. If journal and memory share a scope (`together`),
-    this is one transaction. If not, exposures are written before the entry, because the prompt may
-    have led to it, and lessons after it, because only the holder of the lease may teach. A loop
-    that is opened again writes what a crash left unwritten.
-
-    Candidates that nothing evaluates (`judged` is False) teach nothing. Without `examples`, no
-    output is kept or shown. Lessons of evaluations that are not `measured` are not verified. Give
-    the `briefing` of a loop whose exposures are stored already; `shown` is the current briefing.
+    If journal and memory share a scope (`together`), this is one transaction. If not, exposures are
+    written before the entry, because the prompt may have led to it, and lessons after it, because
+    only the holder of the lease may teach. A loop that is opened again writes what a crash left
+    unwritten. Candidates that nothing evaluates (`judged` is False) teach nothing, and lessons of
+    evaluations that are not `measured` are not verified. Give the `briefing` of a loop whose
+    exposures are stored already.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -281,10 +262,7 @@ class LoopRecorder:
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """Return the lessons of a loop that has ended, and its outcome.
-
-        A cancelled loop has no outcome: how it would have ended is not known.
-        """
+        """Return the lessons of an ended loop and its outcome; a cancelled loop has no outcome."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
             lessons = memory.lessons(loop, self.task, self.shown, self.examples)
@@ -295,13 +273,10 @@ class LoopRecorder:
     async def _teach(
         self, memory: Memory, loop: Loop, lessons: Sequence[Reflection], outcome: Outcome | None
     ) -> None:
-        """Write to a memory in another store, which takes the lessons of a loop once; look at them.
-
-        A look that fails is logged, and the next one repeats the work.
-        """
+        """Write to a memory in another store, then review its lessons; log a failed review."""
         if not self.together and (lessons or outcome):
-            ending: dict[str, Any] = {"outcome": outcome, "most": memory.max_entries or 0}
-            await memory.store.write(memory.scope, exposures.remember, lessons, **ending)
+            most, remember = memory.max_entries or 0, exposures.remember
+            await memory.store.write(memory.scope, remember, lessons, outcome=outcome, most=most)
         try:
             if outcome is not None:
                 await memory.look(loop.id)
@@ -353,10 +328,9 @@ class _ChangedError(Exception):
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """Return what `work` returns for a snapshot of the loop, once its entry is written.
+    """Return what `work` returns once its entry is written; each round has a fresh snapshot.
 
-    If another process was faster, `work` is called again with a fresh snapshot. Raises NotFound,
-    LeaseLost after 100 such rounds, and what `work` raises.
+    Raises NotFound, and LeaseLost after 100 rounds in which another process was faster.
     """
     for _ in range(ROUNDS):
         state = await store.read(scope, loops.state, id, ECHO_WINDOW)

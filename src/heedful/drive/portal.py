@@ -1,7 +1,4 @@
-"""Call heedful from code without an event loop, and decorate a function to correct itself.
-
-One background event loop serves the whole process.
-"""
+"""Call heedful from code without an event loop; one background loop serves the whole process."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -30,16 +28,14 @@ THREADS = 512
 def _loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "heedful-call"))
-    threading.Thread(target=_forever, args=(loop,), name="heedful-portal", daemon=True).start()
+
+    def forever() -> None:
+        while not loop.is_closed():
+            with suppress(KeyboardInterrupt, SystemExit):  # its caller gets it from the task
+                loop.run_forever()
+
+    threading.Thread(target=forever, name="heedful-portal", daemon=True).start()
     return loop
-
-
-def _forever(loop: asyncio.AbstractEventLoop) -> None:
-    while not loop.is_closed():
-        try:
-            loop.run_forever()
-        except (KeyboardInterrupt, SystemExit):
-            continue  # the task holds it, and its caller raises it
 
 
 if hasattr(os, "register_at_fork"):
@@ -115,11 +111,10 @@ def self_correcting(
 
         @functools.wraps(function)
         async def drive(*args: Any, **named: Any) -> Any:
-            if len(args) <= own:  # the task was passed by name
-                if parameters[own] not in named:
-                    raise TypeError("the task is missing: give it as the first argument")
-                args = (*args, named.pop(parameters[own]))
-            bound, (task, *rest) = args[:own], args[own:]
+            bound, given = args[:own], args[own:]
+            if not given and parameters[own] not in named:
+                raise TypeError("the task is missing: give it as the first argument")
+            task, *rest = given or (named.pop(parameters[own]),)
 
             def generate(task: Any, hint: str) -> Any:
                 return function(*bound, task, hint, *rest, **named)  # type: ignore[arg-type]

@@ -1,8 +1,4 @@
-"""Host (c): an outside orchestrator makes attempts and reports them; this module decides them.
-
-Every call reads the loop, decides, and writes one entry (`heedful.drive.journal`). Nobody holds the
-loop between calls.
-"""
+"""Host (c): an outside orchestrator makes attempts and reports them; this module decides them."""
 
 from __future__ import annotations
 
@@ -15,17 +11,14 @@ from typing import Any
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, check_name, evaluated
-from heedful.drive import journal
-from heedful.drive.drive import validate_arguments
+from heedful.drive import drive, journal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
-from heedful.loop import codec, decide, policies, record
-from heedful.loop.stop import find_near_repeat, rule_name
+from heedful.loop import codec, decide, policies, record, stop
 from heedful.memory.memory import Memory, embed, space_of
 from heedful.redact import redact, redact_data
-from heedful.store import loops, open_store
+from heedful.store import loops, open_store, runs
 from heedful.store.records import Head, JournalEntry, StoredLoop
-from heedful.store.runs import reworded
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of an id, which appears in addresses and lists
@@ -36,10 +29,9 @@ REPORT = "report"  # the name of a report's own evaluation among the judges of a
 class AttemptReport:
     """An attempt as an orchestrator reports it: its output or a digest, its evaluation, its cost.
 
-    `checks` judge the output here, in addition to the `evaluation`. `request` is JSON data that
-    belongs to the identity of the report, such as the names and arguments of its checks. If the
-    evaluation is not `vouched` for, it counts as a model's word and the lessons of the loop are not
-    verified.
+    `checks` judge the output here, too. `request` is JSON data that belongs to the identity of the
+    report, such as the arguments of its checks. An evaluation that is not `vouched` for counts as a
+    model's word: the lessons of the loop are not verified.
     """
 
     output: Any = None
@@ -60,30 +52,23 @@ class AttemptReport:
         parts = (*made, dict(self.labels), self.request, self.reported_as)
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
-    @property
-    def judges(self) -> tuple[str, ...]:
-        """The names of its checks, and `report` for its evaluation."""
-        own = () if self.evaluation is None else (REPORT,)
-        return (*map(check_name, self.checks), *own)
-
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None
     ) -> record.Attempt:
         """Return the attempt; a candidate without output or digest never counts as a repeat."""
-        value = f"{loop.id}/{number}" if self.output is None else self.output
-        candidate = record.Candidate.of(value)
-        text = None if self.output is None else candidate.text
-        candidate = record.Candidate(self.digest or candidate.digest, text)
+        given = self.output is not None
+        own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
+        candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
         return record.Attempt(
             number,
             candidate,
             evaluation,
             self.usage + evaluation.usage if evaluation is not None else self.usage,
-            find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
+            stop.find_near_repeat(candidate, loop.attempts) if loop.attempts else None,
             self.labels,
             report=self.name,
             reported_as=self.reported_as,
-            judged_by=self.judges,
+            judged_by=(*map(check_name, self.checks), *[REPORT] * (self.evaluation is not None)),
             vouched=self.evaluation is None or self.vouched,
         )
 
@@ -98,16 +83,6 @@ class ReportResult:
     loop: record.Loop
     verdict: decide.Verdict
     new: bool
-
-    @property
-    def attempt(self) -> int:
-        """The number of the attempt."""
-        return len(self.loop.attempts)
-
-    @property
-    def evaluated_by(self) -> list[str]:
-        """The checks and critics that judged it, `report` for the evaluation of the report."""
-        return list(self.loop.attempts[-1].judged_by)
 
 
 async def open_loop(
@@ -125,7 +100,7 @@ async def open_loop(
     `context` is what checks find as `Context.data`. Raises InvalidInput, and Conflict if the loop
     exists with another task, context, goals or policy.
     """
-    validate_arguments(id, (), goals, policy, None, None)
+    drive.validate_arguments(id, (), goals, policy, None, None)
     if not (0 < len(id) <= LONGEST and id.isprintable()):
         raise errors.InvalidInput("id", id, f"1 to {LONGEST} printable characters")
     plain = codec.policy_to(policy)
@@ -147,11 +122,10 @@ async def report(
 ) -> ReportResult:
     """Decide on an attempt and store it; the same report again returns the first verdict.
 
-    With a `memory` of the same store and scope, a loop that ends teaches its lessons, and its
-    outcome counts for the lessons that it was shown. Raises NotFound, AttemptTaken if the attempt
-    was reported with other content, OutOfOrder if the attempt before it is missing, LoopEnded,
-    LeaseLost if a process drives the loop, Conflict if code of its host decides it, CheckFailed,
-    ModelError, and NotJournalable.
+    With a `memory` of the same store and scope, a loop that ends teaches its lessons. Raises
+    NotFound, AttemptTaken if the attempt was reported with other content, OutOfOrder if the attempt
+    before it is missing, LoopEnded, LeaseLost if a process drives the loop, Conflict if code of its
+    host decides it, CheckFailed, ModelError, NotJournalable.
     """
     journal.journalable(attempt_report.output)
     judged: list[record.Evaluation | None] = []  # once, however often the loop must be read again
@@ -165,7 +139,7 @@ async def report(
                 raise errors.AttemptTaken(other)
             first = next(each for each in stored.decisions if each.attempt == number)
             return ReportResult(known, first.verdict, new=False)
-        policy = _policy_for(snapshot, number)
+        policy = _next_policy(snapshot, number)
         if not judged:
             judged.append(await _evaluation(attempt_report, stored, number))
         attempt = attempt_report.attempt(stored.loop, number, judged[0])
@@ -186,16 +160,13 @@ async def cancel(
     """End a loop that no process drives; an ended loop stays as it is. Raises as `report`."""
 
     async def end(snapshot: journal.Snapshot) -> decide.Verdict:
-        stored = snapshot.stored
-        last = decide.latest_verdict(stored.decisions)
+        last = decide.latest_verdict(snapshot.stored.decisions)
         if isinstance(last, decide.Done):
             return last
         snapshot.check_free()
-        policy = codec.policy_from(stored.head.policy)
-        actor = redact(f"{by}: {why}" if why else by)
-        loop, verdict, entry = journal.cancel_loop(
-            _loop(snapshot, policy), policy, actor, time.time()
-        )
+        policy = codec.policy_from(snapshot.stored.head.policy)
+        actor, loop = redact(f"{by}: {why}" if why else by), _loop(snapshot, policy)
+        loop, verdict, entry = journal.cancel_loop(loop, policy, actor, time.time())
         await _commit(snapshot, memory, entry, loop)
         return verdict
 
@@ -216,27 +187,25 @@ async def override(
     """Let a stored loop go on past one rule; a stopped loop reopens and can be resumed.
 
     The override counts for that many `decisions`, until it expires (`until`, seconds since 1970).
-    It is stored with the new decision in one transaction. Raises OverrideRefused like
-    `Run.override` and if code of its host stopped the loop, NotFound, and LeaseLost if a process
-    drives the loop.
+    Raises OverrideRefused like `Run.override` and if code of its host stopped the loop, NotFound,
+    and LeaseLost if a process drives the loop.
     """
-    opened = open_store(store) if isinstance(store, str) else store
     new = record.Override(rule, by, why, decisions, until=until)
 
     async def lift(snapshot: journal.Snapshot) -> decide.Verdict:
-        stored = snapshot.stored
-        last = decide.latest_verdict(stored.decisions)
-        policy = _stored_policy(stored)
+        head, last = snapshot.stored.head, decide.latest_verdict(snapshot.stored.decisions)
+        policy, entry = codec.policy_from(head.policy), JournalEntry(loop, 0)
+        _check_stops(last, policy, known_improvement=head.policy.get("min_gain") is not None)
         before = replace(_loop(snapshot, policy), at=time.time())
         after, verdict = decide.apply_override(before, policy, last, new)
         snapshot.check_free()
-        verdict = reworded(after, verdict, stored.head.stage)
-        entry = JournalEntry(loop, 0)
+        verdict = runs.reworded(after, verdict, head.stage)
         if isinstance(last, decide.Done):
             entry = journal.decision_entry(before, policy, verdict)
         await snapshot.commit(replace(entry, override=new))
         return verdict
 
+    opened = open_store(store) if isinstance(store, str) else store
     return await journal.retry_on_conflict(opened, scope or Scope(), loop, lift)
 
 
@@ -246,30 +215,26 @@ def _loop(snapshot: journal.Snapshot, policy: decide.Policy) -> record.Loop:
     return replace(loop, improves=policy.improvement, echoes=snapshot.state.echoes)
 
 
-def _stored_policy(stored: StoredLoop) -> decide.Policy:
-    """Return the stored policy. Raises OverrideRefused if code of the host stopped the loop."""
-    policy, last = codec.policy_from(stored.head.policy), decide.latest_verdict(stored.decisions)
-    known = {rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
-    stops = [stop.rule for stop in last.stopped_by] if isinstance(last, decide.Done) else []
+def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement: bool) -> None:
+    """Raise OverrideRefused if code of the host stopped the loop."""
+    known = {stop.rule_name(rule) for rule in policy.rules} | {"cancelled", "unscored"}
+    stops = [each.rule for each in last.stopped_by] if isinstance(last, decide.Done) else []
     unknown = [f"{rule!r}, a rule" for rule in stops if rule not in known]
-    if stops and stored.head.policy.get("min_gain") is None:
+    if stops and not known_improvement:
         unknown.append(f"{stops[0]!r} under an improvement")
     if unknown:
         raise errors.OverrideRefused(
             f"the loop was stopped by {unknown[0]} that is code of its host; "
             "override it there, with Run.override"
         )
-    return policy
 
 
-def _policy_for(snapshot: journal.Snapshot, number: int) -> decide.Policy:
+def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
     """Return the policy that decides attempt `number`, which must be the next one."""
-    stored = snapshot.stored
-    following = len(stored.loop.attempts) + 1
+    stored, following = snapshot.stored, len(snapshot.stored.loop.attempts) + 1
     if number != following:
-        raise errors.OutOfOrder(
-            f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
-        )
+        what = f"attempt {number} of {stored.id!r} is reported, but {following} comes next"
+        raise errors.OutOfOrder(what)
     last = decide.latest_verdict(stored.decisions)
     if isinstance(last, decide.Done):
         how = "passed" if last.passed else f"was stopped by {last.stopped_by[0].rule}"
@@ -284,19 +249,19 @@ async def _evaluation(
     report: AttemptReport, stored: StoredLoop, number: int
 ) -> record.Evaluation | None:
     """Return what the checks find, together with the evaluation of the report."""
-    if not report.judges:
+    if report.evaluation is None and not report.checks:
         return None
     last = decide.latest_verdict(stored.decisions)
     hint = last.feedback if isinstance(last, decide.Again) else ""
     previous = stored.values[-1] if stored.values else None
-    about = stored.head.task, number, stored.id, hint, previous, stored.head.context
-    context = Context(*about, began=stored.created)
+    head = stored.head
+    at = Context(head.task, number, stored.id, hint, previous, head.context, began=stored.created)
 
-    async def as_reported(candidate: Any, context: Context) -> record.Evaluation:
+    async def as_reported(*_: object) -> record.Evaluation:
         return report.evaluation or record.Evaluation()
 
     own = None if report.evaluation is None else as_reported
-    return await evaluated(report.output, context, report.checks, own)
+    return await evaluated(report.output, at, report.checks, own)
 
 
 async def _commit(
@@ -308,12 +273,13 @@ async def _commit(
     briefing = Briefing(shown=shown, exposures=exposures)
     if memory is not None:
         if memory.store is not snapshot.store or memory.scope != snapshot.scope:
-            allowed = "one in the store and the scope of the loop"
-            raise errors.InvalidInput("memory", memory, allowed)
+            raise errors.InvalidInput("memory", memory, "one in the store and scope of the loop")
         passed = isinstance(entry.verdict, decide.Done) and entry.verdict.passed
         if passed and memory.embedder is not None:
             (vector,) = await embed(memory.embedder, [redact(task)])
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
-    options: dict[str, Any] = {"together": True, "measured": measured, "briefing": briefing}
-    await journal.LoopRecorder(snapshot.commit, memory, task, **options).commit(entry, loop)
+    recorder = journal.LoopRecorder(
+        snapshot.commit, memory, task, together=True, measured=measured, briefing=briefing
+    )
+    await recorder.commit(entry, loop)

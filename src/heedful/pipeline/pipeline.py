@@ -1,7 +1,6 @@
 """Host (b): a pipeline runs its stages in turn, and runs a stage again with feedback if it fails.
 
-`Pipeline` declares the stages. `PipelineRun` is one run over a state, and `StageRunner` drives one
-stage of it as a loop (`heedful.drive`), so that both can be resumed after a crash.
+`PipelineRun` is one run over a state, and `StageRunner` drives one stage of it as a loop.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, TypeVar, Unpack, get_args, overload
 
 from heedful import errors, telemetry
 from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context, evaluated
@@ -22,11 +20,9 @@ from heedful.drive.drive import Run, validate_arguments
 from heedful.drive.generate import Writer, generator
 from heedful.drive.journal import Journal
 from heedful.lessons.learn import MOST
-from heedful.lessons.lesson import Scope
+from heedful.lessons.lesson import Scope, check_texts
 from heedful.lessons.signature import signature
-from heedful.loop import policies, record
-from heedful.loop.decide import Done, Policy, Verdict, latest_verdict
-from heedful.loop.stop import MaxAttempts, Stop, flat
+from heedful.loop import decide, policies, record, stop
 from heedful.memory.memory import Memory
 from heedful.models import open_model
 from heedful.models.contract import Model
@@ -37,14 +33,11 @@ from heedful.redact import redact
 from heedful.sanitize import sanitize
 from heedful.store import exposures, open_store, patterns, runs
 from heedful.store.records import JournalEntry, StageHead, StoredLoop
-from heedful.store.runs import Exhausted, Report, StageReport
 from heedful.store.store import Store
 
 F = TypeVar("F", bound=Work)
 S = TypeVar("S")
 LONGEST = 100  # bytes of a name: the name of a file contains those of a stage and of a run
-EXHAUSTED = ("continue", "halt", "best")
-UNVALIDATED = ("continue", "halt")
 # Setting -> its older name.
 OLDER: Mapping[str, str] = {
     "max_check_attempts": "max_guardrail_attempts",
@@ -125,9 +118,9 @@ class StageOptions(TypedDict, total=False):
     evaluate: Evaluate | None
     goals: Sequence[record.Goal]
     retries: int | None
-    policy: Policy | None
+    policy: decide.Policy | None
     model: Model | Writer | str | None
-    on_exhausted: Exhausted | None
+    on_exhausted: runs.Exhausted | None
     on_unvalidated: Unvalidated | None
     timeout: float | None
     rerun: bool
@@ -149,7 +142,7 @@ class Pipeline:
         self,
         name: str,
         *,
-        on_exhausted: Exhausted = "continue",
+        on_exhausted: runs.Exhausted = "continue",
         on_unvalidated: Unvalidated = "continue",
         memory: Memory | Store | str | None = None,
         store: Store | str | None = "heedful.db",
@@ -160,7 +153,7 @@ class Pipeline:
     ) -> None:
         _check_choices(on_exhausted, on_unvalidated)
         self.name: str = _check_name("name of a pipeline", name)
-        self.on_exhausted: Exhausted = on_exhausted
+        self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
         self.memory: Memory | None = memory if memory is None else Memory.of(memory, scope)
         self.scope: Scope = scope or (self.memory.scope if self.memory else Scope())
@@ -198,7 +191,7 @@ class Pipeline:
         if "policy" not in given:
             retries = self.settings.max_stage_retries if retries is None else retries
             record.check_integer("retries", retries, 0)
-            given["policy"] = replace(policies.stage, rules=(MaxAttempts(retries + 1),))
+            given["policy"] = replace(policies.stage, rules=(stop.MaxAttempts(retries + 1),))
         if model is not None:
             given["writer"], _ = generator(open_model(model) if isinstance(model, str) else model)
             if not isinstance(given["writer"], Writer):
@@ -218,12 +211,12 @@ class Pipeline:
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
-        files = {runs.file_safe(other) for other in others}
+        files = map(runs.file_safe, others)
         if name in keys or f"{name}_feedback" in others or runs.file_safe(name) in files:
             raise errors.InvalidInput("name of a stage", name, "one that is not taken")
         return name
 
-    async def run(self, state: Any = None, *, id: str = "") -> Report:
+    async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
         """Run all stages over a state: a mutable mapping, or an object with settable attributes.
 
         An interrupted run of that `id` continues at the first stage that has not ended; pass the
@@ -237,23 +230,23 @@ class Pipeline:
         return await PipelineRun(self, {} if state is None else state, id).finish()
 
 
-def _check_name(what: str, name: object) -> str:
-    known = isinstance(name, str) and name.strip() and name.isprintable() and "/" not in name
-    if not isinstance(name, str) or not known or len(name.encode()) > LONGEST:
+def _check_name(what: str, name: Any) -> str:
+    plain = isinstance(name, str) and name.strip() and name.isprintable() and "/" not in name
+    if not plain or len(name.encode()) > LONGEST:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
         raise errors.InvalidInput(what, name, allowed)
     if redact(name) != name:
         raise errors.InvalidInput(what, name, "a name without a secret: it is stored as it is")
-    return name
+    return str(name)
 
 
 def _check_choices(on_exhausted: str, on_unvalidated: str) -> None:
-    for name, value, allowed in (
-        ("on_exhausted", on_exhausted, EXHAUSTED),
-        ("on_unvalidated", on_unvalidated, UNVALIDATED),
+    for name, value, kind in (
+        ("on_exhausted", on_exhausted, runs.Exhausted),
+        ("on_unvalidated", on_unvalidated, Unvalidated),
     ):
-        if value not in allowed:
-            raise errors.InvalidInput(name, value, f"one of {', '.join(allowed)}")
+        if value not in get_args(kind):
+            raise errors.InvalidInput(name, value, f"one of {', '.join(get_args(kind))}")
 
 
 _log = logging.getLogger("heedful")
@@ -276,11 +269,11 @@ class PipelineRun:
         self.state: Any = state
         # The run is claimed even if its id is new, so that others see it in progress.
         self._journal = Journal(pipeline.store, pipeline.scope, self.id, known=True)
-        self._reports: list[StageReport] = []
+        self._reports: list[runs.StageReport] = []
         self._began = time.time()
         self._active = False  # True once a stage has run now, not in an earlier process
 
-    async def finish(self) -> Report:
+    async def finish(self) -> runs.Report:
         """Run all stages that have not ended, and return the report of all stages."""
         pipeline = self.pipeline
         stages.fields_of(self.state)
@@ -306,10 +299,10 @@ class PipelineRun:
 
     async def _stage(
         self, place: int, stage: Stage, past: StoredLoop | None, ended: float
-    ) -> StageReport:
+    ) -> runs.StageReport:
         """Run a stage to its end, or restore it; `ended` is when the run ended before."""
         report, unjudged = None, False
-        if past is not None and isinstance(latest_verdict(past.decisions), Done):
+        if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
             # A stage that could not be judged, and so ended the run, is judged again.
             unjudged = (report.status, report.action) == ("not_validated", "halted")
@@ -317,13 +310,21 @@ class PipelineRun:
         durable, values = self.pipeline.store is not None, past.values if past is not None else ()
         attempts = StageState(stage, self.state, self.id if durable else "", values)
         if report is None or unjudged:
-            with ExitStack() as failure:
-                failure.callback(attempts.undo)
-                failure.callback(attempts.close)
+            report = None
+            try:
                 report = await StageRunner(self, place, attempts).finish(reconsidered=unjudged)
-                failure.pop_all()
+            finally:
+                if report is None:
+                    attempts.over = True
+                    attempts.undo()
             self._active = True
-            self._warn_of(report)
+            how = {"halted": "halting the run", "best": f"continuing with attempt {report.kept}"}
+            if report.status == "failed":
+                how_on = how.get(report.action, "continuing despite failures")
+                self.warn(f"Max retries reached for {stage.name}, {how_on}")
+            elif report.action in ("continued", "halted"):
+                how_on = how.get(report.action, "continuing")
+                self.warn(f"{stage.name} could not be validated, {how_on}")
         else:
             of_all = f"[{place}/{len(self.pipeline.stages)}]"
             self.say(f"{of_all} {stage.name}: done before, attempt {report.kept}")
@@ -334,16 +335,16 @@ class PipelineRun:
             loop = runs.loop_of(self.id, report.name)
             await attempts.restore(Context(None, kept, loop, said[kept - 1], data=self.state))
         stages.tell(self.state, report.name, said[-2] if len(said) > 1 else "")
-        attempts.close()
+        attempts.over = True
         return report
 
-    async def _over(self, run: StoredLoop | None) -> Report:
+    async def _over(self, run: StoredLoop | None) -> runs.Report:
         """Return the report of the ended run, and record its end once."""
         pipeline = self.pipeline
         rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
-        every = (*self._reports, *(StageReport(name, "not_run", "not_run") for name in rest))
+        every = (*self._reports, *(runs.StageReport(name, "not_run", "not_run") for name in rest))
         began = run.created if run else self._began
-        report = Report(pipeline.name, self.id, every, began, time.time())
+        report = runs.Report(pipeline.name, self.id, every, began, time.time())
         past = run.decisions if run else ()
         decided = (made.timestamp for stage in self._reports for made in stage.attempts)
         if past and not self._active and max(decided, default=0.0) <= past[-1].at:
@@ -374,16 +375,8 @@ class PipelineRun:
         """Log a warning, and print it below the line of its stage."""
         self.say(f"      {line}", logging.WARNING)
 
-    def _warn_of(self, stage: StageReport) -> None:
-        how = {"halted": "halting the run", "best": f"continuing with attempt {stage.kept}"}
-        if stage.status == "failed":
-            how_on = how.get(stage.action, "continuing despite failures")
-            self.warn(f"Max retries reached for {stage.name}, {how_on}")
-        elif stage.action in ("continued", "halted"):
-            self.warn(f"{stage.name} could not be validated, {how.get(stage.action, 'continuing')}")
 
-
-def _end(report: Report, number: int) -> JournalEntry:
+def _end(report: runs.Report, number: int) -> JournalEntry:
     """Return the attempt of the run itself, with a finding for each stage that did not pass."""
     actions = {stage.name: stage.action for stage in report.stages}
     findings = tuple(
@@ -396,7 +389,9 @@ def _end(report: Report, number: int) -> JournalEntry:
     candidate, judged = record.Candidate.of(actions), record.Evaluation(findings)
     usage = record.Usage(seconds=report.ended - report.began)
     what = ", ".join(finding.message for finding in findings)
-    verdict = Done(number, not findings, (Stop(report.status, what),) if findings else ())
+    verdict = decide.Done(
+        number, not findings, (stop.Stop(report.status, what),) if findings else ()
+    )
     attempt = record.Attempt(number, candidate, judged, usage)
     return JournalEntry(
         report.run, 0, attempt=attempt, value=actions, verdict=verdict, decided=report.ended
@@ -413,7 +408,7 @@ class StageRunner:
         self.loop: str = runs.loop_of(run.id, attempts.stage.name)
 
     @telemetry.stage
-    async def finish(self, reconsidered: bool = False) -> StageReport:
+    async def finish(self, reconsidered: bool = False) -> runs.StageReport:
         """Make attempts until the stage ends. Raises StageFailed, ModelError, StoreError.
 
         With `reconsidered` the checks first judge its last output again.
@@ -444,8 +439,8 @@ class StageRunner:
             stage.writer.model.name if stage.writer else "",
         )
         made = len(self._attempts.made)
-        rules = flat(stage.policy.rules)
-        limits = [rule.limit for rule in rules if isinstance(rule, MaxAttempts)]
+        rules = stop.flat(stage.policy.rules)
+        limits = [rule.limit for rule in rules if isinstance(rule, stop.MaxAttempts)]
         of_limit = f" of {min(limits)}" if limits else ""
         while True:
             self._run.say(f"{self._place}: attempt {made + 1}{of_limit} …")
@@ -460,7 +455,7 @@ class StageRunner:
                 raise self._failed(late) from error
             made, reconsidered = len(run.loop.attempts), False
             report = self._report(run, verdict)
-            if isinstance(verdict, Done):
+            if isinstance(verdict, decide.Done):
                 return report
 
     async def _task(self) -> str:
@@ -470,9 +465,8 @@ class StageRunner:
             return f"{self._pipeline.name}: {stage.name}"
         at, thread = Context(None, loop_id=self.loop, data=state), blocking(stage.function)
         prompt = await call(self._failed, stage.function, state, at=at, thread=thread)
-        if not isinstance(prompt, str):
-            raise errors.InvalidInput(f"the prompt of stage {stage.name!r}", prompt, "text")
-        return prompt
+        check_texts(**{f"the prompt of stage {stage.name!r}": prompt})
+        return str(prompt)
 
     def _failed(self, error: BaseException) -> errors.StageFailed:
         id = self._run.id if self._pipeline.store is not None else ""
@@ -513,7 +507,7 @@ class StageRunner:
         lines = dict.fromkeys(f"- {record.clean(sanitize(text), LESSON)}" for text in texts)
         return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
-    def _report(self, run: Run[Any], verdict: Verdict) -> StageReport:
+    def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
         """Return the report so far; show the attempt, write its file, and put it into the state."""
         assert run.stored is not None  # since the first step
         report = runs.stage_report(run.stored, self._run.id)
@@ -526,7 +520,7 @@ class StageRunner:
         for check in last.checks:
             if check.status != "passed":
                 say(f"      {SIGNS[check.status]} {check.check_name}: {check.message}")
-        if not isinstance(verdict, Done):
+        if not isinstance(verdict, decide.Done):
             say("      retrying with feedback")
         stages.reports_of(self._attempts.state)[report.name] = last.plain()
         if self._pipeline.reports is not None:

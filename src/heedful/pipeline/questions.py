@@ -1,7 +1,6 @@
-"""Answer which stages of a run were retried, why, and what was fed back; count over runs.
+"""Answer from the reports which stages of a run were retried, and why; count over runs.
 
-The answer cites the reports. No model is asked; of the question only the stages that it names are
-read. What the report does not contain is named as missing, never guessed.
+No model is asked; of the question only the stages that it names are read.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 class Fact:
     """A statement of the report, with its messages word for word.
 
-    A fact about the whole run has no `stage` (""), and a fact about a whole stage no `attempt` (0),
-    `check` or `file` (the name of the attempt's report). `quote` holds lines that belong to it.
+    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, `check`
+    or `file` (the name of the attempt's report). `quote` holds lines that belong to the fact.
     """
 
     text: str
@@ -99,9 +98,9 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
 def find_stage(report: Report, stage: str) -> StageReport:
     """Return the stage of that name, or else of that number from 1. Raises UnknownName."""
-    numbered = {str(number): found for number, found in enumerate(report.stages, 1)}
-    named = {found.name: found for found in report.stages}
-    return named.get(stage) or numbered.get(stage) or report.stage(stage)
+    known = {str(number): found for number, found in enumerate(report.stages, 1)}
+    known |= {found.name: found for found in report.stages}
+    return known.get(stage) or report.stage(stage)
 
 
 def describe_run(report: Report) -> str:

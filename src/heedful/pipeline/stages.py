@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +49,7 @@ class Stage:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the findings of its checks; a check with several lists them in `names`."""
-        every: list[Any] = [*self.checks, *((self.evaluate,) if self.evaluate else ())]
+        every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
         named = (getattr(check, "names", (check_name(check),)) for check in every)
         return tuple(str(name) for names in named for name in names)
 
@@ -93,10 +94,10 @@ class Before:
 
     def __init__(self, state: Any) -> None:
         # Each value, its JSON or None, and what to put back: a copy, or the value itself.
-        self._fields: dict[str, tuple[Any, str | None, Any]] = {}
-        for name, value in fields_of(state).items():
-            text = written(value)
-            self._fields[name] = value, text, _copy(value, text)
+        self._fields: dict[str, tuple[Any, str | None, Any]] = {
+            name: (value, text := written(value), _copy(value, text))
+            for name, value in fields_of(state).items()
+        }
 
     def _same(self, name: str, value: Any, text: str | None) -> bool:
         before, known, _ = self._fields.get(name, (None, None, None))
@@ -184,10 +185,8 @@ def reports_of(state: Any) -> MutableMapping[str, Any]:
     if isinstance(held, MutableMapping):
         return held
     fresh: dict[str, Any] = {}
-    try:
+    with suppress(InvalidInput):
         put(state, REPORTS, fresh)
-    except InvalidInput:
-        return {}
     return fresh
 
 
@@ -206,7 +205,7 @@ class StageState:
         self._run, self._before = run, Before(state)
         self._effects: dict[int, Effect] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
-        self._over = False
+        self.over = False  # True to ignore the output of attempts that are still running
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
@@ -224,7 +223,7 @@ class StageState:
 
     def _done(self, output: Any, at: Context) -> dict[str, Any]:
         """Return the part of the effect that JSON can carry. Raises NotJournalable."""
-        if self._over:  # a thread that timed out cannot be stopped; its output is ignored
+        if self.over:  # a thread that timed out cannot be stopped; its output is ignored
             return {}
         returned = output is not None and output is not self.state
         if returned:
@@ -235,12 +234,9 @@ class StageState:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
         if loose and not self.stage.rerun:
-            name, kind = loose[0], type(effect.changed[loose[0]]).__name__
-            what = (
-                f"what it left in the state as {name!r}"
-                if name != self.stage.name
-                else "its output"
-            )
+            kind, what = type(effect.changed[loose[0]]).__name__, "its output"
+            if loose[0] != self.stage.name:
+                what = f"what it left in the state as {loose[0]!r}"
             raise NotJournalable(LOOSE.format(self.stage.name, what, kind))
         kept = {name: value for name, value in effect.changed.items() if name not in loose}
         # Changes inside a value that JSON cannot carry are not seen here.
@@ -274,10 +270,6 @@ class StageState:
         self._effects[at.attempt].apply(self.state)
         self._latest = at.attempt
 
-    def close(self) -> None:
-        """Ignore the output of attempts that are still running."""
-        self._over = True
-
     def undo(self) -> None:
         """Make the state as it was before the stage."""
         self._latest = 0
@@ -296,11 +288,8 @@ def tell(state: Any, stage: str, feedback: str) -> None:
 def _takes_feedback(function: Work) -> bool:
     """Return True if the function, and any function it wraps, accepts `feedback`."""
     try:
-        signatures = [inspect.signature(function, follow_wrapped=far) for far in (True, False)]
+        for far in (True, False):
+            inspect.signature(function, follow_wrapped=far).bind(None, feedback=None)
     except (TypeError, ValueError):  # some functions written in C have no signature
         return False
-    any_name = inspect.Parameter.VAR_KEYWORD
-    return all(
-        "feedback" in each.parameters or any(p.kind is any_name for p in each.parameters.values())
-        for each in signatures
-    )
+    return True

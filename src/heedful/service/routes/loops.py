@@ -57,7 +57,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
         setup.metrics.decided(result.verdict)
-    return LoopVerdict.of(result.verdict, result.loop, result.evaluated_by)
+    return LoopVerdict.of(result.verdict, result.loop, result.loop.attempts[-1].judged_by)
 
 
 @router.put("/loops/{id:path}", responses=CREATED)
