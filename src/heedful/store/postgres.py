@@ -48,7 +48,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import invalid_value
-from heedful.store.store import FOLDER, MEMORY, Db, Store, Threads, Work, read_sql, share
+from heedful.store.store import FOLDER, GRACE, MEMORY, Db, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
 
@@ -451,7 +451,7 @@ class Database:
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
         # The pool does not refer to the store, so that an unused store is closed.
-        finalize(self, self._pool.close)
+        finalize(self, self._pool.close, GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database and return its result."""
