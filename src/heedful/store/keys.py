@@ -74,7 +74,14 @@ async def create(
     finds the key that the first call created.
     """
     now = time.time()
-    _allowed(tenant, name, projects, may, expires, now)
+    for project in projects or ("default",):
+        Scope(tenant, project)  # raises InvalidInput
+    if not name or len(name) > 200 or not name.isprintable():
+        raise InvalidInput("name", name, "1 to 200 printable characters")
+    if not may or not set(may) <= set(MAY):
+        raise InvalidInput("may", list(may), f"at least one of {', '.join(MAY)}")
+    if expires is not None and not now < expires < inf:
+        raise InvalidInput("expires", expires, "a time that is still to come")
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
     name = redact(name)  # a caller may send anything
@@ -164,24 +171,6 @@ def id_of(key: str) -> str:
     """
     parts = _TOKEN.fullmatch(key)
     return parts[1] if parts else key.removeprefix("heedful_")
-
-
-def _allowed(
-    tenant: str,
-    name: str,
-    projects: Sequence[str],
-    may: Sequence[str],
-    expires: float | None,
-    now: float,
-) -> None:
-    for project in projects or ("default",):
-        Scope(tenant, project)  # raises InvalidInput
-    if not name or len(name) > 200 or not name.isprintable():
-        raise InvalidInput("name", name, "1 to 200 printable characters")
-    if not may or not set(may) <= set(MAY):
-        raise InvalidInput("may", list(may), f"at least one of {', '.join(MAY)}")
-    if expires is not None and not now < expires < inf:
-        raise InvalidInput("expires", expires, "a time that is still to come")
 
 
 def _hash(secret: str) -> str:

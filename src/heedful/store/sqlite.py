@@ -15,27 +15,9 @@ from functools import partial
 from typing import Any, TypeVar
 from weakref import finalize
 
-from heedful.errors import (
-    InvalidInput,
-    StoreCorrupt,
-    StoreError,
-    StoreNewer,
-    StoreOlder,
-    StoreUnavailable,
-)
+from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.store import (
-    GRACE,
-    MEMORY,
-    Answers,
-    Db,
-    Job,
-    Store,
-    Threads,
-    Work,
-    read_sql,
-    share,
-)
+from heedful.store.store import MEMORY, Answers, Db, Job, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
 # The most waiting writes in one commit.
@@ -159,23 +141,23 @@ def translate_error(error: BaseException) -> BaseException:
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE:
-        ours: StoreError = StoreCorrupt(
+        ours: errors.StoreError = errors.StoreCorrupt(
             f"{error}: the file is damaged or no database; restore a copy, or move it away"
         )
     elif isinstance(error, OSError) or code in _CAUSES:
-        ours = StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
+        ours = errors.StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
     else:
-        ours = StoreError(str(error))
+        ours = errors.StoreError(str(error))
     ours.__cause__ = error
     return ours
 
 
-def invalid_value(error: UnicodeEncodeError | OverflowError) -> InvalidInput:
+def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidInput:
     """Return the error for a value that no database can hold."""
     if isinstance(error, OverflowError):
-        return InvalidInput("number", "too large", "a whole number that 64 bits can hold")
+        return errors.InvalidInput("number", "too large", "a whole number that 64 bits can hold")
     allowed = "text that UTF-8 can hold, without a lone surrogate"
-    return InvalidInput("text", error.object, allowed)
+    return errors.InvalidInput("text", error.object, allowed)
 
 
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
@@ -208,7 +190,7 @@ class File:
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
-            finalize(self, thread.close, GRACE)
+            finalize(self, thread.close, thread.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database and return its result."""
@@ -245,7 +227,7 @@ def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
         )
     except sqlite3.OperationalError as error:
         todo = "check that its folder exists and is writable"
-        raise StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
+        raise errors.StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
     db.row_factory, db.url = sqlite3.Row, url or path
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
@@ -286,14 +268,14 @@ def _is_current(db: Connection, path: str) -> bool:
     version = db.execute("pragma user_version").fetchone()[0]
     tables = db.execute("select count(*) from sqlite_schema").fetchone()[0]
     if application == BEFORE:
-        raise StoreOlder(
+        raise errors.StoreOlder(
             f"{path} was made before the first release of heedful and cannot be read any more; "
             "export its lessons with the version that made it, or move the file away"
         )
     if application != APPLICATION and (tables or version):
-        raise StoreCorrupt(f"{path} is another program's database; name another file")
+        raise errors.StoreCorrupt(f"{path} is another program's database; name another file")
     if version > SCHEMA:
-        raise StoreNewer(
+        raise errors.StoreNewer(
             f"{path} has schema {version}, this heedful knows {SCHEMA}; upgrade heedful to open it"
         )
     return bool(version == SCHEMA)

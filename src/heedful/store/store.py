@@ -177,8 +177,6 @@ class Access(Protocol):
 
 C = TypeVar("C", bound=Db)
 THREADS = "heedful-store"  # the name of all threads
-# Seconds that the end of the interpreter, or of an unused store, waits for running work.
-GRACE = 0.5
 _every: WeakSet[Threads[Any]] = WeakSet()
 # What a forked child got from its parent. Closing a connection here would end it there.
 _of_parent: list[object] = []
@@ -216,6 +214,9 @@ class Threads(Generic[C]):
     Each takes up to `group` waiting jobs at once. A forked child starts its own, with new
     connections.
     """
+
+    # Seconds that the end of the interpreter, or of an unused store, waits for running work.
+    GRACE = 0.5
 
     def __init__(self, connect: Callable[[], C], size: int, group: int = 1) -> None:
         self._connect = connect

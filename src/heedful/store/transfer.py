@@ -250,8 +250,14 @@ def decode(line: bytes) -> Record:
                 right = digest_of(kind, pattern)
             if record.signature != right:
                 raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
-        case ExampleRecord(vector=Vector() as vector) if not _is_vector(vector.data):
-            raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
+        case ExampleRecord(vector=Vector() as vector):
+            try:
+                data = b64decode(vector.data, validate=True)
+                finite = isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
+            except (ValueError, struct.error):
+                finite = False
+            if not finite:
+                raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
         case ExposureRecord(shown=False, share=0):
             raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
         case RulingRecord(action="import"):
@@ -259,14 +265,6 @@ def decode(line: bytes) -> Record:
         case _:
             pass
     return record
-
-
-def _is_vector(text: str) -> bool:
-    try:
-        data = b64decode(text, validate=True)
-        return isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
-    except (ValueError, struct.error):
-        return False
 
 
 @cache
@@ -523,18 +521,14 @@ class _Import:
         if raised:
             self._record_raise(record.lesson, said)
         if known is None or self._by:
-            self._derive(id, record, known is None)
+            sources = {storable(source) for source in record.sources} - _sources(self._db, id)
+            self._origin_of(id, sources or ([""] if known is None else []))
+            if record.vector is not None:
+                vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
+                self._db.run("import_vector", {**self._key, "example": id, **vector})
         if record.author and text == lesson["text"]:
             self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
         return known is None
-
-    def _derive(self, id: int, record: ExampleRecord, new: bool) -> None:
-        """Write the sources and the vector of an example."""
-        sources = {storable(source) for source in record.sources} - _sources(self._db, id)
-        self._origin_of(id, sources or ([""] if new else []))
-        if record.vector is not None:
-            vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
-            self._db.run("import_vector", {**self._key, "example": id, **vector})
 
     def _sighting(self, record: SightingRecord) -> bool:
         if (lesson := self._find(record.lesson)) is None:
@@ -545,18 +539,14 @@ class _Import:
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
             values = {**same, "source": source, "trust": record.trust, "now": record.at}
-            values["parents"] = json.dumps([self._origin(others)] if others else [])
+            if others and others not in self._origins:  # an example that is gone had these sources
+                self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
+                self._origin_of(id, others)
+            values["parents"] = json.dumps([self._origins[others]] if others else [])
             for _ in range(record.times - known):
                 lessons.insert_sighting(self._db, values, text)
             self._db.run("count_imported", same)
         return known == 0
-
-    def _origin(self, sources: frozenset[str]) -> int:
-        """Return the number of an example that is gone and that had these sources."""
-        if sources not in self._origins:
-            self._origins[sources] = id = self._db.run("next_gone").fetchall()[0]["id"]
-            self._origin_of(id, sources)
-        return self._origins[sources]
 
     def _origin_of(self, id: int, sources: Iterable[str]) -> None:
         for source in sources:
