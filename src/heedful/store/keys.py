@@ -213,7 +213,7 @@ def append(
     }
     values["hash"] = _hash_audit(values)
     db.insert("audit", values)
-    db.run("set_audit_head", values)
+    db.update("audit_head", {"tenant": tenant}, {"hash": values["hash"]})
 
 
 def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
@@ -230,8 +230,8 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
     rewritten.
     """
     tenant = scope.tenant
-    head = db.run("audit_head", {"tenant": tenant}).fetchone()
-    end, last = (int(head["n"]), str(head["hash"])) if head else (0, "")
+    heads = db.select("n, hash", "audit_head", {"tenant": tenant})
+    end, last = heads[0] if heads else (0, "")
     previous, n, found = "", 0, not kept
     for row in db.run("all_audit", {"tenant": tenant}):
         n += 1

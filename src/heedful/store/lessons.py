@@ -527,7 +527,7 @@ def _bereft(db: Db, values: Plain) -> bool:
     db.run("give_back", values)
     best = _best(db, values)
     if best is None and not _from_sighting(db, values, lesson):
-        db.run("delete_reflection", values)
+        db.delete("reflection", {"id": values["reflection"]})
         return True
     _speak(db, values, best or _best(db, values), lesson)
     return False

@@ -317,14 +317,14 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": dump(attempt), "value": dump(entry.value)}
-    row = db.first("find_attempt", key)
-    if row is None:
+    known = db.select("record, value", "attempt", key)
+    if not known:
         db.insert("attempt", {**key, **content, "created": now})
         db.delete("step", {"loop": n})
-    elif dict(row) != content:
+    elif dict(known[0]) != content:
         message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
         raise AttemptTaken(message)
-    return row is None
+    return not known
 
 
 def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict) -> Any:
@@ -343,14 +343,15 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict)
 
 
 def _stored(db: Db, row: Row) -> StoredLoop:
-    n = {"n": row["n"]}
-    attempts = db.run("read_attempts", n).fetchall()
+    key = {"loop": row["n"]}
+    attempts = db.select("record, value", "attempt", key, "order by number")
     decisions = tuple(
         codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
-        for d in db.run("read_decisions", n).fetchall()
+        for d in db.select("attempt, record, created", "decision", key, "order by seq")
     )
-    overrides = db.run("read_overrides", n).fetchall()
-    steps = db.run("read_steps", n).fetchall()
+    columns = "rule, by, why, decisions, used, until"
+    overrides = db.select(columns, "override", key, "order by seq")
+    steps = db.select("key, record", "step", key)
     task, goals, policy, context = (json.loads(row[part]) for part in HEAD)
     stage = None
     if row["kind"] == "stage":

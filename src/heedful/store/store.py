@@ -104,6 +104,12 @@ class Db:
         """Run a named statement on the rows of a scope and return the first row, or None."""
         return self.first(name, {**key_of(scope), **values})
 
+    def select(self, columns: str, table: str, key: Mapping[str, Any], end: str = "") -> list[Row]:
+        """Return columns of the rows that have the columns in `key`; `end` may order them."""
+        sql = f"select {columns} from {table} where {_is(tuple(key))} {end}"
+        rows: list[Row] = self.execute(sql, key).fetchall()
+        return rows
+
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
         """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
         return self.execute(_insert(table, tuple(values), end), values)
@@ -111,11 +117,11 @@ class Db:
     def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
         """Change columns of the rows that have the columns in `key`."""
         changed = ", ".join(f"{name} = :{name}" for name in changes)
-        self.execute(f"update {table} set {changed} where {_is(key)}", {**key, **changes})
+        self.execute(f"update {table} set {changed} where {_is(tuple(key))}", {**key, **changes})
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
         """Delete the rows that have the columns in `key`; return how many there were."""
-        return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
+        return int(self.execute(f"delete from {table} where {_is(tuple(key))}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
         """Return the object of this class that belongs to the connection, as a cache."""
@@ -131,8 +137,9 @@ def _insert(table: str, names: tuple[str, ...], end: str) -> str:
     return f"insert into {table} ({', '.join(names)}) values ({marks}) {end}"
 
 
-def _is(key: Mapping[str, Any]) -> str:
-    return " and ".join(f"{name} = :{name}" for name in key)
+@cache
+def _is(names: tuple[str, ...]) -> str:
+    return " and ".join(f"{name} = :{name}" for name in names)
 
 
 Work = Callable[[Db], T]

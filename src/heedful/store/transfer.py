@@ -320,7 +320,8 @@ def _sightings(
     db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
 ) -> Iterator[SightingRecord]:
     alike: defaultdict[tuple[float, str, str], list[Row]] = defaultdict(list)
-    for row in db.run("export_sightings", {"reflection": id}):
+    columns = "at, loop, text, source, trust, parents"
+    for row in db.select(columns, "occurrence", {"reflection": id}):
         alike[row["at"], row["loop"], row["text"]].append(row)
     for (at, loop, text), rows in sorted(alike.items()):
         parents = {parent for row in rows for parent in json.loads(row["parents"])}
@@ -466,7 +467,8 @@ class _Import:
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
         kind, _, signature = lesson.partition("/")
-        return self._first("find_lesson", {"kind": kind, "signature": signature})
+        key = {**key_of(self._scope), "kind": kind, "signature": signature}
+        return next(iter(self._db.select("id, text, state, trust", "reflection", key)), None)
 
     def _lesson(self, record: LessonRecord) -> bool:
         known = row = self._find(record.name)
@@ -494,7 +496,8 @@ class _Import:
         if lesson is None:
             return False
         digest = words_digest(text) if record.digest == LESSON else record.digest
-        known = self._first("find_example", {"reflection": lesson["id"], "digest": digest})
+        key = {"reflection": lesson["id"], "digest": digest}
+        known = next(iter(self._db.select("id, state, trust", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
         values = {
