@@ -99,7 +99,7 @@ def _read(db: Connection, jobs: Sequence[Job]) -> None:
         db.execute("begin")
         value = job.work(db)
         db.execute("rollback")
-        job.answer.set_result(value)
+        job.set_result(value)
 
 
 def _commit(db: Connection, jobs: Sequence[Job]) -> None:
@@ -111,8 +111,8 @@ def _commit(db: Connection, jobs: Sequence[Job]) -> None:
             values[-1] = job.work(db)
     db.execute("commit")
     for job, value in zip(jobs, values, strict=True):
-        if not job.answer.done():
-            job.answer.set_result(value)
+        if not job.done():
+            job.set_result(value)
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.

@@ -31,7 +31,6 @@ from typing import (
     Concatenate,
     Generic,
     Literal,
-    NamedTuple,
     ParamSpec,
     Protocol,
     TypeVar,
@@ -189,15 +188,16 @@ _every: WeakSet[Threads[Any]] = WeakSet()
 _of_parent: list[object] = []
 
 
-class Job(NamedTuple):
-    """A function to run on a thread, and the future that gets its result."""
+class Job(Future[Any]):
+    """The future result of a function that runs on a thread."""
 
-    work: Callable[..., Any]
-    answer: Future[Any]
+    def __init__(self, work: Callable[..., Any]) -> None:
+        super().__init__()
+        self.work = work
 
 
 class Answers:
-    """A block whose error becomes the answer of all jobs that have none yet."""
+    """A block whose error becomes the answer to all jobs that have none yet."""
 
     __slots__ = ("_jobs",)
 
@@ -210,8 +210,8 @@ class Answers:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if error is not None:
             for job in self._jobs:
-                if not job.answer.done():
-                    job.answer.set_exception(error)
+                if not job.done():
+                    job.set_exception(error)
         return True
 
 
@@ -242,22 +242,23 @@ class Threads(Generic[C]):
 
     def submit(self, work: Callable[..., Any]) -> Future[Any]:
         """Run a job on a thread. Raises RuntimeError at the end of the interpreter."""
-        job = Job(work, Future())
+        job = Job(work)
         with self._lock:
             if self._idle:
                 self._idle.pop()
             elif len(self._threads) < self._size:
                 # A daemon, so that Ctrl-C does not wait for a database that another process holds.
                 main = partial(self._main, self._jobs, self._idle)
-                self._threads.append(threading.Thread(target=main, name=THREADS, daemon=True))
-                self._threads[-1].start()
+                thread = threading.Thread(target=main, name=THREADS, daemon=True)
+                thread.start()
+                self._threads.append(thread)
             self._jobs.put(job)
-        return job.answer
+        return job
 
     def perform(self, jobs: Sequence[Job]) -> None:
         """Run jobs on the current thread; the error of a job may be raised."""
         for job in jobs:
-            job.answer.set_result(job.work())
+            job.set_result(job.work())
 
     def connection(self) -> C:
         """Return the connection of the current thread; open it if necessary."""
@@ -290,8 +291,9 @@ class Threads(Generic[C]):
                     break
                 jobs.append(job)
             with Answers(jobs):
-                self.perform([job for job in jobs if job.answer.set_running_or_notify_cancel()])
-            idle.append(None)
+                self.perform([job for job in jobs if job.set_running_or_notify_cancel()])
+            if len(idle) < self._size:
+                idle.append(None)
             del job, jobs  # while it waits, it keeps no object of a caller alive
         if (connection := getattr(self._own, "connection", None)) is not None:
             connection.close()
