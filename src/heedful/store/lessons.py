@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import inf
-from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
@@ -27,10 +26,8 @@ from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, plac
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
-NOBODY = "[]"
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
-NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 # The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
@@ -122,7 +119,7 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = values["parents"] != NOBODY and db.first("is_own_ancestor", values) is not None
+    known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
     if not known:
         known = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
@@ -332,7 +329,7 @@ def rule(
     by: str,
     why: str,
     now: float,
-    record: Mapping[str, Any] = NOTHING_MORE,
+    record: Mapping[str, Any] | None = None,
 ) -> None:
     """Record a ruling; `record` is plain data. Raises InvalidInput.
 
@@ -341,7 +338,7 @@ def rule(
     records.check_actor(by, why)
     texts = {"action": action, "subject": subject, "by": by, "why": why}
     stored = {name: storable(text) for name, text in texts.items()}
-    plain = json.dumps(redact_data(dict(record)))
+    plain = json.dumps(redact_data(dict(record or {})))
     db.insert("ruling", {**key_of(scope), **stored, "record": plain, "at": now})
 
 

@@ -166,9 +166,9 @@ SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 
 
-def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
+def in_file(path: str) -> Store:
     """Return a store in one file with its own connections; `:memory:` ends with the store."""
-    return Store(path, File(path, busy_seconds))
+    return Store(path, File(path, BUSY_SECONDS))
 
 
 def shared_store(path: str) -> Store:

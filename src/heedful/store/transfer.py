@@ -293,8 +293,16 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
         examples = [_example(lesson.name, row["author"], one, sources, vectors) for one in rows]
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for name in OTHERS:
-        by_line = {encode(record): record for record in _others(db, key, name)}
+    for name, kind in OTHERS.items():
+        others = []
+        for row in db.run(f"export_{name}s", key):
+            values: dict[str, Any] = {"type": name}
+            if name in ("exposure", "outcome"):
+                values["loop"] = row["loop"].partition(MOVED)[0]
+            elif name == "ruling":
+                values["record"] = _without_id(row["record"])
+            others.append(from_row(kind, row, **values))
+        by_line = {encode(record): record for record in others}
         yield from (by_line[line] for line in sorted(by_line))
 
 
@@ -336,16 +344,6 @@ def _sightings(
             sources=tuple(sorted(own.union(*map(sources, parents)) - {""})),
             times=len(rows),
         )
-
-
-def _others(db: Db, key: Mapping[str, Any], name: str) -> Iterator[Record]:
-    for row in db.run(f"export_{name}s", key):
-        values: dict[str, Any] = {"type": name}
-        if name in ("exposure", "outcome"):
-            values["loop"] = row["loop"].partition(MOVED)[0]
-        elif name == "ruling":
-            values["record"] = _without_id(row["record"])
-        yield from_row(OTHERS[name], row, **values)
 
 
 def _sources(db: Db, example: int) -> set[str]:
@@ -732,23 +730,17 @@ def _number(origin: Any, copied: Any) -> None:
 @contextmanager
 def _open(url: str, *, writes: bool) -> Iterator[Any]:
     """Yield a database in a transaction, and commit it at the end."""
-    if url.startswith(POSTGRES):
-        with _server(url, "" if writes else " read only") as session:
-            yield session
+    if not url.startswith(POSTGRES):
+        if not writes and not os.path.exists(url):
+            raise NotFound("database", url, "this folder; check the path")
+        try:
+            with closing(connect(url, BUSY_SECONDS)) as db:
+                db.execute("begin immediate" if writes else "begin")
+                yield db
+                db.execute("commit")
+        except sqlite3.Error as error:
+            raise translate_error(error) from error
         return
-    if not writes and not os.path.exists(url):
-        raise NotFound("database", url, "this folder; check the path")
-    try:
-        with closing(connect(url, BUSY_SECONDS)) as db:
-            db.execute("begin immediate" if writes else "begin")
-            yield db
-            db.execute("commit")
-    except sqlite3.Error as error:
-        raise translate_error(error) from error
-
-
-@contextmanager
-def _server(url: str, kind: str) -> Iterator[Any]:
     needs_psycopg()
     from heedful.store import postgres
 
@@ -761,6 +753,7 @@ def _server(url: str, kind: str) -> Iterator[Any]:
                     f"role {role['role']} sees one tenant at a time; a copy is of all of them: "
                     "name the role that owns heedful's tables in the URL"
                 )
+            kind = "" if writes else " read only"
             session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")
             yield session
             session.end("commit")
