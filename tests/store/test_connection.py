@@ -172,6 +172,7 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
         for n in range(9)
     ]
     await asyncio.sleep(0)
+    assert all(one.daemon for one in threads())  # the interpreter ends without them
     await store.close()
     await store.close()
     assert set(threads()) <= others

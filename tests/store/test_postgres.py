@@ -123,7 +123,7 @@ async def test_every_transaction_has_its_own_tenant_and_the_next_finds_none(post
             assert await database.read(scope, tenant) == scope.tenant
             assert await database.write(scope, tenant) == scope.tenant
             assert await database.apart(scope, tenant) == scope.tenant
-        [session] = database._pool._opened
+        session = await database._pool.run(database._pool.connection)
         left = session.execute("select current_setting('heedful.tenant', true)").fetchone()
     assert left[0] in (None, "")
 
@@ -213,7 +213,7 @@ async def test_a_waiting_task_keeps_no_connection_and_a_begun_one_ends_whole(pos
         await asyncio.gather(*waiting, return_exceptions=True)
         await database.write(ONE, add)
         assert database._pool._turns._waiting == {}
-        assert len(database._pool._opened) <= 2
+        assert len(database._pool._threads) <= 2
     assert count(postgres.owner) == 7
 
 
@@ -333,11 +333,11 @@ async def test_a_closed_store_opens_again_and_an_unused_one_closes(postgres):
         await database.write(ONE, add)
         await database.close()
         await database.close()
-        assert (pool._opened, count(postgres.owner)) == ([], expected)
+        assert (pool._threads, count(postgres.owner)) == ([], expected)
     await database.write(ONE, add)
     del database
     gc.collect()
-    assert (pool._opened, pool._threads) == ([], None)
+    assert pool._threads == []
 
 
 WITHOUT = """

@@ -155,7 +155,7 @@ async def test_a_commit_that_was_not_acknowledged_is_in_doubt_and_not_repeated(
         async with opened(wire.url) as database:
             await database.read(ONE, lambda db: None)
             wire.cut = cut
-            with pytest.raises(StoreInDoubt, match="do the same again"):
+            with pytest.raises(StoreInDoubt, match="make the same call again"):
                 await database.write(ONE, once)
             wire.cut = ""
             assert (len(runs), count(postgres.owner)) == (1, written)

@@ -74,8 +74,8 @@ def left(db: Db, scope: Scope, limit: int) -> list[str]:
 
 def state(db: Db, scope: Scope, digest: str) -> EpisodeState | None:
     """Return the state of an episode, or None if no episode has this digest."""
-    row = db.one("episode_state", scope, digest=digest)
-    return row["state"] if row is not None else None
+    rows = db.select("state", "episode", _key(scope, digest))
+    return rows[0]["state"] if rows else None
 
 
 def record_lessons(
@@ -202,7 +202,8 @@ def ended_traces(
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
     """Return the spans of a trace, in order of arrival."""
-    return [from_row(Piece, row) for row in db.all("read_spans", scope, trace=trace)]
+    columns, key = "trace, id, parent, root, record", {**key_of(scope), "trace": trace}
+    return [from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")]
 
 
 async def finish_trace(
@@ -266,11 +267,11 @@ def put_spans(
     (whole,) = db.all("count_traces", scope)
     room = [bounds.traces - whole["traces"], bounds.whole - whole["bytes"]]
     for trace, group in grouped.items():
-        row = db.one("read_trace", scope, trace=trace)
-        had = (row["spans"], row["bytes"]) if row is not None else (0, 0)
+        known = db.select("state, spans, bytes", "trace", {**key_of(scope), "id": trace})
+        state, *had = known[0] if known else ("open", 0, 0)
         size = sum(len(one.record) for one in group)
-        new = row is None
-        if row is not None and row["state"] != "open":
+        new = not known
+        if state != "open":
             refused[LATE] += len(group)
         elif had[0] + len(group) > bounds.spans or had[1] + size > bounds.bytes:
             limit = f"a trace may have {bounds.spans} spans and {bounds.bytes} bytes"

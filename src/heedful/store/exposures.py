@@ -10,16 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from heedful.errors import NotFound
-from heedful.lessons.lesson import (
-    Exposure,
-    LessonName,
-    Outcome,
-    Past,
-    Quota,
-    Reflection,
-    Remembered,
-    Scope,
-)
+from heedful.lessons import lesson as records
+from heedful.lessons.lesson import Exposure, Outcome, Quota, Reflection, Remembered, Scope
 from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
 from heedful.store.store import SKIP, Db, from_row, key_of
@@ -49,8 +41,12 @@ def remember(
     """
     now = time.time()
     expose(db, scope, exposures, outcome, now)
-    answers = upsert(db, scope, untaught(db, scope, reflections), now, quota)
-    return evict(db, scope, answers, most)
+    untaught = {""}
+    for loop in {one.loop for one in reflections if one.loop}:
+        if db.insert("taught", {**key_of(scope), "loop": loop}, SKIP).rowcount:
+            untaught.add(loop)
+    new = [one for one in reflections if one.loop in untaught]
+    return evict(db, scope, upsert(db, scope, new, now, quota), most)
 
 
 def expose(
@@ -75,19 +71,11 @@ def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) 
     return bool(db.insert("exposure", values, SKIP).rowcount)
 
 
-def past(db: Db, scope: Scope, loop: str) -> Past:
+def past(db: Db, scope: Scope, loop: str) -> records.Past:
     """Return what the loop was shown, whether it has taught, and how many loops have an outcome."""
     (row,) = db.all("count_outcomes", scope, loop=loop)
-    return Past(tuple(shown_to(db, scope, loop)), row["ended"], row["number"], bool(row["taught"]))
-
-
-def untaught(db: Db, scope: Scope, reflections: Sequence[Reflection]) -> list[Reflection]:
-    """Return the reflections whose loop has taught nothing yet, and mark these loops as taught."""
-    new = {""}
-    for loop in {one.loop for one in reflections if one.loop}:
-        if db.insert("taught", {**key_of(scope), "loop": loop}, SKIP).rowcount:
-            new.add(loop)
-    return [one for one in reflections if one.loop in new]
+    exposed = tuple(shown_to(db, scope, loop))
+    return records.Past(exposed, row["ended"], row["number"], bool(row["taught"]))
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
@@ -102,7 +90,7 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
     repeated and `most_calls` calls. For a restored lesson only later loops count.
     """
     times = {"day": GIVEN_UP, "now": time.time()}
-    cases: defaultdict[LessonName | None, dict[Case, int]] = defaultdict(dict)
+    cases: defaultdict[records.LessonName | None, dict[Case, int]] = defaultdict(dict)
     for row in db.all("read_evidence", scope, **times, most=most_calls):
         lesson, share, shown, right, recurred, calls, n = row
         cases[lesson][share, bool(shown), bool(right), bool(recurred), calls] = n

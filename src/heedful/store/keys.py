@@ -74,7 +74,14 @@ async def create(
     finds the key that the first call created.
     """
     now = time.time()
-    _allowed(tenant, name, projects, may, expires, now)
+    for project in projects or ("default",):
+        Scope(tenant, project)  # raises InvalidInput
+    if not name or len(name) > 200 or not name.isprintable():
+        raise InvalidInput("name", name, "1 to 200 printable characters")
+    if not may or not set(may) <= set(MAY):
+        raise InvalidInput("may", list(may), f"at least one of {', '.join(MAY)}")
+    if expires is not None and not now < expires < inf:
+        raise InvalidInput("expires", expires, "a time that is still to come")
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
     name = redact(name)  # a caller may send anything
@@ -166,24 +173,6 @@ def id_of(key: str) -> str:
     return parts[1] if parts else key.removeprefix("heedful_")
 
 
-def _allowed(
-    tenant: str,
-    name: str,
-    projects: Sequence[str],
-    may: Sequence[str],
-    expires: float | None,
-    now: float,
-) -> None:
-    for project in projects or ("default",):
-        Scope(tenant, project)  # raises InvalidInput
-    if not name or len(name) > 200 or not name.isprintable():
-        raise InvalidInput("name", name, "1 to 200 printable characters")
-    if not may or not set(may) <= set(MAY):
-        raise InvalidInput("may", list(may), f"at least one of {', '.join(MAY)}")
-    if expires is not None and not now < expires < inf:
-        raise InvalidInput("expires", expires, "a time that is still to come")
-
-
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -224,7 +213,7 @@ def append(
     }
     values["hash"] = _hash_audit(values)
     db.insert("audit", values)
-    db.run("set_audit_head", values)
+    db.update("audit_head", {"tenant": tenant}, {"hash": values["hash"]})
 
 
 def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
@@ -241,8 +230,8 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
     rewritten.
     """
     tenant = scope.tenant
-    head = db.run("audit_head", {"tenant": tenant}).fetchone()
-    end, last = (int(head["n"]), str(head["hash"])) if head else (0, "")
+    heads = db.select("n, hash", "audit_head", {"tenant": tenant})
+    end, last = heads[0] if heads else (0, "")
     previous, n, found = "", 0, not kept
     for row in db.run("all_audit", {"tenant": tenant}):
         n += 1

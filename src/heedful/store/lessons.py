@@ -13,44 +13,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import inf
-from types import MappingProxyType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
-from heedful.lessons.lesson import (
-    ORDER,
-    Example,
-    Quota,
-    Reflection,
-    Remembered,
-    Scope,
-    Signature,
-    check_actor,
-)
-from heedful.lessons.trust import (
-    HELD,
-    RAISING,
-    TAGS,
-    Action,
-    Provenance,
-    QuarantinedLesson,
-    RevocationResult,
-    Sighting,
-    clip_reflection,
-    derive_trust,
-    initial_state,
-    lowest_trust,
-)
+from heedful.lessons import lesson as records
+from heedful.lessons import trust as trusts
+from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Signature
+from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
 from heedful.store.store import ALL, SKIP, Db, Row, blob, from_row, key_of, placed, storable, token
 
 Plain = dict[str, Any]
 Wrote = Literal["nothing", "new", "raised"]
-NOBODY = "[]"
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
-NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
 # The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
@@ -119,19 +96,19 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
         traced = db.run("count_traced", ids).fetchone()["n"] if parents else 0
         if traced < len(parents):
             return None
-        trusts = []
+        known_trusts = []
     else:
         known = db.run("known_parents", ids).fetchall() if parents else []
-        trusts = [row["trust"] for row in known]
+        known_trusts = [row["trust"] for row in known]
         if len(known) < len(parents):
             unknown = sorted(parents - {row["id"] for row in known})
             raise InvalidInput("derived_from", unknown, "ids of examples of this scope")
-    trust = derive_trust(one.trust, trusts, one.loop) if parents else one.trust
+    trust = trusts.derive_trust(one.trust, known_trusts, one.loop) if parents else one.trust
     if one.pinned and trust not in RAISING:
         raise InvalidInput("pinned", True, f"False for text of trust {trust}")
-    state = initial_state(trust, one.state)
+    state = trusts.initial_state(trust, one.state)
     source = one.source or (trust if trust in HELD else "")
-    one = clip_reflection(one) if trust in HELD else one
+    one = trusts.clip_reflection(one) if trust in HELD else one
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
@@ -142,7 +119,7 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     and the `parents` as a JSON list of ids.
     """
     values = {**values, "example": example}
-    known = values["parents"] != NOBODY and db.first("is_own_ancestor", values) is not None
+    known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
     if not known:
         known = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
@@ -209,7 +186,12 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         begin_anew(db, values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
-    _sign(db, values, reflection, json.loads(row["tags"]))
+    # A tag that is an exact signature makes the lesson findable by this text, too.
+    tags = json.loads(row["tags"])
+    tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
+    new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
+    if new and len(tags) + len(new) <= trusts.TAGS:
+        db.update("reflection", {"id": id}, {"tags": json.dumps([*tags, *new])})
     insert_sighting(db, values, storable(reflection.sighting))
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
@@ -230,26 +212,20 @@ def insert_sighting(db: Db, values: Plain, text: str) -> None:
     db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
-def _sign(db: Db, values: Plain, reflection: Reflection, tags: list[str]) -> None:
-    """Make a lesson findable by the signature of this exact text too, if that is a tag."""
-    tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
-    new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
-    if new and len(tags) + len(new) <= TAGS:
-        key = {"id": values["reflection"]}
-        db.update("reflection", key, {"tags": json.dumps([*tags, *new])})
-
-
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     """Write the texts of a sighting: its example, the words of the lesson, or both.
 
     `row` is the lesson. It has no author if its words are new or were just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
+    lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
+    held = reflection.trust in HELD or lowest != reflection.trust
     wrote: Wrote = "nothing"
     if reflection.example is not None:
         values["digest"] = reflection.example.digest
         wrote = add_example(db, values, reflection, reflection.example)
-    elif row["text"] == values["text"] or _waits(reflection, row):
+    elif row["text"] == values["text"] or (held and reflection.text != reflection.sighting):
+        # Other words wait beside those of the lesson, for their release or as less trusted ones.
         wrote = _add_words(db, values, reflection)
     if row["author"] is None:
         words: Wrote = wrote
@@ -273,16 +249,6 @@ def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
     values["digest"] = words_digest(values["text"])
     words = Example(reflection.text, "", context=reflection.context)
     return add_example(db, values, reflection, words)
-
-
-def _waits(reflection: Reflection, row: Row) -> bool:
-    """Return True if other words than those of the lesson are stored beside them.
-
-    They wait for their release, or are less trusted than the words that they must not replace.
-    """
-    lowest = lowest_trust([reflection.trust, row["trust"]])
-    held = reflection.trust in HELD or lowest != reflection.trust
-    return held and reflection.text != reflection.sighting
 
 
 def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
@@ -363,16 +329,16 @@ def rule(
     by: str,
     why: str,
     now: float,
-    record: Mapping[str, Any] = NOTHING_MORE,
+    record: Mapping[str, Any] | None = None,
 ) -> None:
     """Record a ruling; `record` is plain data. Raises InvalidInput.
 
     The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
     """
-    check_actor(by, why)
+    records.check_actor(by, why)
     texts = {"action": action, "subject": subject, "by": by, "why": why}
     stored = {name: storable(text) for name, text in texts.items()}
-    plain = json.dumps(redact_data(dict(record)))
+    plain = json.dumps(redact_data(dict(record or {})))
     db.insert("ruling", {**key_of(scope), **stored, "record": plain, "at": now})
 
 
@@ -450,22 +416,23 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
-        known = {"example": example if example.accepted else None, "provenance": Provenance()}
-        found.append(from_row(QuarantinedLesson, row, **known))
+        known = example if example.accepted else None
+        held = {"example": known, "provenance": trusts.Provenance()}
+        found.append(from_row(QuarantinedLesson, row, **held))
     return found
 
 
-def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> Provenance:
+def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenance:
     """Return the sources, parents, children and sightings of an example, and the rulings on it."""
     named = {"kind": one.kind, "signature": one.signature, "most": NEWEST}
     subject = f"{one.kind}/{one.signature}"
     values = {**_scope_key(scope), **named, "example": one.id, "subject": subject}
     found = {name: db.run(name, values).fetchall() for name in PROVENANCE}
-    return Provenance(
+    return trusts.Provenance(
         tuple(row["source"] for row in found["rests_on"]),
         tuple(row["parent"] for row in found["parents_of"]),
         tuple(row["child"] for row in found["children_of"]),
-        tuple(Sighting(**dict(row)) for row in found["newest_sightings"]),
+        tuple(trusts.Sighting(**dict(row)) for row in found["newest_sightings"]),
         tuple({**dict(row), "record": json.loads(row["record"])} for row in found["rulings_on"]),
     )
 
@@ -486,7 +453,13 @@ def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, 
 
 
 def _settle(
-    db: Db, scope: Scope, one: QuarantinedLesson, action: Action, by: str, why: str, now: float
+    db: Db,
+    scope: Scope,
+    one: QuarantinedLesson,
+    action: Action,
+    by: str,
+    why: str,
+    now: float,
 ) -> None:
     released = action == "release"
     values = {
@@ -518,22 +491,8 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     `dry_run` only counts. Lessons keep what other sources said about them. Raises NotFound if the
     source left nothing.
     """
-    now = time.time()
+    values: Plain = {**_scope_key(scope), "source": storable(source), "now": time.time()}
     db.execute("savepoint revocation")
-    removed = _revoked(db, _scope_key(scope), storable(source), now)
-    if dry_run:
-        db.execute("rollback to revocation")
-    db.execute("release revocation")
-    if removed == RevocationResult():
-        where = f"the memory of {scope.tenant}/{scope.project}"
-        raise NotFound("source", source, where)
-    if not dry_run:
-        rule(db, scope, "revoke", source, by, why, now, asdict(removed))
-    return removed
-
-
-def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
-    values: Plain = {**key, "source": source, "now": now}
     rests = [row["id"] for row in db.run("rests_on_source", values).fetchall()]
     values["ids"] = json.dumps(rests)
     seen = Counter(row["reflection"] for row in db.run("delete_sightings", values).fetchall())
@@ -546,7 +505,15 @@ def _revoked(db: Db, key: Plain, source: str, now: float) -> RevocationResult:
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("unsee", values)
         lessons += _bereft(db, values)
-    return RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
+    removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
+    if dry_run:
+        db.execute("rollback to revocation")
+    db.execute("release revocation")
+    if removed == RevocationResult():
+        raise NotFound("source", source, f"the memory of {scope.tenant}/{scope.project}")
+    if not dry_run:
+        rule(db, scope, "revoke", source, by, why, values["now"], asdict(removed))
+    return removed
 
 
 def _bereft(db: Db, values: Plain) -> bool:
@@ -557,7 +524,7 @@ def _bereft(db: Db, values: Plain) -> bool:
     db.run("give_back", values)
     best = _best(db, values)
     if best is None and not _from_sighting(db, values, lesson):
-        db.run("delete_reflection", values)
+        db.delete("reflection", {"id": values["reflection"]})
         return True
     _speak(db, values, best or _best(db, values), lesson)
     return False
@@ -565,7 +532,7 @@ def _bereft(db: Db, values: Plain) -> bool:
 
 def _best(db: Db, values: Plain) -> int | None:
     """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
-    row = db.first("best_example", {**values, "order": json.dumps(ORDER)})
+    row = db.first("best_example", {**values, "order": json.dumps(records.ORDER)})
     return int(row["id"]) if row is not None else None
 
 
@@ -579,7 +546,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     """Write the most trusted sighting as the lesson; return False without a sighting."""
-    row = db.first("best_sighting", {**values, "order": json.dumps(ORDER)})
+    row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False
     one = Reflection(
@@ -589,7 +556,7 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
         row["text"],
         row["text"],
         trust=row["trust"],
-        state=initial_state(row["trust"]),
+        state=trusts.initial_state(row["trust"]),
     )
     written = {name: row[name] for name in ("text", "source", "parents", "trust")}
     written |= {"state": one.state, "digest": words_digest(row["text"])}

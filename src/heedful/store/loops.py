@@ -21,17 +21,8 @@ from typing import Any
 
 from heedful.errors import AttemptTaken, Conflict, LeaseLost, NotFound, OverrideRefused
 from heedful.lessons.lesson import Scope
-from heedful.loop import codec
-from heedful.loop.codec import policy_from
-from heedful.loop.decide import (
-    Done,
-    Policy,
-    State,
-    Verdict,
-    echoes_before,
-    latest_verdict,
-    state_after,
-)
+from heedful.loop import codec, decide
+from heedful.loop.decide import Done, Policy, State, Verdict
 from heedful.loop.explain import Explanation, explain
 from heedful.loop.record import Attempt, Goal, Loop, Override, Usage
 from heedful.loop.replay import Figures, RecordedLoop
@@ -295,14 +286,6 @@ def _columns(head: Head) -> dict[str, str]:
     }
 
 
-def _stage_of(row: Row) -> StageHead | None:
-    if row["kind"] != "stage":
-        return None
-    settings = json.loads(row["settings"])
-    settings["checks"] = tuple(settings["checks"])
-    return StageHead(row["run"], row["stage"], **settings)
-
-
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
     """Check that the stored head has the same content. Raises Conflict."""
     columns = _columns(head)
@@ -334,14 +317,14 @@ def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> b
     """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": dump(attempt), "value": dump(entry.value)}
-    row = db.first("find_attempt", key)
-    if row is None:
+    known = db.select("record, value", "attempt", key)
+    if not known:
         db.insert("attempt", {**key, **content, "created": now})
         db.delete("step", {"loop": n})
-    elif dict(row) != content:
+    elif dict(known[0]) != content:
         message = f"attempt {attempt['number']} of {entry.id!r} is stored with other content"
         raise AttemptTaken(message)
-    return row is None
+    return not known
 
 
 def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict) -> Any:
@@ -360,16 +343,22 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict)
 
 
 def _stored(db: Db, row: Row) -> StoredLoop:
-    n = {"n": row["n"]}
-    attempts = db.run("read_attempts", n).fetchall()
+    key = {"loop": row["n"]}
+    attempts = db.select("record, value", "attempt", key, "order by number")
     decisions = tuple(
         codec.decision_from(json.loads(d["record"]), d["attempt"], d["created"])
-        for d in db.run("read_decisions", n).fetchall()
+        for d in db.select("attempt, record, created", "decision", key, "order by seq")
     )
-    overrides = db.run("read_overrides", n).fetchall()
-    steps = db.run("read_steps", n).fetchall()
+    columns = "rule, by, why, decisions, used, until"
+    overrides = db.select(columns, "override", key, "order by seq")
+    steps = db.select("key, record", "step", key)
     task, goals, policy, context = (json.loads(row[part]) for part in HEAD)
-    head = Head(task, goals, policy, context, row["kind"], _stage_of(row))
+    stage = None
+    if row["kind"] == "stage":
+        settings = json.loads(row["settings"])
+        settings["checks"] = tuple(settings["checks"])
+        stage = StageHead(row["run"], row["stage"], **settings)
+    head = Head(task, goals, policy, context, row["kind"], stage)
     loop = Loop(
         row["id"],
         tuple(codec.from_document(Goal, g) for g in head.goals),
@@ -399,14 +388,14 @@ WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 def state_of(stored: StoredLoop) -> State:
     """Return the state of a loop."""
-    return state_after(latest_verdict(stored.decisions))
+    return decide.state_after(decide.latest_verdict(stored.decisions))
 
 
 def explained(stored: StoredLoop) -> Explanation:
     """Explain, from the recorded decisions, why the loop went on and why it stopped."""
-    policy = policy_from(stored.head.policy)
+    policy = codec.policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
-    echoes = echoes_before(stored.loop, policy, stored.decisions)
+    echoes = decide.echoes_before(stored.loop, policy, stored.decisions)
     return explain(replace(stored.loop, echoes=echoes), policy, recorded)
 
 

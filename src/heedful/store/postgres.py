@@ -63,9 +63,12 @@ class Turns:
     async def take(self, keys: Sequence[Hashable]) -> None:
         """Wait for all keys, one after the other; every caller gives them in the same order."""
         for number, key in enumerate(keys):
-            turn = self._enter(key)
-            if turn is None:
-                continue
+            turn: Future[None] = Future()
+            with self._lock:
+                if key not in self._waiting:
+                    self._waiting[key] = deque()
+                    continue
+                self._waiting[key].append(turn)
             try:
                 await asyncio.wrap_future(turn)
             except asyncio.CancelledError:
@@ -84,15 +87,6 @@ class Turns:
                         break
                 else:
                     del self._waiting[key]
-
-    def _enter(self, key: Hashable) -> Future[None] | None:
-        with self._lock:
-            if key not in self._waiting:
-                self._waiting[key] = deque()
-                return None
-            turn: Future[None] = Future()
-            self._waiting[key].append(turn)
-            return turn
 
 
 STREAMED = 1_000  # rows that the server sends at a time
@@ -202,7 +196,11 @@ class Session(Db):
             self.close()  # its prepared statements are older than the change of the schema
             raise
         finally:
-            self._undo()
+            try:  # to end an open transaction
+                if self._connection.info.transaction_status != TransactionStatus.IDLE:
+                    self._connection.execute("rollback")
+            except psycopg.Error:
+                self.close()
         return value
 
     def end(self, end: str) -> None:
@@ -217,14 +215,6 @@ class Session(Db):
             raise StoreError(
                 "a statement failed and the transaction continued; nothing was written"
             )
-
-    def _undo(self) -> None:
-        """End an open transaction; close the connection if that fails."""
-        try:
-            if self._connection.info.transaction_status != TransactionStatus.IDLE:
-                self._connection.execute("rollback")
-        except psycopg.Error:
-            self.close()
 
     @property
     def lost(self) -> bool:  # type: ignore[override]
@@ -335,12 +325,6 @@ _AWAY = (
 )
 
 
-def may_repeat(error: Exception, lost: bool) -> bool:
-    """Return True if the same work may run again at once; `lost` if the connection is gone."""
-    clash = isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
-    return clash or (lost and not isinstance(error, InDoubt))
-
-
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
     """Return a database error as one of heedful; `lost` is True if the connection is gone."""
     line = (str(error) or type(error).__name__).splitlines()[0]  # the others quote the statement
@@ -379,15 +363,22 @@ _VERSIONS = f"select part, max(number)::int from {SCHEMA}.schema_version group b
 _MIGRATE = "run heedful migrate as the role that owns its tables"
 
 
-def admit(session: Session) -> None:
-    """Check a new connection. Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable."""
-    found = who(session)
-    if found["server"] < SERVER:
-        raise StoreUnavailable(
-            f"this server is PostgreSQL {found['server'] // 10_000}; heedful needs 16 or newer"
-        )
-    of_role(found)
-    of_schema(session, found)
+def admit(address: Address) -> Session:
+    """Connect, and check the connection.
+
+    Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable.
+    """
+    session = Session(address.conninfo, address.shown)
+    with ExitStack() as refused:
+        refused.callback(session.close)
+        found = who(session)
+        if found["server"] < SERVER:
+            has = found["server"] // 10_000
+            raise StoreUnavailable(f"this server is PostgreSQL {has}; heedful needs 16 or newer")
+        of_role(found)
+        of_schema(session, found)
+        refused.pop_all()
+    return session
 
 
 def who(session: Session) -> Row:
@@ -451,7 +442,7 @@ class Database:
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
         # The pool does not refer to the store, so that an unused store is closed.
-        finalize(self, self._pool.close)
+        finalize(self, self._pool.close, _Pool.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database and return its result."""
@@ -486,7 +477,7 @@ class _Pool(Threads[Session]):
     """
 
     def __init__(self, address: Address) -> None:
-        super().__init__(partial(_admitted, address), address.size)
+        super().__init__(partial(admit, address), address.size)
 
     def forked(self) -> None:
         """Forget threads, connections and waiting tasks, which belong to the parent process."""
@@ -516,7 +507,8 @@ class _Pool(Threads[Session]):
             except MISHAPS as error:
                 lost = session is not None and session.lost
                 losses += lost
-                again = may_repeat(error, lost)
+                clash = isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+                again = clash or (lost and not isinstance(error, InDoubt))
                 if pause is None or losses > RECONNECTIONS or not again:
                     raise translate_error(error, lost) from error
             time.sleep(random.uniform(0, pause))
@@ -529,15 +521,6 @@ class _Pool(Threads[Session]):
                 return session.within(begin, work, "rollback")
         except MISHAPS as error:
             raise translate_error(error) from error
-
-
-def _admitted(address: Address) -> Session:
-    session = Session(address.conninfo, address.shown)
-    with ExitStack() as refused:
-        refused.callback(session.close)
-        admit(session)
-        refused.pop_all()
-    return session
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:

@@ -13,19 +13,10 @@ from typing import Any, Literal
 
 from heedful.errors import NotFound, UnknownName
 from heedful.lessons.lesson import Scope
+from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
-from heedful.loop.record import (
-    MOST,
-    NOTHING,
-    Attempt,
-    Evaluation,
-    Finding,
-    Goal,
-    Loop,
-    Usage,
-    feedback,
-)
+from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import sanitize
 from heedful.store import loops
@@ -227,7 +218,7 @@ def stage_feedback(
         if len(head) + len(kept) + len(line) + len(TAIL) < ROOM:
             kept += f"\n{line}"
     tail = f"\n{kept}{TAIL}" if "\n" in kept.strip() else TAIL
-    return sanitize(feedback(evaluation, goals, head, tail))
+    return sanitize(record.feedback(evaluation, goals, head, tail))
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
@@ -235,8 +226,8 @@ def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
-    feedback = stage_feedback(stage.name, last.evaluation, loop.goals)
-    return replace(verdict, feedback=feedback)
+    words = stage_feedback(stage.name, last.evaluation, loop.goals)
+    return replace(verdict, feedback=words)
 
 
 def unvalidated(check: str) -> str:
@@ -261,22 +252,13 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
     if last.passed and status != "not_validated":
         return StageReport(name, status, "passed", attempts, len(attempts))
     if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
-        action: Action = _unjudged(attempts[-1], stage.on_unvalidated)
+        action: Action = "halted" if stage.on_unvalidated == "halt" else "continued"
+        if all(one.status != "not_validated" for one in attempts[-1].checks):
+            action = "passed"  # no check raised: the stage has none
         return StageReport(name, status, action, attempts, len(attempts))
     kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
     return StageReport(name, "failed", how.get(stage.on_exhausted, "continued"), attempts, kept)
-
-
-def _unjudged(last: StageAttempt, on_unvalidated: str) -> Action:
-    """Return the action for an output that could not be judged.
-
-    A stage without checks passes. If a check raised, the run halts or continues, as
-    `on_unvalidated` says.
-    """
-    if not any(one.status == "not_validated" for one in last.checks):
-        return "passed"
-    return "halted" if on_unvalidated == "halt" else "continued"
 
 
 def _attempt(
@@ -286,7 +268,7 @@ def _attempt(
     names = attempt.judged_by
     verdict = decision.verdict if decision else None
     failed = bool(evaluation.errors or evaluation.unmet(goals))
-    feedback = verdict.feedback if isinstance(verdict, Again) else ""
+    said = verdict.feedback if isinstance(verdict, Again) else ""
     return StageAttempt(
         stage.name,
         stage.run,
@@ -296,7 +278,7 @@ def _attempt(
         round(1000 * attempt.usage.seconds, 3),
         decision.at if decision else 0.0,
         failed or isinstance(verdict, Again),
-        feedback or (stage_feedback(stage.name, evaluation, goals) if failed else ""),
+        said or (stage_feedback(stage.name, evaluation, goals) if failed else ""),
         _output(attempt, stage),
         attempt.usage,
     )
@@ -400,7 +382,17 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
     stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
         raise NotFound("run of a pipeline", run, "the store: it is a loop; heedful why explains it")
-    return report_from(stored, await stages_of(store, scope, run, stored.head.task["stages"]))
+    names = stored.head.task["stages"]
+    stages = await stages_of(store, scope, run, names)
+    reports = tuple(
+        stage_report(stages[name], run)
+        if name in stages
+        else StageReport(name, "not_run", "not_run")
+        for name in names
+    )
+    last = stored.decisions[-1] if stored.decisions else None
+    ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
+    return Report(stored.head.task["pipeline"], run, reports, stored.created, ended)
 
 
 async def stages_of(
@@ -410,17 +402,3 @@ async def stages_of(
     names = {loop_of(run, name): name for name in stages}
     found = await store.read(scope, loops.read_many, list(names))
     return {names[loop.id]: loop for loop in found}
-
-
-def report_from(run: StoredLoop, stages: Mapping[str, StoredLoop]) -> Report:
-    """Return the report of a run from its loop and the loops of its stages."""
-    names = run.head.task["stages"]
-    reports = tuple(
-        stage_report(stages[name], run.id)
-        if name in stages
-        else StageReport(name, "not_run", "not_run")
-        for name in names
-    )
-    last = run.decisions[-1] if run.decisions else None
-    ended = last.decided or last.at if last and isinstance(last.verdict, Done) else 0.0
-    return Report(run.head.task["pipeline"], run.id, reports, run.created, ended)

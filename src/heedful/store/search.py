@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from math import log
@@ -144,25 +144,35 @@ class Codes:
         """Return the allocated memory, in bytes."""
         return self._ids.nbytes + self._scales.nbytes + self._codes.nbytes
 
+    @property
+    def ids(self) -> Ids:
+        """Return the ids of all vectors."""
+        return self._ids[: self.count]
+
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
         """Add the vectors that became candidates since; `changed` is the last change."""
         import numpy as np
 
         if changed == self._followed:
             return
-        values = {**key, "since": self._followed}
-        rows = db.run("new_vectors", values)
+        rows = db.run("new_vectors", {**key, "since": self._followed})
         size = 4 * self._codes.shape[1]
-        for part in _parts(rows, size):
-            data = np.frombuffer(b"".join(data for _, data in part), "<f4")
-            self._put(np.array([id for id, _ in part], np.int64), data.reshape(len(part), -1))
+        while part := rows.fetchmany(TOGETHER):
+            if known := {id: data for id, data in part if len(data) == size}:
+                data = np.frombuffer(b"".join(known.values()), "<f4")
+                self._put(np.array(list(known), np.int64), data.reshape(len(known), -1))
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
         """Return the ids of the `many` vectors nearest by code, nearest first, within `among`."""
         import numpy as np
 
-        scores, ids = self._scores(query), self._ids[: self.count]
+        ids, codes = self.ids, self._codes[: self.count]
+        if codes.dtype == np.float32 or not self.count:
+            scores = codes @ query
+        else:
+            products = _numkong().cdist(_coded(query[None])[0], codes, "dot")
+            scores = np.asarray(products)[0] * self._scales[: self.count]
         if among is not None:
             known = np.isin(ids, among)
             scores, ids = scores[known], ids[known]
@@ -176,19 +186,12 @@ class Codes:
         """Remove these vectors; the last rows take their places."""
         import numpy as np
 
-        was = np.isin(self._ids[: self.count], gone)
+        was = np.isin(self.ids, gone)
         self.count -= int(was.sum())
         holes = np.flatnonzero(was[: self.count])
         last = self.count + np.flatnonzero(~was[self.count :])
         for rows in (self._ids, self._scales, self._codes):
             rows[holes] = rows[last]
-
-    def keep(self, these: Ids) -> None:
-        """Remove all other vectors."""
-        import numpy as np
-
-        ids = self._ids[: self.count]
-        self.drop(ids[~np.isin(ids, these)])
 
     def _put(self, ids: Ids, vectors: Rows) -> None:
         import numpy as np
@@ -211,23 +214,6 @@ class Codes:
         else:
             self._codes[self.count : end] = vectors
         self.count = end
-
-    def _scores(self, query: Rows) -> Any:
-        """Return the similarity of each vector to the query, up to one common factor."""
-        import numpy as np
-
-        codes = self._codes[: self.count]
-        if codes.dtype == np.float32 or not self.count:
-            return codes @ query
-        products = _numkong().cdist(_coded(query[None])[0], codes, "dot")
-        return np.asarray(products)[0] * self._scales[: self.count]
-
-
-def _parts(rows: Any, size: int) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield batches of the rows whose vectors have `size` bytes."""
-    while part := rows.fetchmany(TOGETHER):
-        if fitting := [(id, data) for id, data in part if len(data) == size]:
-            yield fitting
 
 
 def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
@@ -377,7 +363,7 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
         among = np.array(list(one.filtered), np.int64)
         found = one.read(codes.nearest(query, many, among).tolist())
         if one.all:
-            codes.keep(among)
+            codes.drop(np.setdiff1d(codes.ids, among))
     return found
 
 

@@ -9,25 +9,15 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import finalize
 
-from heedful.errors import (
-    InvalidInput,
-    StoreCorrupt,
-    StoreError,
-    StoreNewer,
-    StoreOlder,
-    StoreUnavailable,
-)
+from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Db, Store, Threads, Work, read_sql, share
+from heedful.store.store import MEMORY, Answers, Db, Job, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
 # The most waiting writes in one commit.
@@ -42,8 +32,7 @@ class Connection(sqlite3.Connection, Db):
     def undo(self) -> None:
         """End an open transaction; close the connection if that fails."""
         try:
-            if self.in_transaction:
-                self.execute("rollback")
+            self.execute("rollback")
         except sqlite3.Error:
             self.close()
 
@@ -53,48 +42,24 @@ class Connection(sqlite3.Connection, Db):
         super().close()
 
 
-class _Job(NamedTuple):
-    work: Work[Any]
-    answer: Future[Any]
-
-
-class _Answers:
-    """A block whose error becomes the answer of all futures that have none yet."""
-
-    def __init__(self, *answers: Future[Any]) -> None:
-        self._answers = answers
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> bool:
-        for answer in self._answers:
-            if error is not None and not answer.done():
-                answer.set_exception(translate_error(error))
-        return True
-
-
-class _Savepoint(_Answers):
+class _Savepoint(Answers):
     """A block in a savepoint: an error undoes the block alone and becomes the answer."""
 
-    def __init__(self, db: Connection, answer: Future[Any]) -> None:
-        super().__init__(answer)
+    def __init__(self, db: Connection, job: Job) -> None:
+        super().__init__((job,))
         self._db = db
 
     def __enter__(self) -> None:
         self._db.execute("savepoint work")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> bool:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
         if not self._db.in_transaction:  # SQLite gave up all of it, as on a full disk
             return False
         if error is not None:
             self._db.execute("rollback to work")
+            error = translate_error(error)
         self._db.execute("release work")
-        return super().__exit__(kind, error, _)
+        return super().__exit__(_, error, __)
 
 
 class Thread(Threads[Connection]):
@@ -106,57 +71,48 @@ class Thread(Threads[Connection]):
     """
 
     def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
-        self._writes = writes
-        super().__init__(connect, 1)
-
-    def forked(self) -> None:
-        """Forget thread, connection and waiting work, which belong to the parent process."""
-        super().forked()
-        self._waiting: deque[_Job] = deque()
+        super().__init__(connect, 1, GROUP if writes else 1)
+        self._transact = _commit if writes else _read
 
     async def run(self, work: Work[T]) -> T:
         """Run `work` and return its result. Raises StoreError, and what `work` raises."""
-        if not self._writes:
-            return await asyncio.wrap_future(self.submit(partial(self._read, work)))
-        answer: Future[T] = Future()
-        self._waiting.append(_Job(work, answer))
-        self.submit(self._commit)
-        return await asyncio.wrap_future(answer)
+        answer: T = await asyncio.wrap_future(self.submit(work))
+        return answer
 
-    def _read(self, work: Work[T]) -> T:
-        with self._transaction("begin") as db:
-            return work(db)
-
-    def _commit(self) -> None:
-        """Commit the group of jobs that wait, without cancelled ones."""
-        waiting = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP))]
-        group = [job for job in waiting if job.answer.set_running_or_notify_cancel()]
-        if not group:
+    def perform(self, jobs: Sequence[Job]) -> None:
+        """Run jobs in a transaction, which is rolled back if it is not committed."""
+        if not jobs:
             return
-        with _Answers(*(job.answer for job in group)):
-            values: list[Any] = []
-            with self._transaction("begin immediate") as db:
-                for job in group:
-                    values.append(None)
-                    with _Savepoint(db, job.answer):
-                        values[-1] = job.work(db)
-                db.execute("commit")
-            for job, value in zip(group, values, strict=True):
-                if not job.answer.done():
-                    job.answer.set_result(value)
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Connection]:
-        """Yield the connection in a transaction, which is rolled back if it is not committed."""
         try:
             db = self.connection()
             try:
-                db.execute(begin)
-                yield db
+                self._transact(db, jobs)
             finally:
-                db.undo()
+                if db.in_transaction:
+                    db.undo()
         except MISHAPS as error:
             raise translate_error(error) from error
+
+
+def _read(db: Connection, jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        db.execute("begin")
+        value = job.work(db)
+        db.execute("rollback")
+        job.set_result(value)
+
+
+def _commit(db: Connection, jobs: Sequence[Job]) -> None:
+    db.execute("begin immediate")
+    values: list[Any] = []
+    for job in jobs:
+        values.append(None)
+        with _Savepoint(db, job):
+            values[-1] = job.work(db)
+    db.execute("commit")
+    for job, value in zip(jobs, values, strict=True):
+        if not job.done():
+            job.set_result(value)
 
 
 # SQLite's primary result codes (sqlite.org/rescode.html) and what a user can do about each.
@@ -185,23 +141,23 @@ def translate_error(error: BaseException) -> BaseException:
         return error
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE:
-        ours: StoreError = StoreCorrupt(
+        ours: errors.StoreError = errors.StoreCorrupt(
             f"{error}: the file is damaged or no database; restore a copy, or move it away"
         )
     elif isinstance(error, OSError) or code in _CAUSES:
-        ours = StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
+        ours = errors.StoreUnavailable(f"{error}: {_CAUSES.get(code, 'check the path')}")
     else:
-        ours = StoreError(str(error))
+        ours = errors.StoreError(str(error))
     ours.__cause__ = error
     return ours
 
 
-def invalid_value(error: UnicodeEncodeError | OverflowError) -> InvalidInput:
+def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidInput:
     """Return the error for a value that no database can hold."""
     if isinstance(error, OverflowError):
-        return InvalidInput("number", "too large", "a whole number that 64 bits can hold")
+        return errors.InvalidInput("number", "too large", "a whole number that 64 bits can hold")
     allowed = "text that UTF-8 can hold, without a lone surrogate"
-    return InvalidInput("text", error.object, allowed)
+    return errors.InvalidInput("text", error.object, allowed)
 
 
 APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
@@ -210,9 +166,9 @@ SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 
 
-def in_file(path: str, busy_seconds: float = BUSY_SECONDS) -> Store:
+def in_file(path: str) -> Store:
     """Return a store in one file with its own connections; `:memory:` ends with the store."""
-    return Store(path, File(path, busy_seconds))
+    return Store(path, File(path, BUSY_SECONDS))
 
 
 def shared_store(path: str) -> Store:
@@ -233,7 +189,8 @@ class File:
         self.writer: Thread = Thread(opens, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
-        finalize(self, _close, self.writer, self.reader)
+        for thread in (self.writer, self.reader):
+            finalize(self, thread.close, thread.GRACE)
 
     async def read(self, scope: Scope, work: Work[T]) -> T:
         """Run `work` on one consistent state of the database and return its result."""
@@ -255,12 +212,8 @@ class File:
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens it again."""
-        _close(self.writer, self.reader)
-
-
-def _close(*threads: Thread) -> None:
-    for thread in threads:
-        thread.close()
+        for thread in (self.writer, self.reader):
+            thread.close()
 
 
 def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
@@ -274,7 +227,7 @@ def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
         )
     except sqlite3.OperationalError as error:
         todo = "check that its folder exists and is writable"
-        raise StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
+        raise errors.StoreUnavailable(f"{path} cannot be opened, {error}; {todo}") from error
     db.row_factory, db.url = sqlite3.Row, url or path
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
@@ -315,14 +268,14 @@ def _is_current(db: Connection, path: str) -> bool:
     version = db.execute("pragma user_version").fetchone()[0]
     tables = db.execute("select count(*) from sqlite_schema").fetchone()[0]
     if application == BEFORE:
-        raise StoreOlder(
+        raise errors.StoreOlder(
             f"{path} was made before the first release of heedful and cannot be read any more; "
             "export its lessons with the version that made it, or move the file away"
         )
     if application != APPLICATION and (tables or version):
-        raise StoreCorrupt(f"{path} is another program's database; name another file")
+        raise errors.StoreCorrupt(f"{path} is another program's database; name another file")
     if version > SCHEMA:
-        raise StoreNewer(
+        raise errors.StoreNewer(
             f"{path} has schema {version}, this heedful knows {SCHEMA}; upgrade heedful to open it"
         )
     return bool(version == SCHEMA)

@@ -19,12 +19,13 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib import import_module
+from queue import SimpleQueue
 from typing import (
     Any,
     Concatenate,
@@ -102,6 +103,12 @@ class Db:
         """Run a named statement on the rows of a scope and return the first row, or None."""
         return self.first(name, {**key_of(scope), **values})
 
+    def select(self, columns: str, table: str, key: Mapping[str, Any], end: str = "") -> list[Row]:
+        """Return columns of the rows that have the columns in `key`; `end` may order them."""
+        sql = f"select {columns} from {table} where {_is(tuple(key))} {end}"
+        rows: list[Row] = self.execute(sql, key).fetchall()
+        return rows
+
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
         """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
         return self.execute(_insert(table, tuple(values), end), values)
@@ -109,11 +116,11 @@ class Db:
     def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
         """Change columns of the rows that have the columns in `key`."""
         changed = ", ".join(f"{name} = :{name}" for name in changes)
-        self.execute(f"update {table} set {changed} where {_is(key)}", {**key, **changes})
+        self.execute(f"update {table} set {changed} where {_is(tuple(key))}", {**key, **changes})
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
         """Delete the rows that have the columns in `key`; return how many there were."""
-        return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
+        return int(self.execute(f"delete from {table} where {_is(tuple(key))}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
         """Return the object of this class that belongs to the connection, as a cache."""
@@ -129,8 +136,9 @@ def _insert(table: str, names: tuple[str, ...], end: str) -> str:
     return f"insert into {table} ({', '.join(names)}) values ({marks}) {end}"
 
 
-def _is(key: Mapping[str, Any]) -> str:
-    return " and ".join(f"{name} = :{name}" for name in key)
+@cache
+def _is(names: tuple[str, ...]) -> str:
+    return " and ".join(f"{name} = :{name}" for name in names)
 
 
 Work = Callable[[Db], T]
@@ -174,59 +182,121 @@ class Access(Protocol):
 
 
 C = TypeVar("C", bound=Db)
-THREADS = "heedful-store"  # the beginning of the names of all threads
+THREADS = "heedful-store"  # the name of all threads
 _every: WeakSet[Threads[Any]] = WeakSet()
 # What a forked child got from its parent. Closing a connection here would end it there.
 _of_parent: list[object] = []
 
 
-class Threads(Generic[C]):
-    """Threads with a connection each. They start with the first job and end with `close`.
+class Job(Future[Any]):
+    """The future result of a function that runs on a thread."""
 
-    A forked child starts its own, with new connections.
+    def __init__(self, work: Callable[..., Any]) -> None:
+        super().__init__()
+        self.work = work
+
+
+class Answers:
+    """A block whose error becomes the answer to all jobs that have none yet."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        if error is not None:
+            for job in self._jobs:
+                if not job.done():
+                    job.set_exception(error)
+        return True
+
+
+class Threads(Generic[C]):
+    """At most `size` threads with a connection each. They start with the jobs, end with `close`.
+
+    Each takes up to `group` waiting jobs at once. A forked child starts its own, with new
+    connections.
     """
 
-    def __init__(self, connect: Callable[[], C], size: int) -> None:
+    # Seconds that the end of the interpreter, or of an unused store, waits for running work.
+    GRACE = 0.5
+
+    def __init__(self, connect: Callable[[], C], size: int, group: int = 1) -> None:
         self._connect = connect
         self._size = size
+        self._group = group
         self.forked()
         _every.add(self)
 
     def forked(self) -> None:
-        """Forget threads and connections, which belong to the parent process."""
+        """Forget threads, connections and waiting jobs, which belong to the parent process."""
         self._lock = threading.Lock()
         self._own = threading.local()
-        self._opened: list[C] = []
-        self._threads: ThreadPoolExecutor | None = None
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._idle: list[None] = []  # an item for each thread that waits for a job
+        self._threads: list[threading.Thread] = []
 
-    def submit(self, job: Callable[[], T]) -> Future[T]:
+    def submit(self, work: Callable[..., Any]) -> Future[Any]:
         """Run a job on a thread. Raises RuntimeError at the end of the interpreter."""
+        job = Job(work)
         with self._lock:
-            if self._threads is None:
-                self._opened = []
-                known = (self._own, "opened", self._opened)
-                self._threads = ThreadPoolExecutor(self._size, THREADS, setattr, known)
-            return self._threads.submit(job)
+            if self._idle:
+                self._idle.pop()
+            elif len(self._threads) < self._size:
+                # A daemon, so that Ctrl-C does not wait for a database that another process holds.
+                main = partial(self._main, self._jobs, self._idle)
+                thread = threading.Thread(target=main, name=THREADS, daemon=True)
+                thread.start()
+                self._threads.append(thread)
+            self._jobs.put(job)
+        return job
+
+    def perform(self, jobs: Sequence[Job]) -> None:
+        """Run jobs on the current thread; the error of a job may be raised."""
+        for job in jobs:
+            job.set_result(job.work())
 
     def connection(self) -> C:
         """Return the connection of the current thread; open it if necessary."""
         found: C | None = getattr(self._own, "connection", None)
         if found is None or found.lost:
             found = self._own.connection = self._connect()
-            opened = self._own.opened
-            with self._lock:
-                opened[:] = [*(one for one in opened if not one.lost), found]
         return found
 
-    def close(self) -> None:
-        """Finish the jobs and close the connections; closing twice does no harm."""
+    def close(self, seconds: float | None = None) -> None:
+        """Finish the jobs and close the connections; closing twice does no harm.
+
+        Waits for the threads, or at most so many seconds for each.
+        """
         with self._lock:
-            threads, self._threads = self._threads, None
-            opened, self._opened = self._opened, []
-        if threads is not None:  # an unused store may be closed by one of its own threads
-            threads.shutdown(wait=not threading.current_thread().name.startswith(THREADS))
-        for one in opened:
-            one.close()
+            threads, self._threads = self._threads, []
+            jobs, self._jobs, self._idle = self._jobs, SimpleQueue(), []
+        for _ in threads:
+            jobs.put(None)
+        for thread in threads:
+            if thread is not threading.current_thread():  # which may forget the store
+                thread.join(seconds)
+
+    def _main(self, waiting: SimpleQueue[Job | None], idle: list[None]) -> None:
+        job: Job | None
+        while (job := waiting.get()) is not None:
+            jobs = [job]
+            while len(jobs) < self._group and not waiting.empty():
+                if (job := waiting.get()) is None:
+                    waiting.put(None)
+                    break
+                jobs.append(job)
+            with Answers(jobs):
+                self.perform([job for job in jobs if job.set_running_or_notify_cancel()])
+            if len(idle) < self._size:
+                idle.append(None)
+            del job, jobs  # while it waits, it keeps no object of a caller alive
+        if (connection := getattr(self._own, "connection", None)) is not None:
+            connection.close()
 
 
 def _forked() -> None:

@@ -250,8 +250,14 @@ def decode(line: bytes) -> Record:
                 right = digest_of(kind, pattern)
             if record.signature != right:
                 raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
-        case ExampleRecord(vector=Vector() as vector) if not _is_vector(vector.data):
-            raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
+        case ExampleRecord(vector=Vector() as vector):
+            try:
+                data = b64decode(vector.data, validate=True)
+                finite = isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
+            except (ValueError, struct.error):
+                finite = False
+            if not finite:
+                raise InvalidInput("vector", vector.data, "base64 of finite 32-bit floats")
         case ExposureRecord(shown=False, share=0):
             raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
         case RulingRecord(action="import"):
@@ -259,14 +265,6 @@ def decode(line: bytes) -> Record:
         case _:
             pass
     return record
-
-
-def _is_vector(text: str) -> bool:
-    try:
-        data = b64decode(text, validate=True)
-        return isfinite(sum(struct.unpack(f"<{len(data) // 4}f", data)))
-    except (ValueError, struct.error):
-        return False
 
 
 @cache
@@ -295,8 +293,16 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
         examples = [_example(lesson.name, row["author"], one, sources, vectors) for one in rows]
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for name in OTHERS:
-        by_line = {encode(record): record for record in _others(db, key, name)}
+    for name, kind in OTHERS.items():
+        others = []
+        for row in db.run(f"export_{name}s", key):
+            values: dict[str, Any] = {"type": name}
+            if name in ("exposure", "outcome"):
+                values["loop"] = row["loop"].partition(MOVED)[0]
+            elif name == "ruling":
+                values["record"] = _without_id(row["record"])
+            others.append(from_row(kind, row, **values))
+        by_line = {encode(record): record for record in others}
         yield from (by_line[line] for line in sorted(by_line))
 
 
@@ -322,7 +328,8 @@ def _sightings(
     db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
 ) -> Iterator[SightingRecord]:
     alike: defaultdict[tuple[float, str, str], list[Row]] = defaultdict(list)
-    for row in db.run("export_sightings", {"reflection": id}):
+    columns = "at, loop, text, source, trust, parents"
+    for row in db.select(columns, "occurrence", {"reflection": id}):
         alike[row["at"], row["loop"], row["text"]].append(row)
     for (at, loop, text), rows in sorted(alike.items()):
         parents = {parent for row in rows for parent in json.loads(row["parents"])}
@@ -337,16 +344,6 @@ def _sightings(
             sources=tuple(sorted(own.union(*map(sources, parents)) - {""})),
             times=len(rows),
         )
-
-
-def _others(db: Db, key: Mapping[str, Any], name: str) -> Iterator[Record]:
-    for row in db.run(f"export_{name}s", key):
-        values: dict[str, Any] = {"type": name}
-        if name in ("exposure", "outcome"):
-            values["loop"] = row["loop"].partition(MOVED)[0]
-        elif name == "ruling":
-            values["record"] = _without_id(row["record"])
-        yield from_row(OTHERS[name], row, **values)
 
 
 def _sources(db: Db, example: int) -> set[str]:
@@ -468,7 +465,8 @@ class _Import:
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
         kind, _, signature = lesson.partition("/")
-        return self._first("find_lesson", {"kind": kind, "signature": signature})
+        key = {**key_of(self._scope), "kind": kind, "signature": signature}
+        return next(iter(self._db.select("id, text, state, trust", "reflection", key)), None)
 
     def _lesson(self, record: LessonRecord) -> bool:
         known = row = self._find(record.name)
@@ -496,7 +494,8 @@ class _Import:
         if lesson is None:
             return False
         digest = words_digest(text) if record.digest == LESSON else record.digest
-        known = self._first("find_example", {"reflection": lesson["id"], "digest": digest})
+        key = {"reflection": lesson["id"], "digest": digest}
+        known = next(iter(self._db.select("id, state, trust", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
         values = {
@@ -523,18 +522,14 @@ class _Import:
         if raised:
             self._record_raise(record.lesson, said)
         if known is None or self._by:
-            self._derive(id, record, known is None)
+            sources = {storable(source) for source in record.sources} - _sources(self._db, id)
+            self._origin_of(id, sources or ([""] if known is None else []))
+            if record.vector is not None:
+                vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
+                self._db.run("import_vector", {**self._key, "example": id, **vector})
         if record.author and text == lesson["text"]:
             self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
         return known is None
-
-    def _derive(self, id: int, record: ExampleRecord, new: bool) -> None:
-        """Write the sources and the vector of an example."""
-        sources = {storable(source) for source in record.sources} - _sources(self._db, id)
-        self._origin_of(id, sources or ([""] if new else []))
-        if record.vector is not None:
-            vector = placed(self._db, record.vector.space, b64decode(record.vector.data))
-            self._db.run("import_vector", {**self._key, "example": id, **vector})
 
     def _sighting(self, record: SightingRecord) -> bool:
         if (lesson := self._find(record.lesson)) is None:
@@ -545,18 +540,14 @@ class _Import:
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
             values = {**same, "source": source, "trust": record.trust, "now": record.at}
-            values["parents"] = json.dumps([self._origin(others)] if others else [])
+            if others and others not in self._origins:  # an example that is gone had these sources
+                self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
+                self._origin_of(id, others)
+            values["parents"] = json.dumps([self._origins[others]] if others else [])
             for _ in range(record.times - known):
                 lessons.insert_sighting(self._db, values, text)
             self._db.run("count_imported", same)
         return known == 0
-
-    def _origin(self, sources: frozenset[str]) -> int:
-        """Return the number of an example that is gone and that had these sources."""
-        if sources not in self._origins:
-            self._origins[sources] = id = self._db.run("next_gone").fetchall()[0]["id"]
-            self._origin_of(id, sources)
-        return self._origins[sources]
 
     def _origin_of(self, id: int, sources: Iterable[str]) -> None:
         for source in sources:
@@ -739,23 +730,17 @@ def _number(origin: Any, copied: Any) -> None:
 @contextmanager
 def _open(url: str, *, writes: bool) -> Iterator[Any]:
     """Yield a database in a transaction, and commit it at the end."""
-    if url.startswith(POSTGRES):
-        with _server(url, "" if writes else " read only") as session:
-            yield session
+    if not url.startswith(POSTGRES):
+        if not writes and not os.path.exists(url):
+            raise NotFound("database", url, "this folder; check the path")
+        try:
+            with closing(connect(url, BUSY_SECONDS)) as db:
+                db.execute("begin immediate" if writes else "begin")
+                yield db
+                db.execute("commit")
+        except sqlite3.Error as error:
+            raise translate_error(error) from error
         return
-    if not writes and not os.path.exists(url):
-        raise NotFound("database", url, "this folder; check the path")
-    try:
-        with closing(connect(url, BUSY_SECONDS)) as db:
-            db.execute("begin immediate" if writes else "begin")
-            yield db
-            db.execute("commit")
-    except sqlite3.Error as error:
-        raise translate_error(error) from error
-
-
-@contextmanager
-def _server(url: str, kind: str) -> Iterator[Any]:
     needs_psycopg()
     from heedful.store import postgres
 
@@ -768,6 +753,7 @@ def _server(url: str, kind: str) -> Iterator[Any]:
                     f"role {role['role']} sees one tenant at a time; a copy is of all of them: "
                     "name the role that owns heedful's tables in the URL"
                 )
+            kind = "" if writes else " read only"
             session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")
             yield session
             session.end("commit")

@@ -26,9 +26,6 @@ where tenant = :tenant and project = :project and digest = :digest and state = '
 update episode set record = '{}', name = '', session = '', error = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
--- name: episode_state
-select state from episode where tenant = :tenant and project = :project and digest = :digest;
-
 -- name: settle_episode
 update episode set state = :state, error = :error, taken = case when :state = 'waiting' then 0 else taken end
 where tenant = :tenant and project = :project and digest = :digest and state <> 'reflected'
@@ -46,9 +43,6 @@ select state, count(*) as n from episode where tenant = :tenant and project = :p
 
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
-
--- name: read_trace
-select state, spans, bytes from trace where tenant = :tenant and project = :project and id = :trace;
 
 -- name: count_traces
 select count(*) as traces, coalesce(sum(bytes), 0) as bytes, coalesce(min(last), 0) as oldest
@@ -78,10 +72,6 @@ where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.las
   )
 end
 order by t.last, t.id limit 100;
-
--- name: read_spans
-select trace, id, parent, root, record from span
-where tenant = :tenant and project = :project and trace = :trace order by n;
 
 -- name: finish_trace
 update trace set state = 'done', bytes = 0

@@ -66,9 +66,6 @@ set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.l
     pinned = reflection.pinned or excluded.pinned
 returning id, seen, text, trust, author, state, tags;
 
--- name: set_tags
-update reflection set tags = :tags where id = :reflection;
-
 -- name: verify_example
 update example set state = 'verified'
 where reflection = :reflection and digest = :digest and state = 'candidate'
@@ -271,9 +268,6 @@ set seen = max(1, seen - :n),
     first_seen = coalesce((select min(at) from occurrence where reflection = :reflection), first_seen),
     last_seen = coalesce((select max(at) from occurrence where reflection = :reflection), last_seen)
 where id = :reflection;
-
--- name: delete_reflection
-delete from reflection where id = :reflection;
 
 -- name: evict
 -- The order of the index reflection_useful: first quarantined lessons, then others that cannot be recalled, then the

@@ -27,23 +27,8 @@ where tenant = :tenant and project = :project and substr(id, 1, length(:prefix))
   and (created, n) < (:created, :n)
 order by created desc, n desc limit :limit;
 
--- name: read_attempts
-select number, record, value from attempt where loop = :n order by number;
-
--- name: read_decisions
-select attempt, record, created from decision where loop = :n order by seq;
-
--- name: read_overrides
-select rule, by, why, decisions, used, until from override where loop = :n order by seq;
-
--- name: read_steps
-select key, record from step where loop = :n;
-
 -- name: reopen_loop
 update loop set state = 'open' where n = :n and state <> 'open';
-
--- name: find_attempt
-select record, value from attempt where loop = :loop and number = :number;
 
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)
@@ -60,4 +45,3 @@ update override set used = used + 1
 where loop = :n and used < decisions
   and seq = (select seq from override where loop = :n order by seq limit 1 offset :index)
 returning used;
-

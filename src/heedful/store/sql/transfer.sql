@@ -9,9 +9,6 @@ select e.id, e.digest, e.lesson as text, e.state, e.trust, e.at, e.record, e.wor
 from example e left join vector v on v.example = e.id
 where e.reflection = :reflection;
 
--- name: export_sightings
-select at, loop, text, source, trust, parents from occurrence where reflection = :reflection;
-
 -- name: export_exposures
 select loop, at, kind || '/' || signature as lesson, shown, share, together, among from exposure
 where tenant = :tenant and project = :project;
@@ -35,10 +32,6 @@ select child, relation, parent, at from link
 where tenant = :tenant and project = :project and relation in ('became', 'strategy')
   and (relation = 'became' or child in (select name from there) and parent in (select name from there));
 
--- name: find_lesson
-select id, text, state, trust from reflection
-where tenant = :tenant and project = :project and kind = :kind and signature = :signature;
-
 -- name: merge_lesson
 -- A lesson with new words has no author. The upsert that raised it counted a sighting.
 update reflection
@@ -51,9 +44,6 @@ where id = :reflection and (
   seen < :seen or first_seen > :first_seen or last_seen < :last_seen or last_shown < :last_shown
   or not pinned and :pinned or not apart and :apart or :new or :verify and state = 'candidate' or author is null
 );
-
--- name: find_example
-select id, state, trust from example where reflection = :reflection and digest = :digest;
 
 -- name: make_author
 update reflection set author = :example where id = :reflection and coalesce(author, 0) = 0;
