@@ -132,15 +132,17 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
     return -round(fit * worth(match, now), 6), not match.verified, -match.seen, -match.id
 
 
-def near_vectors(vectors: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of rows with a cosine of at least `ALIKE`, in order: (first, second, cosine)."""
+def near_vectors(
+    vectors: Sequence[Sequence[float]], least: float = ALIKE
+) -> Iterator[tuple[int, int, float]]:
+    """Yield pairs of rows with a cosine of at least `least`, in order: (first, second, cosine)."""
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
     step = max(1, PART // max(1, len(matrix)))
     for start in range(0, len(matrix), step):
         likeness = matrix[start : start + step] @ matrix[start:].T
-        rows, columns = np.nonzero(np.triu(likeness, k=1) >= ALIKE)
+        rows, columns = np.nonzero(np.triu(likeness, k=1) >= least)
         for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
             yield start + a, start + b, float(likeness[a, b])
 
