@@ -239,7 +239,7 @@ def _find_error(
     critique: str, verification: object, rise: float | None
 ) -> tuple[str, str, str, int] | None:
     """Return the error's type, the start of its text, its detail, and the detail's limit."""
-    results = () if verification is None else verification
+    results: Any = () if verification is None else verification
     allowed = "results, each a mapping with a status"
     records.check_sequence("verification", results, object, f"a sequence of {allowed}")
     found: dict[str, Mapping[str, Any]] = {}  # the first result with each status

@@ -323,6 +323,20 @@ def self_rated(draft: Draft, episode: Episode) -> float:
     return by_outcome(draft, episode) if draft.rated is None else draft.rated
 
 
+# The sentence about a signal, by its kind; the others give their own words.
+_SENTENCES: Mapping[Kind, str] = {
+    "repeated": "{tool} was called the same way for the same result.",
+    "answer": "The answer rests on {listed}.",  # without its counts, which no event holds
+    "cause": "",
+}
+# The rule for next time, by the kind of the signal.
+_RULES: Mapping[Kind, str] = {
+    "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
+    "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
+    "cause": "When {tool} fails, fix what it names before you go on; do not rely on its result.",
+    "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
+    "retry": "When {tool} fails, change the call; this worked: {changed}.",
+}
 # A sentence, the positions of its events, and the words of theirs that need not be said twice.
 _Sentence = tuple[str, tuple[int, ...], str]
 
@@ -363,15 +377,12 @@ def _course(study: Study) -> Iterator[_Sentence]:
             yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names), ""
         return
     yield _step(study, reason.at)
-    if reason.kind == "repeated":
-        tool = clean(study.tool, ARGUMENT)
-        yield f"{tool} was called the same way for the same result.", reason.evidence, ""
-    elif reason.kind == "answer":  # without its counts, which no event holds
-        listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
-        yield f"The answer rests on {_MORE.sub('', listed)}.", reason.evidence, listed
-    elif reason.kind != "cause":
-        words = reason.words[:1].upper() + reason.words[1:]
-        yield f"{words.rstrip('. ')}.", reason.evidence, words.partition(": ")[2]
+    listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
+    words = f"{reason.words[:1].upper()}{reason.words[1:].rstrip('. ')}."
+    tool, short = clean(study.tool, ARGUMENT), _MORE.sub("", listed)
+    sentence = _SENTENCES.get(reason.kind, "{words}")
+    if text := sentence.format(tool=tool, listed=short, words=words):
+        yield text, reason.evidence, "" if reason.kind == "repeated" else listed
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
@@ -423,14 +434,6 @@ def _action(event: Event) -> str:
     return f"{tool} with {', '.join(pairs[:ARGUMENTS])}" if pairs else tool
 
 
-_ADVICE = {
-    "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
-    "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
-    "cause": "When {tool} fails, fix what it names before you go on; do not rely on its result.",
-    "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
-}
-
-
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
     """Return a rule for next time and the words of events in it; "" if no rule is obvious."""
     reason, tool = study.reason, clean(study.tool, ARGUMENT)
@@ -442,15 +445,15 @@ def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
             return "", ()
         fix = clean(event.content, 2 * QUOTED)
         return fix, _pieces(fix)
+    changed = ""
     if reason.kind == "retry":
         changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
         if changed in ("", "nothing"):
             return "", ()
-        # The keys and values in the words of the change, `key: 'old' became 'new'`.
-        parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
-        words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
-        return f"When {tool} fails, change the call; this worked: {changed}.", (tool, *words)
-    return _ADVICE.get(reason.kind, "").format(tool=tool), (tool,)
+    # The keys and values in the words of a change, `key: 'old' became 'new'`.
+    parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
+    words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
+    return _RULES.get(reason.kind, "").format(tool=tool, changed=changed), (tool, *words)
 
 
 def _pieces(text: str) -> tuple[str, ...]:
@@ -617,7 +620,11 @@ def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
     listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
     confidence = _share(value.get("confidence"))
-    trust = _trust_in_excerpt(study, excerpt)
+    places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
+    places |= {*excerpt.events, *([-1] if study.episode.task or study.episode.goal else ())}
+    if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
+        places.add(len(study.episode.events))
+    trust = lowest_trust(("model", *map(study.floor, places)))
     return Draft(
         tuple(kept),
         "" if any(find_unsupported(strategy, held)) else strategy,
@@ -629,18 +636,6 @@ def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
         trust,
         tuple(each for each in claims if each.unsupported),
     )
-
-
-def _trust_in_excerpt(study: Study, excerpt: Excerpt) -> Trust:
-    """Return the lowest trust of what the model was shown, at most that of a model."""
-    episode = study.episode
-    places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
-    places |= {*excerpt.events}
-    if episode.fault is not None:  # the origin of the error that ended the run is unknown
-        places.add(len(episode.events))
-    if episode.task or episode.goal:
-        places.add(-1)
-    return lowest_trust(("model", *map(study.floor, places)))
 
 
 def _sentences_in(reflection: object) -> Iterator[tuple[str, list[str]]]:
