@@ -18,7 +18,7 @@ from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Example, Reflection, Remembered, Trust
 from heedful.lessons.signature import strategy_signature
-from heedful.lessons.trust import initial_state, lowest_trust
+from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory import draft as drafts
@@ -254,7 +254,8 @@ class _Reflector:
         """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
-        episode, ids, entries = study.episode, set[int](), ()
+        episode, ids = study.episode, set[int]()
+        entries: Sequence[QuarantinedLesson] = ()
         if self.memory is not None and episode.source == LOOP and episode.id:
             store, scope = self.memory.store, self.memory.scope
             past = await store.read(scope, exposures.past, episode.id)
