@@ -215,6 +215,11 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
     within `MARGIN` of 0. A loop without outcome is left out; exposures from times when the holdout
     was off count only if there are no others. Raises InvalidInput for records that differ.
     """
+    return prove_cases(*count_cases(exposures, outcomes))
+
+
+def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> tuple[Cases, int]:
+    """Count each case by lesson (None is memory as a whole), and the loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
         if ended.setdefault(outcome.loop, outcome) != outcome:
@@ -228,7 +233,7 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
         if loop in ended:
             for lesson, case in _cases(list(lessons.values()), ended[loop]):
                 cases[lesson][case] += 1
-    return prove_cases(cases, sum(loop not in ended for loop in offered))
+    return cases, sum(loop not in ended for loop in offered)
 
 
 def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:
