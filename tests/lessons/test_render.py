@@ -85,7 +85,7 @@ def test_lessons_without_an_example_are_told_before_the_examples():
         found(3, "", kind="error", error_type="conflict", lesson="Ask again.", cosine=0.7),
     ]
     advice = [replace(advice[0], example=slow), replace(advice[1], example=asked)]
-    chosen = choose([mended, *advice], unverified=3, advice=True)
+    chosen = choose([mended, *advice], advice=True)
     assert chosen == [mended, *advice]
     text = as_text(as_messages(chosen), 0, chosen)
     mark = text.splitlines()[-1].removeprefix("--- end ")

@@ -141,15 +141,13 @@ def near_vectors(
 
 def choose(
     ranked: Sequence[Match],
-    most: int = SHOWN,
-    unverified: int = UNVERIFIED,
     *,
     budget: int = BUDGET,
     now: float = 0.0,
     advice: bool = False,
     seed: int = 0,
 ) -> list[Match]:
-    """Choose what goes into a prompt: the nearest `most`, at most `unverified` not verified.
+    """Choose what goes into a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
 
     What is only related is left out, and so are lessons without an accepted output, unless `advice`
     asks for the text form (with that `seed`). An example that would exceed `budget` tokens is left
@@ -161,12 +159,12 @@ def choose(
     near.sort(key=lambda pair: _order(pair[0], pair[1], now))
     chosen: list[Match] = []
     for _, one in near:
-        if len(chosen) == most:
+        if len(chosen) == SHOWN:
             break
         more = [*chosen, one]
         turns = as_messages(more)
         texts = [as_text(turns, seed, more)] if advice else [turn.content for turn in turns]
-        allowed = one.verified or sum(not c.verified for c in chosen) < unverified
+        allowed = one.verified or sum(not c.verified for c in chosen) < UNVERIFIED
         if allowed and sum(map(tokens, texts)) <= budget:
             chosen = more
     return chosen
