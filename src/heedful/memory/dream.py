@@ -191,7 +191,7 @@ async def _vectors(
 ) -> list[Sequence[float]]:
     vectors: list[Sequence[float]] = []
     for n in range(0, len(texts), BATCH):
-        vectors += await embed(embedder, texts[n : n + BATCH])
+        vectors.extend(await embed(embedder, texts[n : n + BATCH]))
         if progress is not None:
             progress("embedding", len(vectors), len(texts))
     return vectors
