@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import log1p, sqrt
 from typing import Any
 
 from heedful.cli.output import show, table
 from heedful.cli.run import Row
 from heedful.errors import InvalidInput
-from heedful.lessons.proof import Estimate, paired_interval, wilson_interval
+from heedful.lessons.proof import BETS, PRIOR, Wealth
 
 from .stories import Story
 
@@ -22,6 +23,39 @@ COLUMNS = (
     *("family", "arm", "tasks", "right at once", "second half", "solved", "calls"),
     *("tokens", "seconds"),
 )
+
+Z = 1.959963984540054  # the 97.5 % point of the normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A measured value and the two ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def covers(self, value: float) -> bool:
+        """Return True if the interval contains `value`; its ends belong to it."""
+        return self.low <= value <= self.high
+
+
+def wilson_interval(hits: int, of: int) -> Estimate:
+    """Return a share with Wilson's score interval.
+
+    Without continuity correction: method 3 of R. G. Newcombe, "Two-sided confidence intervals for
+    the single proportion", Stat. Med. 17 (1998) 857-872.
+
+    >>> wilson_interval(81, 263)
+    Estimate(value=0.307..., low=0.255..., high=0.366...)
+    """
+    if not 0 <= hits <= of or of < 1:
+        raise InvalidInput("share", f"{hits} of {of}", "hits of a number of at least 1")
+    part, square = hits / of, Z * Z / of
+    middle = (part + square / 2) / (1 + square)
+    half = Z * sqrt(part * (1 - part) / of + square / (4 * of)) / (1 + square)
+    low = 0.0 if hits == 0 else middle - half
+    return Estimate(part, low, 1.0 if hits == of else middle + half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +120,21 @@ def gain(pairs: Sequence[tuple[bool, bool]]) -> Estimate:
     value = (first - second) / len(pairs)
     low, high = paired_interval(first, len(pairs) - first - second, second, 0.025)
     return Estimate(value, min(low, value), max(high, value))
+
+
+def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
+    """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
+
+    Both of a pair were observed on the same task, so no coin is needed.
+    """
+    return _least(better, same, worse, level), -_least(worse, same, better, level)
+
+
+def _least(better: int, same: int, worse: int, level: float) -> float:
+    parts = tuple(part for _, part in BETS)
+    bets = zip(PRIOR, parts, strict=True)
+    logs = tuple(log + better * log1p(b) + worse * log1p(-b) for log, b in bets)
+    return Wealth(logs, ((parts, better + same + worse),)).least(level)
 
 
 def ratio(strata: Sequence[Sequence[tuple[float, float]]], seed: int = 0) -> Estimate:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.cli.run import Row
 from heedful.errors import UsageError
-from heedful.lessons.proof import Estimate, wilson_interval
 from heedful.pages.report import visible
 
 from .figures import (
@@ -21,11 +20,13 @@ from .figures import (
     SECOND,
     WITHOUT,
     Compared,
+    Estimate,
     Measured,
     by_group,
     cells,
     points,
     sentences,
+    wilson_interval,
 )
 from .stories import HEADS
 

@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from examples.demo.figures import gain
+from examples.demo.figures import gain, wilson_interval
 from examples.demo.lab import fetch
 from heedful.cli.settings import settings
 from heedful.errors import WeightsError
-from heedful.lessons.proof import wilson_interval
 from heedful.models import weights
 from tests.cli.support import Desk, ended
 from tests.store.support import rows

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput
 from heedful.lessons.learn import as_entry, learn_from_evaluation
-from heedful.lessons.lesson import LONGEST, Reflection
+from heedful.lessons.lesson import Reflection
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.store.support import opened
@@ -147,25 +145,6 @@ async def test_a_reason_that_quotes_a_page_releases_nothing_and_is_revoked_by_it
         assert await memory.recall("how do I pay a bill")
         assert (await memory.quarantine.revoke("judge 7", by="ada")).lessons == 1
         assert await memory.recall("how do I pay a bill") == []
-
-
-ANYTHING = st.none() | st.booleans() | st.floats() | st.text() | st.lists(st.text(), max_size=2)
-RESULTS = st.lists(
-    st.dictionaries(
-        st.sampled_from(["status", "conflict_reason", "claim_text"]),
-        st.sampled_from(["conflict", "unverified", "verified", None, 3]),
-    ),
-    max_size=3,
-)
-
-
-@given(st.tuples(ANYTHING, RESULTS, ANYTHING, ANYTHING, st.integers(), ANYTHING, ANYTHING))
-def test_whatever_is_given_it_is_a_lesson_or_nothing_or_named(given):
-    try:
-        one = learn_from_evaluation(*given)
-    except InvalidInput:
-        return
-    assert one is None or 0 < len(one.text) <= LONGEST + 40
 
 
 def test_what_is_not_given_is_unknown():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from heedful.lessons.lesson import Match
 from heedful.lessons.ranking import (
-    SHOWN,
     as_messages,
     as_text,
     choose,
@@ -188,13 +187,3 @@ def test_a_prompt_takes_only_what_is_near_and_the_nearest_first():
     ranked = rank("x", [related, near, nearer], 9)
     assert ids(ranked) == [2, 1, 3]
     assert ids(choose(ranked)) == [3, 2]
-
-
-@given(st.lists(finds, max_size=12))
-def test_a_prompt_gets_at_most_three_turns_and_bounded_text(stored):
-    chosen = choose(rank("convert to kg", stored, 99))
-    assert len(chosen) <= SHOWN
-    assert sum(not one.verified for one in chosen) <= 1
-    turns = as_messages(chosen)
-    assert [t.role for t in turns] == ["user", "assistant"] * len(chosen)
-    assert [t.content for t in turns[1::2]] == [one.example.accepted for one in chosen[::-1]]

@@ -12,7 +12,6 @@ from heedful.lessons.lesson import Example
 from heedful.lessons.ranking import as_messages, as_text, choose, provenance
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message
-from heedful.sanitize import sanitize
 from tests.lessons.support import found
 from tests.store.support import opened
 
@@ -86,7 +85,7 @@ def test_lessons_without_an_example_are_told_before_the_examples():
         found(3, "", kind="error", error_type="conflict", lesson="Ask again.", cosine=0.7),
     ]
     advice = [replace(advice[0], example=slow), replace(advice[1], example=asked)]
-    chosen = choose([mended, *advice], unverified=3, advice=True)
+    chosen = choose([mended, *advice], advice=True)
     assert chosen == [mended, *advice]
     text = as_text(as_messages(chosen), 0, chosen)
     mark = text.splitlines()[-1].removeprefix("--- end ")
@@ -104,13 +103,6 @@ def test_lessons_without_an_example_are_told_before_the_examples():
         "7 kg",
         f"--- end {mark}",
     ]
-
-
-@given(st.text(max_size=200), st.text(min_size=1, max_size=200))
-def test_only_data_stands_in_a_turn(task, accepted):
-    turns = as_messages([found(1, task, accepted)])
-    assert [turn.role for turn in turns] == ["user", "assistant"]
-    assert [turn.content for turn in turns] == [sanitize(task), sanitize(accepted)]
 
 
 SCRIPTS = {

@@ -45,9 +45,21 @@ def with_example(name: str) -> Call:
     )
 
 
+def recall(name: str) -> Call:
+    return lambda memory, value: memory.recall("it failed", **{name: value})
+
+
 IDS = (NAN, 1.5, HUGE, True, None, "a")
 TEXTS = (None, b"x", 5)
 COUNTS = (NAN, 1.5, -1, HUGE, None, "a")
+FILTERS: dict[str, tuple[Any, ...]] = {
+    "tags": ("red", [""]),
+    "match": ("some",),
+    "kind": ("lesson",),
+    "error_type": (7,),
+    "importance": (1.1,),
+    "since": ("1", -1.0),
+}
 WRONG: list[tuple[str, tuple[Any, ...], Call]] = [
     ("tags", ("abc", ["a", 1]), remember("tags")),
     ("text", (None, " "), remember("text")),
@@ -71,7 +83,7 @@ WRONG: list[tuple[str, tuple[Any, ...], Call]] = [
     ("task", TEXTS, lambda memory, value: memory.recall(value)),
     ("text", TEXTS, lambda memory, value: memory.seen("log", value)),
     ("error_type", TEXTS, lambda memory, value: memory.seen(value, "it failed")),
-    ("since", ("1", "x"), lambda memory, value: memory.recall("it failed", since=value)),
+    *((name, values, recall(name)) for name, values in FILTERS.items()),
     ("source", TEXTS, lambda memory, value: memory.quarantine.revoke(value, by="ada")),
     ("by", TEXTS, lambda memory, value: memory.pin(1, by=value)),
     ("why", TEXTS, lambda memory, value: memory.pin(1, by="ada", why=value)),

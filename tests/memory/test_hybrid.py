@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Example
 from heedful.memory.memory import Memory
 from heedful.store.store import Store
@@ -147,25 +146,6 @@ async def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory)
     assert one.error_type == "x"
 
 
-@pytest.mark.parametrize(
-    ("filters", "field"),
-    [
-        ({"limit": 0}, "limit"),
-        ({"tags": "red"}, "tags"),
-        ({"tags": [""]}, "tags"),
-        ({"match": "some"}, "match"),
-        ({"kind": "lesson"}, "kind"),
-        ({"error_type": 7}, "error_type"),
-        ({"importance": 1.1}, "importance"),
-        ({"since": -1.0}, "since"),
-    ],
-)
-def test_a_filter_that_cannot_be_is_named(store, filters, field):
-    with pytest.raises(InvalidInput) as caught:
-        asyncio.run(Memory(store).recall("x", **filters))
-    assert caught.value.field == field
-
-
 # Rendering and logs
 
 
@@ -188,16 +168,6 @@ async def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> Non
     assert memory.render(found, budget=5) == ()
     assert memory.render_text(found, budget=1) == ""
     assert memory.render_text([]) == ""
-    await memory.store.close()
-
-
-async def test_the_context_is_kept_with_the_example(tmp_path: Path) -> None:
-    memory = heedful.Memory(str(tmp_path / "a.db"))
-    await memory.remember("u", "x", example=Example(TASK, "12.0 kg"), context="a parcel desk")
-    await memory.remember("v", "the invoice has no number", context="an invoice desk")
-    (one,) = await memory.recall(TASK)
-    (other,) = await memory.recall("the invoice has no number")
-    assert (one.example.context, other.example.context) == ("a parcel desk", "an invoice desk")
     await memory.store.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,25 +85,6 @@ async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(me
     assert (await memory.brief(OTHER, "loop")).examples == ()
     briefing = await memory.brief(SIMILAR, "loop")
     assert briefing.shown == (one.id,)
-
-
-async def test_an_operator_raises_a_quarantined_lesson_but_not_the_tools_example(store):
-    memory = Memory(store)
-    await memory.remember("u", "x", trust="tool", example=replace(WEIGHT, accepted="bad"))
-    await memory.remember("u", "x", trust="model", example=replace(WEIGHT, accepted="guess"))
-    (known,) = await memory.top()
-    assert (known["state"], known["trust"]) == ("quarantined", "tool")
-    await memory.remember("u", "x", lesson="Write the unit.", example=WEIGHT)
-    (known,) = await memory.top()
-    assert (known["state"], known["trust"], known["text"]) == (
-        "candidate",
-        "operator",
-        "Write the unit.",
-    )
-    assert "bad" not in {one.example.accepted for one in await memory.recall(SIMILAR)}
-    # The very example, from an operator: now it may be shown.
-    await memory.remember("u", "x", example=replace(WEIGHT, accepted="bad"))
-    assert "bad" in {one.example.accepted for one in await memory.recall(SIMILAR)}
 
 
 @pytest.mark.parametrize("embedder", [None, FixedEmbedder()])

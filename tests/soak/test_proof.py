@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import heedful
-from heedful.lessons.proof import BETS, PRIOR, interval, paired_interval, payoffs, stakes
+from examples.demo.figures import paired_interval
+from heedful.lessons.proof import BETS, PRIOR, interval, payoffs, stakes
 from heedful.memory.memory import Memory
 from heedful.store import exposures
 from tests.conftest import SOAK

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Exposure, Outcome, Past, Reflection, Scope, Signature
-from heedful.lessons.proof import MOST_CALLS, Comparison, _joined, proof, prove_cases
+from heedful.lessons.proof import MOST_CALLS, Comparison, count_cases, proof, prove_cases
 from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
@@ -185,7 +185,7 @@ def test_the_database_counts_as_proof_does(made: list[dict[str, Any]]):
                 return evidence(db, SCOPE, MOST_CALLS)
 
         found, pending = asyncio.run(store.write(Scope(), fill))
-    cases, waiting = _joined(exposures, outcomes)
+    cases, waiting = count_cases(exposures, outcomes)
     capped: dict[Any, Counter[Any]] = {name: Counter() for name in cases}
     for name, counts in cases.items():
         for case, n in counts.items():

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import combinations
 from math import ceil
 from typing import Any, Literal
 
@@ -50,14 +49,6 @@ _DENSE = 6
 def has_assertion(error_type: str, text: str) -> bool:
     """Return True if a text has an assertion, whose expectation is its name: it is never merged."""
     return is_assertion(error_type, signature(error_type, text).pattern)
-
-
-@lru_cache(CACHED)
-def is_rule(kind: str, error_type: str, text: str, digest: str) -> bool:
-    """Return True if a lesson says what to do: a remembered error may only quote the error."""
-    if kind == "error":
-        return signature(error_type, text).digest != digest
-    return kind in ("check", "strategy")
 
 
 @lru_cache(CACHED)
@@ -113,34 +104,6 @@ def first_difference(one: str, other: str) -> Difference:
     return "wording" if any(max(sizes) <= most for sizes in replaced) else ""
 
 
-def opposition(one: str, other: str) -> Difference:
-    """Return how two rules oppose each other; "" if both may be right.
-
-    They name the same things, and at most two of their other words differ. Then they oppose each
-    other if they give as many numbers, but not the same ones, or if one negates and the other does
-    not.
-
-    >>> opposition("Retry the call 3 times", "Retry the call 5 times")
-    'digits'
-    >>> opposition("Retry the call", "Do not retry the call")
-    'negation'
-    >>> opposition("Never retry the call", "Do not retry the call")
-    ''
-    """
-    (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
-    decisive = {*digits, *negations, *others, *other_negations}
-    a, b = (
-        {*words(" ".join(word for word in _lower_words(text) if word not in decisive))}
-        for text in (one, other)
-    )
-    alike = len(a ^ b) <= _SPAN and 2 * len(a & b) >= ALIKE_RULES * (len(a) + len(b))
-    if not alike or names_of(one) != names_of(other):
-        return ""
-    if len(digits) == len(others) and digits != others:
-        return "digits"
-    return "negation" if (len(negations) - len(other_negations)) % 2 else ""
-
-
 def _lower_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
@@ -153,13 +116,6 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# From here on two lessons are near enough to contradict each other.
-ALIKE_WORDS = 0.8
-# The Dice similarity of the words of two rules that oppose each other, without those in which they
-# differ; how many rules for one failure are compared, and how many pairs are listed.
-ALIKE_RULES = 0.75
-MOST_RULES = 50
-MOST_PAIRS = 100
 # A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
 # at least so many of them.
 LOOKBACK = 86_400.0
@@ -279,18 +235,14 @@ def propose(
         few = f"too few lessons of importance {IMPORTANT} or more were met in the last 24 hours"
         return Proposed(nothing=f"{few}: {len(chosen)}, and a periodic run needs {LEAST}")
     if vectors is None:
-        pairs, least = near_words(lessons), SAME_WORDS
+        pairs = near_words(lessons)
     else:
-        pairs, least = near_vectors([vectors[at] for at in order]), SAME
+        pairs = near_vectors([vectors[at] for at in order], SAME)
     near: dict[int, set[int]] = defaultdict(set)
     vetoes: Counter[str] = Counter()
-    against: dict[tuple[int, ...], Proposal] = {}
-    for a, b, score in pairs:
+    for a, b, _ in pairs:
         one, other = lessons[a], lessons[b]
         if not chosen & {one.id, other.id}:
-            continue
-        against |= {each.members: each for each in _contradictions([(one, other)])}
-        if score < least:
             continue
         if why := veto(one, other):
             vetoes[why] += 1
@@ -299,32 +251,39 @@ def propose(
             near[b].add(a)
     merges = tuple(_merges(lessons, near))
     gone = {id for one in merges for id in one.members}
-    fresh = ((a, b) for a, b in _of_one_failure(lessons) if chosen & {a.id, b.id})
-    against |= {each.members: each for each in _contradictions(fresh)}
-    listed = [each for each in against.values() if not gone.intersection(each.members)]
+    listed = tuple(
+        each
+        for each in contradictions(lessons)
+        if chosen.intersection(each.members) and not gone.intersection(each.members)
+    )
     nothing = "" if merges else "no two lessons say the same"
     if vetoes and not merges:
         reasons = ", ".join(f"{VETOES[why]} ({n})" for why, n in sorted(vetoes.items()))
         nothing = f"all pairs that are near each other were vetoed: {reasons}"
-    return Proposed(merges, tuple(listed[:MOST_PAIRS]), dict(sorted(vetoes.items())), nothing)
+    return Proposed(merges, listed, dict(sorted(vetoes.items())), nothing)
 
 
-def _contradictions(pairs: Iterable[tuple[Lesson, Lesson]]) -> Iterator[Proposal]:
-    """List the pairs of rules that oppose each other, the rule with the better evidence first."""
-    for pair in pairs:
-        how = opposition(pair[0].text, pair[1].text)
-        if how and all(is_rule(one.kind, one.error_type, one.text, one.signature) for one in pair):
-            ids = tuple(one.id for one in sorted(pair, key=lambda one: one.evidence))
-            yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
+def contradictions(lessons: Iterable[Lesson]) -> Iterator[Proposal]:
+    """List the rules for one failure that differ from the best one in a number or a negation only.
 
-
-def _of_one_failure(lessons: Iterable[Lesson]) -> Iterator[tuple[Lesson, Lesson]]:
-    """Yield the pairs of lessons with one signature, and of strategies of one reflection."""
-    about: dict[str, list[Lesson]] = defaultdict(list)
+    The best rule is the first member of each pair.
+    """
+    about: dict[tuple[str | int, ...], list[Lesson]] = defaultdict(list)
     for lesson in lessons:
-        about[failure_of(lesson.signature, lesson.pattern)].append(lesson)
+        if lesson.kind in ("check", "strategy"):
+            digits, negations = weights_of(lesson.text)
+            said = [w for w in _lower_words(lesson.text) if w not in {*digits, *negations}]
+            failure = failure_of(lesson.signature, lesson.pattern)
+            about[failure, len(digits), *words(" ".join(said))].append(lesson)
     for those in about.values():
-        yield from combinations(those[:MOST_RULES], 2)
+        best, *others = sorted(those, key=lambda one: one.evidence)
+        digits, negations = weights_of(best.text)
+        for other in others:
+            numbers, denials = weights_of(other.text)
+            how = "digits" if digits != numbers else "negation"
+            if digits != numbers or (len(negations) - len(denials)) % 2:
+                ids = (best.id, other.id)
+                yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
 
 
 def veto(one: Lesson, other: Lesson) -> str:
@@ -344,7 +303,7 @@ def veto(one: Lesson, other: Lesson) -> str:
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs whose sets of words have a Dice similarity of at least `ALIKE_WORDS`.
+    """Yield pairs whose sets of words have a Dice similarity of at least `SAME_WORDS`.
 
     Two such sets share one of the rarest words of each, so only a prefix of n words is indexed: all
     but the n·t/(2 − t) commonest, and one more (Chaudhuri and others, 2006).
@@ -354,10 +313,10 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
     index: dict[str, list[int]] = defaultdict(list)
     for b, those in enumerate(said):
         rare = sorted(those, key=lambda word: (counts[word], word))
-        keep = len(rare) - ceil(len(rare) * ALIKE_WORDS / (2 - ALIKE_WORDS) - 1e-9) + 1
+        keep = len(rare) - ceil(len(rare) * SAME_WORDS / (2 - SAME_WORDS) - 1e-9) + 1
         for a in sorted({a for word in rare[:keep] for a in index[word]}):
             score = 2 * len(said[a] & those) / (len(said[a]) + len(those))
-            if score >= ALIKE_WORDS:
+            if score >= SAME_WORDS:
                 yield a, b, score
         for word in rare[:keep]:
             index[word].append(b)

@@ -5,35 +5,18 @@ Another system's evaluation teaches, too: a conflict, an unverified claim, a bet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from heedful.errors import InvalidInput
-from heedful.lessons.lesson import (
-    LONGEST,
-    Example,
-    Reflection,
-    Trust,
-    check_source,
-    check_trust,
-    clip,
-)
+from heedful.lessons import lesson as records
+from heedful.lessons.lesson import LONGEST, Example, Reflection, Trust, clip
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import RAISING, initial_state
 from heedful.lessons.words import difference
-from heedful.loop.record import (
-    LARGEST,
-    Attempt,
-    Evaluation,
-    Finding,
-    Improvement,
-    Loop,
-    check_integer,
-    check_number,
-    format_score,
-    thousandths,
-)
+from heedful.loop import record
+from heedful.loop.record import Attempt, Evaluation, Finding, Improvement, Loop
 from heedful.redact import redact
 
 # Characters of a change that a lesson's text quotes: a change as short as this is never cut.
@@ -85,25 +68,22 @@ def _corrected_findings(
     With `differ`, attempts with the same candidate as the accepted one do not count.
     """
     *earlier, last = loop.attempts
+    least = record.thousandths(getattr(loop.improves, "min_gain", Improvement().min_gain))
     found: dict[str, tuple[Attempt, Finding]] = {}
     for attempt in earlier:
         evaluation = attempt.evaluation
         if evaluation is None or (differ and attempt.candidate.digest == last.candidate.digest):
             continue
-        for finding in (*evaluation.errors, *_reached_goals(loop, evaluation, accepted)):
+        findings = list(evaluation.errors)
+        for goal in evaluation.unmet(loop.goals):
+            score = evaluation.scores[goal.score]
+            if goal.margin(accepted.scores[goal.score]) - goal.margin(score) >= least:
+                message = f"{goal.score} {record.format_score(score)} misses {goal}"
+                findings.append(Finding(goal.score, message, key=str(goal)))
+        for finding in findings:
             if finding.key not in accepted.keys:
                 found[finding.key] = (attempt, finding)
     return list(found.values())
-
-
-def _reached_goals(loop: Loop, before: Evaluation, after: Evaluation) -> Iterator[Finding]:
-    """Yield, as findings, the goals missed before whose scores gained at least `min_gain`."""
-    least = thousandths(getattr(loop.improves, "min_gain", Improvement().min_gain))
-    for goal in before.unmet(loop.goals):
-        score = before.scores[goal.score]
-        if goal.margin(after.scores[goal.score]) - goal.margin(score) >= least:
-            message = f"{goal.score} {format_score(score)} misses {goal}"
-            yield Finding(goal.score, message, key=str(goal))
 
 
 def _lesson(
@@ -172,13 +152,13 @@ def learn_from_evaluation(
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
-    check_integer("iteration", iteration, 0)
+    record.check_integer("iteration", iteration, 0)
     if trust is not None:
-        check_trust(trust)
+        records.check_trust(trust)
     before, after = _quality("before", quality_before), _quality("after", quality_after)
     rise = after["quality"] - before["quality"] if before and after else 0.0
-    risen = thousandths(rise) > thousandths(RISE)
-    error = _find_error(said, _results(verification), rise if risen else None)
+    risen = record.thousandths(rise) > record.thousandths(RISE)
+    error = _find_error(said, verification, rise if risen else None)
     if error is None:
         return None
     error_type, head, detail, most = error
@@ -219,7 +199,7 @@ def learn_correction(
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
     rise = example.deltas.get("quality", 0.0)
-    risen = thousandths(rise) > thousandths(RISE)
+    risen = record.thousandths(rise) > record.thousandths(RISE)
     trust = trust or ("measured" if risen and error_type != "factual_error" else "model")
     exact = exact or known.exact
     return Reflection(
@@ -233,7 +213,7 @@ def learn_correction(
         trust=trust,
         tags=("reflection", "self-correction", error_type, f"sig:{exact}"),
         context=context,
-        source=check_source(source),
+        source=records.check_source(source),
         meta={
             "error_signature": exact,
             "original_query": query[:LISTED] or UNKNOWN,
@@ -256,16 +236,23 @@ def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[st
 
 
 def _find_error(
-    critique: str, results: Sequence[Mapping[str, Any]], rise: float | None
+    critique: str, verification: object, rise: float | None
 ) -> tuple[str, str, str, int] | None:
     """Return the error's type, the start of its text, its detail, and the detail's limit."""
-    for status, key, error_type, head, most in (
-        ("conflict", "conflict_reason", "conflict", "Detected conflict: ", LONGEST),
-        ("unverified", "claim_text", "unverified_claim", "Made unverified claim about: ", 100),
-    ):
-        for one in results:
-            if one["status"] == status:
-                return error_type, head, _text(key, one.get(key)), most
+    results: Any = () if verification is None else verification
+    allowed = "results, each a mapping with a status"
+    records.check_sequence("verification", results, object, f"a sequence of {allowed}")
+    found: dict[str, Mapping[str, Any]] = {}  # the first result with each status
+    for n, one in enumerate(results):
+        if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
+            raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
+        found.setdefault(one["status"], one)
+    if conflict := found.get("conflict"):
+        detail = _text("conflict_reason", conflict.get("conflict_reason"))
+        return "conflict", "Detected conflict: ", detail, LONGEST
+    if unverified := found.get("unverified"):
+        detail = _text("claim_text", unverified.get("claim_text"))
+        return "unverified_claim", "Made unverified claim about: ", detail, 100
     if "CONFLICTS" in critique:
         return "factual_error", "", critique, 200
     if rise is not None:
@@ -283,16 +270,5 @@ def _text(field: str, value: object) -> str:
 def _quality(when: str, value: float | None) -> dict[str, float]:
     if value is None:
         return {}
-    check_number(f"quality_{when}", value, -LARGEST, LARGEST)
+    record.check_number(f"quality_{when}", value, -record.LARGEST, record.LARGEST)
     return {"quality": float(value)}
-
-
-def _results(verification: object) -> Sequence[Mapping[str, Any]]:
-    results = () if verification is None else verification
-    allowed = "results, each a mapping with a status"
-    if isinstance(results, str | bytes) or not isinstance(results, Sequence):
-        raise InvalidInput("verification", results, f"a sequence of {allowed}")
-    for n, one in enumerate(results):
-        if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
-            raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
-    return results

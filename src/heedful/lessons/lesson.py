@@ -16,7 +16,14 @@ from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.words import Difference, difference
-from heedful.loop.record import LARGEST, LARGEST_INTEGER, check_number, check_share, thousandths
+from heedful.loop.record import (
+    LARGEST,
+    LARGEST_INTEGER,
+    check_integer,
+    check_number,
+    check_share,
+    thousandths,
+)
 from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
@@ -311,8 +318,7 @@ class Quota:
 
     def __post_init__(self) -> None:
         for name, value in (("entries", self.entries), ("sightings", self.sightings)):
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInput(f"quota.{name}", value, "an integer of at least 1")
+            check_integer(f"quota.{name}", value)
 
 
 LONGEST_SOURCE = 500  # characters

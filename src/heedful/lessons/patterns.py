@@ -107,7 +107,9 @@ class Templates:
         if pattern.digest in self.branches.get(_key(pattern), ()):
             return None
         for template, merge in groups.items():
-            if _fits(tokens, template):
+            pairs = list(zip(tokens, template, strict=False))
+            fits = (a == b or (b.strip() == HOLE and not _FIXED.fullmatch(a)) for a, b in pairs)
+            if len(tokens) == len(template) and all(fits):
                 return replace(merge, members=(*merge.members, pattern.digest))
         return None
 
@@ -154,14 +156,12 @@ def is_assertion(error_type: str, pattern: str) -> bool:
 def _parsed(pattern: str) -> Tokens:
     """Split a pattern, with holes for its masks if enough words remain to recognise it by."""
     tokens = tuple(_TOKEN.findall(pattern))
-    opened = tuple(_hole(token) if _is_masked(token) else token for token in tokens)
-    return opened if _words(opened) >= WORDS else tokens
-
-
-def _is_masked(token: str) -> bool:
-    bare = _MASK.sub("", token)
-    quoted = token.strip()[0] in "'\"`"
-    return bare != token and not (quoted and any(map(str.isalpha, bare)))
+    opened = []
+    for token in tokens:
+        bare, quoted = _MASK.sub("", token), token.strip()[0] in "'\"`"
+        masked = bare != token and not (quoted and any(map(str.isalpha, bare)))
+        opened.append(_hole(token) if masked else token)
+    return tuple(opened) if _words(opened) >= WORDS else tokens
 
 
 def _hole(token: str) -> str:
@@ -170,14 +170,6 @@ def _hole(token: str) -> str:
 
 def _words(tokens: Iterable[str]) -> int:
     return sum(1 for token in tokens if _WORD.fullmatch(token))
-
-
-def _fits(tokens: Tokens, template: Tokens) -> bool:
-    """Return True if a pattern differs from a template only in particulars at its holes."""
-    if len(tokens) != len(template):
-        return False
-    pairs = zip(tokens, template, strict=True)
-    return all(a == b or (b.strip() == HOLE and not _FIXED.fullmatch(a)) for a, b in pairs)
 
 
 def _merged(parsed: Mapping[str, Tokens]) -> Iterator[tuple[Tokens, Merge]]:
@@ -198,12 +190,19 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}
-    bad = [at for at in vary if not _is_particular(at, places[at], fixed[at])]
+    masked = {at for at in vary if places[at] & {HOLE, f" {HOLE}"}}
+    many = {at for at in vary if at > 0 and len(places[at]) >= MANY}
+    bad = [at for at in vary if fixed[at] or at not in masked | many]
     left = _words(next(iter(values)) for values in places if len(values) == 1)
     if not vary or (not bad and left >= len(vary)):
         first = rows[0]
         into = tuple(_hole(token) if at in fixed else token for at, token in enumerate(first))
-        yield into, rows, [_reason(first[at - 1] if at else "", places[at]) for at in vary]
+        reasons = []
+        for at in vary:
+            values, before = sorted(map(str.strip, places[at])), first[at - 1] if at else ""
+            listed = ", ".join(values[:SHOWN]) + ", …" * (len(values) > SHOWN)
+            reasons.append(f"{len(values)} values after {before.strip()!r}: {listed}")
+        yield into, rows, reasons
         return
     at = min(bad or vary, key=lambda place: (len(places[place]), place))
     parts: dict[str, list[Tokens]] = defaultdict(list)
@@ -211,19 +210,6 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
         parts[row[at] if row[at] in fixed[at] or not fixed[at] else ""].append(row)
     for part in parts.values():
         yield from _grown(part)
-
-
-def _is_particular(at: int, values: set[str], fixed: set[str]) -> bool:
-    """Return True if a place holds a particular: it is masked elsewhere, or has many values."""
-    if HOLE in values or f" {HOLE}" in values:
-        return not fixed
-    return at > 0 and not fixed and len(values) >= MANY
-
-
-def _reason(before: str, values: Iterable[str]) -> str:
-    listed = sorted(token.strip() for token in values)
-    more = ", …" if len(listed) > SHOWN else ""
-    return f"{len(listed)} values after {before.strip()!r}: {', '.join(listed[:SHOWN])}{more}"
 
 
 @dataclass(frozen=True, slots=True)

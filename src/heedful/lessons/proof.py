@@ -12,45 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, inf, lgamma, log, log1p, pi, sin, sqrt
+from math import exp, inf, lgamma, log, log1p, pi, sin
 from typing import Literal
 
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Exposure, LessonName, Outcome
-
-Z = 1.959963984540054  # the 97.5 % point of the normal distribution
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A measured value and the two ends of its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def covers(self, value: float) -> bool:
-        """Return True if the interval contains `value`; its ends belong to it."""
-        return self.low <= value <= self.high
-
-
-def wilson_interval(hits: int, of: int) -> Estimate:
-    """Return a share with Wilson's score interval.
-
-    Without continuity correction: method 3 of R. G. Newcombe, "Two-sided confidence intervals for
-    the single proportion", Stat. Med. 17 (1998) 857-872.
-
-    >>> wilson_interval(81, 263)
-    Estimate(value=0.307..., low=0.255..., high=0.366...)
-    """
-    if not 0 <= hits <= of or of < 1:
-        raise InvalidInput("share", f"{hits} of {of}", "hits of a number of at least 1")
-    part, square = hits / of, Z * Z / of
-    middle = (part + square / 2) / (1 + square)
-    half = Z * sqrt(part * (1 - part) / of + square / (4 * of)) / (1 + square)
-    low = 0.0 if hits == 0 else middle - half
-    return Estimate(part, low, 1.0 if hits == of else middle + half)
-
 
 # (probability of being withheld, shown, outcome 0..1, more is better) -> how often
 Cells = Mapping[tuple[float, bool, float], int]
@@ -127,21 +93,6 @@ def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
     if not any(cells.values()):
         return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
-
-
-def paired_interval(better: int, same: int, worse: int, level: float) -> tuple[float, float]:
-    """Return the interval of the mean gain of pairs, each of which gained 1, 0 or -1.
-
-    Both of a pair were observed on the same task, so no coin is needed.
-    """
-    return _least(better, same, worse, level), -_least(worse, same, better, level)
-
-
-def _least(better: int, same: int, worse: int, level: float) -> float:
-    parts = tuple(part for _, part in BETS)
-    bets = zip(PRIOR, parts, strict=True)
-    logs = tuple(log + better * log1p(b) + worse * log1p(-b) for log, b in bets)
-    return Wealth(logs, ((parts, better + same + worse),)).least(level)
 
 
 def coin_evidence(share: float, shown: int, withheld: int) -> float:
@@ -264,12 +215,10 @@ def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
     within `MARGIN` of 0. A loop without outcome is left out; exposures from times when the holdout
     was off count only if there are no others. Raises InvalidInput for records that differ.
     """
-    return prove_cases(*_joined(exposures, outcomes))
+    return prove_cases(*count_cases(exposures, outcomes))
 
 
-def _joined(
-    exposures: Iterable[Exposure], outcomes: Iterable[Outcome]
-) -> tuple[dict[LessonName | None, Counter[Case]], int]:
+def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> tuple[Cases, int]:
     """Count each case by lesson (None is memory as a whole), and the loops without outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
@@ -284,7 +233,7 @@ def _joined(
         if loop in ended:
             for lesson, case in _cases(list(lessons.values()), ended[loop]):
                 cases[lesson][case] += 1
-    return dict(cases), sum(loop not in ended for loop in offered)
+    return cases, sum(loop not in ended for loop in offered)
 
 
 def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonName | None, Case]]:

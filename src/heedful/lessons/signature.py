@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
 
@@ -64,20 +65,15 @@ def failure_of(digest: str, pattern: str) -> str:
 def _pattern(error_type: str, text: str) -> str:
     if len(text) > MOST:
         text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"
-    elif text[:1] in ("[", "{") and text[-1:] in ("]", "}") and _depth(text) <= DEEPEST:
+    elif text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
+        steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(text))
         try:
+            if max(accumulate(steps)) > DEEPEST:
+                return _masked(error_type, text)
             return _payload(error_type, json.loads(text))
         except ValueError:
             pass
     return _masked(error_type, text)
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for bracket in _BRACKET.findall(text):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
 
 
 def _payload(error_type: str, value: object, name: str = "") -> str:

@@ -237,35 +237,23 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
 
 
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
-    """Yield the numbers, names and quoted words of a sentence that a text does not hold."""
-    plain = _plain(held)
+    """Yield the quoted words, numbers and names of a sentence that a text does not hold."""
+    plain, rest = _plain(held), sentence
     words = frozenset(_WORD.findall(plain))
     numbers = {_value(number) for number in NUMBER.findall(held)}
-    for kind, text in _particulars(sentence):
-        if kind == "number":
-            there = _value(text) in numbers
-        elif kind == "quoted":
-            there = all(piece in plain for piece in _LEFT_OUT.split(_plain(text)) if piece)
-        else:
-            there = _plain(text) in plain or words.issuperset(_WORD.findall(_plain(text)))
-        if not there:
-            yield text
-
-
-def _particulars(sentence: str) -> Iterator[tuple[str, str]]:
-    """Yield the quotations, numbers and names of a sentence, each with its kind."""
-    rest = sentence
     for match in _QUOTED.finditer(sentence):
-        yield "quoted", next(filter(None, match.groups()))
+        text = next(filter(None, match.groups()))
         rest = rest.replace(match[0], " ")
-    for match in NUMBER.finditer(rest):
-        yield "number", match[0]
+        if not all(piece in plain for piece in _LEFT_OUT.split(_plain(text))):
+            yield text
+    yield from (number for number in NUMBER.findall(rest) if _value(number) not in numbers)
     for match in _NAME.finditer(rest):
         name = match[0]
         if not rest[: match.start()].strip() and not re.search(r"[_\d]", name):
             name = name.partition(" ")[2]
-        if name and not NUMBER.fullmatch(name):
-            yield "name", name
+        known = _plain(name) in plain or words.issuperset(_WORD.findall(_plain(name)))
+        if not known and not NUMBER.fullmatch(name):
+            yield name
 
 
 def _plain(text: str) -> str:
@@ -323,6 +311,20 @@ def self_rated(draft: Draft, episode: Episode) -> float:
     return by_outcome(draft, episode) if draft.rated is None else draft.rated
 
 
+# The sentence about a signal, by its kind; the others give their own words.
+_SENTENCES: Mapping[Kind, str] = {
+    "repeated": "{tool} was called the same way for the same result.",
+    "answer": "The answer rests on {listed}.",  # without its counts, which no event holds
+    "cause": "",
+}
+# The rule for next time, by the kind of the signal.
+_RULES: Mapping[Kind, str] = {
+    "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
+    "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
+    "cause": "When {tool} fails, fix what it names before you go on; do not rely on its result.",
+    "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
+    "retry": "When {tool} fails, change the call; this worked: {changed}.",
+}
 # A sentence, the positions of its events, and the words of theirs that need not be said twice.
 _Sentence = tuple[str, tuple[int, ...], str]
 
@@ -363,15 +365,12 @@ def _course(study: Study) -> Iterator[_Sentence]:
             yield f"The run {how} {', '.join(names)}.", tuple(first[name] for name in names), ""
         return
     yield _step(study, reason.at)
-    if reason.kind == "repeated":
-        tool = clean(study.tool, ARGUMENT)
-        yield f"{tool} was called the same way for the same result.", reason.evidence, ""
-    elif reason.kind == "answer":  # without its counts, which no event holds
-        listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
-        yield f"The answer rests on {_MORE.sub('', listed)}.", reason.evidence, listed
-    elif reason.kind != "cause":
-        words = reason.words[:1].upper() + reason.words[1:]
-        yield f"{words.rstrip('. ')}.", reason.evidence, words.partition(": ")[2]
+    listed = reason.words.partition(": ")[2].removesuffix(" came up first here")
+    words = f"{reason.words[:1].upper()}{reason.words[1:].rstrip('. ')}."
+    tool, short = clean(study.tool, ARGUMENT), _MORE.sub("", listed)
+    sentence = _SENTENCES.get(reason.kind, "{words}")
+    if text := sentence.format(tool=tool, listed=short, words=words):
+        yield text, reason.evidence, "" if reason.kind == "repeated" else listed
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
@@ -423,14 +422,6 @@ def _action(event: Event) -> str:
     return f"{tool} with {', '.join(pairs[:ARGUMENTS])}" if pairs else tool
 
 
-_ADVICE = {
-    "unknown_tool": "Call only tools that are offered: {tool} is none of them.",
-    "timeout": "{tool} can run out of time: ask it for less at once, and do not only repeat it.",
-    "cause": "When {tool} fails, fix what it names before you go on; do not rely on its result.",
-    "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
-}
-
-
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
     """Return a rule for next time and the words of events in it; "" if no rule is obvious."""
     reason, tool = study.reason, clean(study.tool, ARGUMENT)
@@ -442,15 +433,15 @@ def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
             return "", ()
         fix = clean(event.content, 2 * QUOTED)
         return fix, _pieces(fix)
+    changed = ""
     if reason.kind == "retry":
         changed = clean(reason.words.partition("what changed: ")[2], QUOTED)
         if changed in ("", "nothing"):
             return "", ()
-        # The keys and values in the words of the change, `key: 'old' became 'new'`.
-        parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
-        words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
-        return f"When {tool} fails, change the call; this worked: {changed}.", (tool, *words)
-    return _ADVICE.get(reason.kind, "").format(tool=tool), (tool,)
+    # The keys and values in the words of a change, `key: 'old' became 'new'`.
+    parts = changed.replace(" became ", "; ").replace(": ", "; ").split("; ")
+    words = (piece for part in parts for piece in _pieces(part.strip("'\" ")))
+    return _RULES.get(reason.kind, "").format(tool=tool, changed=changed), (tool, *words)
 
 
 def _pieces(text: str) -> tuple[str, ...]:
@@ -592,35 +583,39 @@ def messages(instruction: str, excerpt: Excerpt, wrong: str = "") -> list[Messag
 def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
     """Read the answer of a model, without the sentences that their events do not hold.
 
-    The reflection may also be a text, with or without events in brackets. A sentence that cites
-    nothing is proved by the first event that holds it; if it has nothing to check, it stays,
-    marked. Raises InvalidInput if nothing is left.
+    The reflection may also be a text. A sentence that cites nothing is proved by the first event
+    that holds it; if it has nothing to check, it stays, marked. Raises InvalidInput if nothing is
+    left.
     """
     try:
         value = json.loads(answer)
     except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        raise InvalidInput("the answer", answer[:TAG], "one JSON object")
-    held = "\n".join(excerpt.texts.values())
-    claims = [
-        _checked_claim(text, cites, study.episode, excerpt, held)
-        for text, cites in _sentences_in(value.get("reflection"))
-    ]
+    said = value.get("reflection") if isinstance(value, dict) else None
+    if isinstance(said, str):
+        said = [{"text": each} for each in sentences(said)]
+    if not isinstance(said, list):
+        allowed = "one JSON object, with a list of sentences as its reflection"
+        raise InvalidInput("the answer", answer[:TAG], allowed)
+    found = [_read_claim(item, study.episode, excerpt) for item in said if isinstance(item, dict)]
+    claims = [each for each in found if each.text]
     kept = [each for each in claims if not each.unsupported][:SENTENCES]
     if not kept:
-        wrong = "sentences that the cited events support"
-        raise InvalidInput("reflection", value.get("reflection"), wrong)
+        raise InvalidInput("reflection", said, "sentences that the cited events support")
     rule, tags = value.get("strategy"), value.get("tags")
     lines = sentences(_safe(rule, MOST_RULES * SENTENCE)) if isinstance(rule, str) else []
     strategy = " ".join(lines[:MOST_RULES])
     listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
     confidence = _share(value.get("confidence"))
-    trust = _trust_in_excerpt(study, excerpt)
+    places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
+    places |= {*excerpt.events, *([-1] if study.episode.task or study.episode.goal else ())}
+    if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
+        places.add(len(study.episode.events))
+    trust = lowest_trust(("model", *map(study.floor, places)))
     return Draft(
         tuple(kept),
-        "" if any(find_unsupported(strategy, held)) else strategy,
+        "" if any(find_unsupported(strategy, "\n".join(excerpt.texts.values()))) else strategy,
         UNSURE if confidence is None else confidence,
         tuple(dict.fromkeys(filter(None, words)))[:TAGS],
         by,
@@ -631,49 +626,19 @@ def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
     )
 
 
-def _trust_in_excerpt(study: Study, excerpt: Excerpt) -> Trust:
-    """Return the lowest trust of what the model was shown, at most that of a model."""
-    episode = study.episode
-    places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
-    places |= {*excerpt.events}
-    if episode.fault is not None:  # the origin of the error that ended the run is unknown
-        places.add(len(episode.events))
-    if episode.task or episode.goal:
-        places.add(-1)
-    return lowest_trust(("model", *map(study.floor, places)))
-
-
-def _sentences_in(reflection: object) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sentences of a reflection, each with the names of the events it cites."""
-    items: object = reflection
-    if isinstance(reflection, str):
-        items = sentences(_safe(reflection, SENTENCES * SENTENCE))
-    if not isinstance(items, list):
-        raise InvalidInput("reflection", reflection, "a text, or a list of sentences")
-    for each in items:
-        item = each if isinstance(each, dict) else {"text": each}
-        text, cites = item.get("text"), item.get("events", [])
-        if isinstance(text, str) and text.strip():
-            listed = cites if isinstance(cites, list) else [cites]
-            yield " ".join(sentences(_safe(text, SENTENCE))), [str(name) for name in listed]
-
-
-def _checked_claim(
-    text: str, cites: Sequence[str], episode: Episode, excerpt: Excerpt, held: str
-) -> Claim:
-    """Check a sentence against the events that it cites, or find the first event that holds it."""
-    names = {str(n): at for n, at in enumerate(excerpt.events, 1)}
-    ids = ((episode.events[at].id, at) for at in excerpt.events)
-    names |= {id: at for id, at in ids if re.search(r"\D", id)}
-    places = tuple(dict.fromkeys(names[name] for name in cites if name in names))
-    if unknown := tuple(f"event {name}" for name in cites if name not in names):
-        return Claim(text, places, unknown)
-    if places:
-        return claim(text, places, episode)
-    # Without a number, a name or a quotation it says nothing that an event could hold.
-    candidates = (claim(text, (at,), episode) for at in excerpt.events if any(_particulars(text)))
-    alone = Claim(text, (), tuple(find_unsupported(text, held)))
-    return next((each for each in candidates if each.grounded), alone)
+def _read_claim(item: Mapping[str, Any], episode: Episode, excerpt: Excerpt) -> Claim:
+    """Check a sentence of an answer against the events that it cites by their numbers."""
+    said, cites = item.get("text"), item.get("events")
+    text = " ".join(sentences(_safe(said, SENTENCE))) if isinstance(said, str) else ""
+    names = [str(name) for name in cites] if isinstance(cites, list) else []
+    shown = {str(n): at for n, at in enumerate(excerpt.events, 1)}
+    places = tuple(dict.fromkeys(shown[name] for name in names if name in shown))
+    unknown = tuple(f"event {name}" for name in names if name not in shown)
+    if not names and any(find_unsupported(text, "")):
+        each = (claim(text, (at,), episode) for at in excerpt.events)
+        anywhere = replace(claim(text, excerpt.events, episode), events=())
+        return next((one for one in each if one.grounded), anywhere)
+    return Claim(text, places, unknown) if unknown else claim(text, places, episode)
 
 
 def _share(value: object) -> float | None:

@@ -22,6 +22,7 @@ from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
+from heedful.models.contract import Embedder
 from heedful.redact import redact
 from heedful.store import patterns, search
 
@@ -180,14 +181,20 @@ async def _material(
     lessons = [lesson for lesson, _ in rows]
     if embedder is None:
         return lessons, None
-    vectors = {at: vector for at, (_, vector) in enumerate(rows) if vector is not None}
-    missing = [at for at in range(len(rows)) if at not in vectors]
-    for n in range(0, len(missing), BATCH):
-        part = missing[n : n + BATCH]
-        vectors |= zip(part, await embed(embedder, [lessons[at].text for at in part]), strict=True)
+    missing = [lesson.text for lesson, vector in rows if vector is None]
+    made = iter(await _vectors(embedder, missing, progress))
+    return lessons, [next(made) if vector is None else vector for _, vector in rows]
+
+
+async def _vectors(
+    embedder: Embedder, texts: Sequence[str], progress: DreamProgress | None = None
+) -> list[Sequence[float]]:
+    vectors: list[Sequence[float]] = []
+    for n in range(0, len(texts), BATCH):
+        vectors.extend(await embed(embedder, texts[n : n + BATCH]))
         if progress is not None:
-            progress("embedding", n + len(part), len(missing))
-    return lessons, [vectors[at] for at in range(len(rows))]
+            progress("embedding", len(vectors), len(texts))
+    return vectors
 
 
 async def _queries(
@@ -203,10 +210,8 @@ async def _queries(
     new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
     if memory.embedder is None:
         return asked | dict.fromkeys(new)
-    for n in range(0, len(new), BATCH):
-        part = new[n : n + BATCH]
-        asked |= zip(part, await embed(memory.embedder, [redact(q) for q in part]), strict=True)
-    return asked
+    made = await _vectors(memory.embedder, [redact(query) for query in new])
+    return asked | dict(zip(new, made, strict=True))
 
 
 async def _rehearse(

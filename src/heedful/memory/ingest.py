@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -16,7 +17,7 @@ from heedful.store import episodes as episode_store
 from heedful.store.episodes import Bounds, Unfinished
 from heedful.store.records import StoredEpisode
 from heedful.store.store import Store
-from heedful.traces.otlp import Span, from_json, from_request
+from heedful.traces.otlp import from_json, from_request
 from heedful.traces.spans import Piece, episodes, pieces
 
 # Spans of a request; an exporter sends hundreds, a collector thousands.
@@ -76,16 +77,13 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
     if isinstance(body, dict):  # JSON of protobuf leaves out what is empty
         body = {"resourceSpans": [], **body}
     try:
-        return pieces(_limited(from_request(body) if isinstance(body, bytes) else from_json(body)))
+        spans = from_request(body) if isinstance(body, bytes) else from_json(body)
+        received = list(islice(spans, MOST + 1))
+        if len(received) > MOST:
+            raise InvalidInput("spans", f"more than {MOST}", f"at most {MOST} in a request")
+        return pieces(received)
     except RecursionError as error:
         raise InvalidInput("spans", "nested too deeply", "nested less deeply") from error
-
-
-def _limited(spans: Iterator[Span]) -> Iterator[Span]:
-    for number, one in enumerate(spans, 1):
-        if number > MOST:
-            raise InvalidInput("spans", f"more than {MOST}", f"at most {MOST} in a request")
-        yield one
 
 
 async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:

@@ -18,7 +18,7 @@ from heedful.errors import InvalidInput, ModelError, StoreError
 from heedful.lessons import lesson as records
 from heedful.lessons.lesson import Example, Reflection, Remembered, Trust
 from heedful.lessons.signature import strategy_signature
-from heedful.lessons.trust import initial_state, lowest_trust
+from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory import draft as drafts
@@ -214,7 +214,25 @@ class _Reflector:
             store, scope = self.memory.store, self.memory.scope
             seen = await store.read(scope, patterns.seen, study.signature)
             known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
-        draft, usage, error = await self._draft(study, known)
+        draft, usage, error = drafts.by_rules(study), NOTHING, ""
+        if self.model is not None and not known:
+            excerpt, instruction = Excerpt.of(study), self.prompts.of(episode.outcome)
+            name = self.model.name
+            try:
+                draft, usage = await ask_for_json(
+                    self.model,
+                    lambda wrong: drafts.messages(instruction, excerpt, wrong),
+                    lambda answer: drafts.read_answer(answer, study, excerpt, name),
+                    excerpt.schema,
+                    who="reflector",
+                    max_tokens=MAX_TOKENS,
+                )
+            except ModelError as failed:
+                if self.on_model_error == "raise":
+                    raise
+                _log_failure(failed)
+                usage = getattr(failed, "usage", None) or NOTHING
+                error = f"{type(failed).__name__}: {failed}"
         made = await self.lessons(study, draft, digest)
         return replace(made, usage=usage, known=known, error=error)
 
@@ -232,37 +250,21 @@ class _Reflector:
             episode = drafts.remove_lessons(episode, frozenset(places))
         return await asyncio.to_thread(Study.of, episode, trust)
 
-    async def _draft(self, study: Study, known: int) -> tuple[Draft, Usage, str]:
-        """Return the words, their cost, and why those of the model were not used."""
-        if self.model is None or known:
-            return drafts.by_rules(study), NOTHING, ""
-        excerpt, instruction = Excerpt.of(study), self.prompts.of(study.episode.outcome)
-        name = self.model.name
-        try:
-            draft, usage = await ask_for_json(
-                self.model,
-                lambda wrong: drafts.messages(instruction, excerpt, wrong),
-                lambda answer: drafts.read_answer(answer, study, excerpt, name),
-                excerpt.schema,
-                who="reflector",
-                max_tokens=MAX_TOKENS,
-            )
-        except ModelError as error:
-            if self.on_model_error == "raise":
-                raise
-            _log_failure(error)
-            usage = getattr(error, "usage", None) or NOTHING
-            return drafts.by_rules(study), usage, f"{type(error).__name__}: {error}"
-        return draft, usage, ""
-
     async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
         """Turn a draft into lessons with their trust, importance and metadata."""
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
-        parents, whole = await self._examples_shown(study.episode)
+        episode, ids = study.episode, set[int]()
+        entries: Sequence[QuarantinedLesson] = ()
+        if self.memory is not None and episode.source == LOOP and episode.id:
+            store, scope = self.memory.store, self.memory.scope
+            past = await store.read(scope, exposures.past, episode.id)
+            ids = {id for each in past.exposures if each.shown for id in each.examples}
+            entries = await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
+        parents = tuple(sorted(entry.id for entry in entries))
         task = redact(study.episode.task)[: records.LONGEST]
         floor: tuple[Trust, ...] = (study.task_trust,) if task else ()
-        floor += () if whole else ("external",)
+        floor += () if len(entries) == len(ids) else ("external",)  # some examples are gone
 
         def lesson(kind: str, text: str, trust: Trust, weight: float) -> Reflection:
             name, tags = study.signature, draft.tags
@@ -291,16 +293,6 @@ class _Reflector:
             stronger = min(1.0, round(importance * STRONGER, 6))
             strategy = lesson("strategy", draft.strategy, draft.rule_trust, stronger)
         return Reflected(reflection, strategy, draft.claims, draft.dropped, study.signals)
-
-    async def _examples_shown(self, episode: Episode) -> tuple[tuple[int, ...], bool]:
-        """Return the examples that a loop of this installation saw, and whether all still exist."""
-        if self.memory is None or episode.source != LOOP or not episode.id:
-            return (), True
-        store, scope = self.memory.store, self.memory.scope
-        past = await store.read(scope, exposures.past, episode.id)
-        ids = {id for each in past.exposures if each.shown for id in each.examples}
-        entries = await store.read(scope, lessons.quarantined, list(ids)) if ids else ()
-        return tuple(sorted(entry.id for entry in entries)), len(entries) == len(ids)
 
 
 async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:

@@ -21,19 +21,10 @@ from typing import BinaryIO, cast
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
+from heedful.store import transfer as records
 from heedful.store.lessons import count_held
 from heedful.store.store import Db, Store
-from heedful.store.transfer import (
-    End,
-    Header,
-    LessonRecord,
-    Record,
-    decode,
-    encode,
-    export_records,
-    import_records,
-    unvouched,
-)
+from heedful.store.transfer import End, Header, LessonRecord, Record
 
 # Called with what is done, how much of it, and of how much: lessons of an export, bytes of a file.
 TransferProgress = Callable[[str, int, int], None]
@@ -96,10 +87,10 @@ async def export_to(
     def work(db: Db, scope: Scope) -> None:
         nonlocal size
         total = 0
-        for record in export_records(db, scope, vectors):
+        for record in records.export_records(db, scope, vectors):
             if not running:  # the caller was cancelled, and the file may be closed
                 raise StoreError("the export was cancelled")
-            line = encode(record)
+            line = records.encode(record)
             if len(line) > LONGEST_LINE:
                 raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
             with _writing("the export"):
@@ -115,7 +106,7 @@ async def export_to(
         await store.apart(scope, work)
     finally:
         running = False
-    end = encode(End(lines=counts.total(), sha256=digest.hexdigest()))
+    end = records.encode(End(lines=counts.total(), sha256=digest.hexdigest()))
     with _writing("the export"):
         file.write(end)
         file.flush()
@@ -184,10 +175,10 @@ async def import_from(
                 raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
             now = time.time()
             found = [record for record in batch if not isinstance(record, Header | End)]
-            kept = found if by else [unvouched(record, source, now) for record in found]
+            kept = found if by else [records.unvouched(record, source, now) for record in found]
             wanted = [record for record in kept if record is not None]
             left += len(kept) - len(wanted)
-            new = await store.write(scope, import_records, wanted, source, by, why)
+            new = await store.write(scope, records.import_records, wanted, source, by, why)
             counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
     return Imported(
         source,
@@ -228,12 +219,12 @@ async def _batches(
     """Yield the records in the batches in which they are written, read in another thread."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
-    records = _records(source, name)
+    lines = _records(source, name)
 
     def read() -> list[Record]:
         batch: list[Record] = []
         begin = source.tell()
-        for record in records:
+        for record in lines:
             batch.append(record)
             if len(batch) == RECORDS or source.tell() - begin >= BYTES:
                 break
@@ -255,7 +246,7 @@ def _records(source: BinaryIO, name: str) -> Iterator[Record]:
             raise ExportFileError(name, number - 1, f"{what}; {AGAIN}")
         what = f"it is longer than {LONGEST_LINE >> 20} MB"
         try:
-            record = decode(line) if len(line) <= LONGEST_LINE else None
+            record = records.decode(line) if len(line) <= LONGEST_LINE else None
         except InvalidInput as error:
             what = str(error)
             record = None
