@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from math import inf, isfinite, nan, sqrt
 from os import PathLike
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
-from heedful.checks.tables import RESULTS, Numbers, TableError, report
+from heedful.checks.tables import RESULTS, TableError, report
 from heedful.checks.text import require, shorten
 from heedful.loop.record import Finding, Level, check_number
 
 if TYPE_CHECKING:
-    from heedful.checks.tables import Cells, Floats
+    from heedful.checks.tables import Floats
 
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows", "schema"]
 
@@ -84,23 +84,20 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
 
 
 def _is_date(cell: Any) -> bool:
-    if not isinstance(cell, str):
-        return isinstance(cell, date) or hasattr(cell, "to_pydatetime")
-    try:
-        datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(datetime.fromisoformat(str(cell).strip()))
+    return False
 
 
-def _is_whole(cell: Any) -> bool:
+def _value(cell: Any) -> float | str:
+    """Return the number in a cell, else its text: 7 is "7" in a CSV file."""
     number = tables.to_number(cell)
-    return number is not None and number.is_integer()
+    return str(cell).strip() if number is None else number
 
 
-TYPES: Mapping[str, tuple[str, Callable[[Any], bool] | None]] = {
-    "number": ("numbers", None),
-    "integer": ("whole numbers", _is_whole),
+TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "number": ("numbers", lambda cell: isinstance(_value(cell), float)),
+    "integer": ("whole numbers", lambda cell: getattr(_value(cell), "is_integer", bool)()),
     "text": ("texts", lambda cell: isinstance(cell, str)),
     "boolean": ("truth values", lambda cell: str(cell).strip().lower() in ("true", "false")),
     "date": ("dates", _is_date),
@@ -110,51 +107,19 @@ TYPES: Mapping[str, tuple[str, Callable[[Any], bool] | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the cells of a column must be.
+    """What the cells of a column must be: cells of this `kind`, numbers from `low` to `high`.
 
-    `type` is a key of TYPES; `low` and `high` bound numbers. With `values`, every cell is one of
-    these. The column must be there if it is `required`, and may have missing cells if `nullable`.
+    `number` returns the number in a cell (0 for a right cell of another kind), NaN if it is
+    missing, None if it is wrong. The column must be there if it is `required`, and may have missing
+    cells if `nullable`.
     """
 
-    type: str = "number"
+    kind: str = "numbers"
+    number: Callable[[Any], float | None] = tables.to_number
     low: float | None = None
     high: float | None = None
-    values: tuple[Any, ...] = ()
     required: bool = True
     nullable: bool = False
-
-    @property
-    def kind(self) -> str:
-        """What the cells are called."""
-        listed = f"allowed values ({', '.join(map(repr, self.values))})"
-        return listed if self.values else TYPES[self.type][0]
-
-    def read(self, cells: Cells) -> Numbers:
-        """Return the cells as floats: NaN if missing or wrong, 0 if right but not a number."""
-        import numpy as np
-
-        fits = TYPES[self.type][1]
-        if self.values:
-            allowed = set(map(_value, self.values))
-            fits = lambda cell: _value(cell) in allowed  # noqa: E731
-        if fits is None:
-            return tables.to_numbers(cells)
-        numbers, wrong = [], []
-        for cell in cells:
-            number = nan
-            if not tables.is_missing(cell):
-                if fits(cell):
-                    number = (self.type == "integer" and tables.to_number(cell)) or 0.0
-                else:
-                    wrong.append(cell)
-            numbers.append(number)
-        return Numbers(np.array(numbers, float), len(wrong), wrong[0] if wrong else None)
-
-
-def _value(cell: Any) -> float | str:
-    """Return the number in a cell, else its text: 7 is "7" in a CSV file."""
-    number = tables.to_number(cell)
-    return str(cell).strip() if number is None else number
 
 
 @dataclass(slots=True)
@@ -284,7 +249,7 @@ def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCh
         columns = [Column(key, rule) for key, rule in wanted.items() if key in table.columns]
         for batch in table.batches([c.name for c in columns]) if columns else ():
             for column, cells in zip(columns, batch, strict=True):
-                column.add(*column.rule.read(cells))
+                column.add(*tables.to_numbers(cells, column.rule.number))
         if not rules:  # without names, a column of text need not hold numbers
             columns = [c for c in columns if c.n or not c.wrong]
             if not columns:
@@ -333,45 +298,48 @@ def schema(source: Any = None, columns: Mapping[str, Any] | None = None) -> Tabl
     """
     given = isinstance(columns, Mapping) and bool(columns)
     require(given, "columns", columns, "one column or more with its type, range or values")
-    rules = {}
-    for name, asked in (columns or {}).items():
-        if isinstance(asked, str):
-            asked = {"type": asked}
-        elif isinstance(asked, list | tuple):
-            asked = {"range": asked}
-        elif isinstance(asked, set | frozenset):
-            asked = {"values": sorted(asked, key=str)}
-        rules[str(name)] = _rule(str(name), asked)
+    rules = {str(name): _rule(str(name), asked) for name, asked in (columns or {}).items()}
     return _check_columns("schema", source, rules)
 
 
 def _rule(name: str, asked: Any) -> Rule:
     """Read the rule of a column. Raises InvalidInput."""
+    if isinstance(asked, set | frozenset):
+        asked = {"values": sorted(asked, key=str)}
+    elif not isinstance(asked, Mapping):
+        asked = {"type" if isinstance(asked, str) else "range": asked}
     keys = ("type", "range", "values", "required", "nullable")
-    known = isinstance(asked, Mapping) and set(asked) <= set(keys)
+    known = asked.keys() <= set(keys)
     require(known, f"schema of {name}", asked, f"a mapping of some of {', '.join(keys)}")
-    rule = dict(asked)
-    pair, kind = rule.pop("range", None), rule.get("type", "number")
-    require(kind in TYPES, f"type of {name}", kind, f"one of {', '.join(TYPES)}")
-    for flag in ("required", "nullable"):
-        fine = isinstance(rule.get(flag, True), bool)
-        require(fine, f"{flag} of {name}", rule.get(flag), "true or false")
-    if "values" in rule:
-        values = rule["values"]
-        some = isinstance(values, list | tuple | set | frozenset) and bool(values)
-        alone = pair is None and "type" not in rule
-        require(some and alone, f"values of {name}", values, "a list, without type and range")
-        rule["values"] = tuple(values)
-    if "range" in asked:
-        numeric = kind in ("number", "integer")
-        fine = numeric and isinstance(pair, list | tuple) and len(pair) == 2
-        fine = fine and any(end is not None for end in pair)
-        fine = fine and all(isinstance(end, int | float | None) and end == end for end in pair)
-        fine = fine and (None in pair or pair[0] <= pair[1])
-        allowed = "(low, high) of numbers, low <= high; None is an open end"
-        require(fine, f"range of {name}", pair, allowed)
-        rule |= {"low": pair[0], "high": pair[1]}
-    return Rule(**rule)
+    flags = {flag: asked[flag] for flag in ("required", "nullable") if flag in asked}
+    fine = all(isinstance(flag, bool) for flag in flags.values())
+    require(fine, f"schema of {name}", flags, "true or false")
+    kind, pair = asked.get("type", "number"), asked.get("range")
+    require(kind in tuple(TYPES), f"type of {name}", kind, f"one of {', '.join(TYPES)}")
+    low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
+    ends = [end for end in (low, high) if end is not None]
+    fine = all(isinstance(end, int | float) and end == end for end in ends)
+    fine = bool(ends) and fine and ends == sorted(ends) and kind in ("number", "integer")
+    allowed = "(low, high) of numbers, low <= high; None is an open end"
+    require(fine or "range" not in asked, f"range of {name}", pair, allowed)
+    called, fits = TYPES[kind]
+    if "values" in asked:
+        values = asked["values"]
+        fine = isinstance(values, list | tuple | set | frozenset) and len(values) > 0
+        fine = fine and asked.keys().isdisjoint(("type", "range"))
+        require(fine, f"values of {name}", values, "a list, without type and range")
+        called, listed = (
+            f"allowed values ({', '.join(map(repr, values))})",
+            set(map(_value, values)),
+        )
+        fits = lambda cell: _value(cell) in listed  # noqa: E731
+
+    def number(cell: Any) -> float | None:
+        if tables.is_missing(cell):
+            return nan
+        return ((kind == "integer" and tables.to_number(cell)) or 0.0) if fits(cell) else None
+
+    return Rule(called, tables.to_number if called == "numbers" else number, low, high, **flags)
 
 
 # Keys
@@ -509,25 +477,22 @@ def results(
 # Predictions
 
 
-def _judge_deviation(a: Column, p: Column, sigma: float) -> Iterator[Finding]:
-    """Find means that are far apart: the predictions belong to other data."""
+def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Find a mean far from the actual's, another spread, and predictions that hardly vary."""
+    least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
+    sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
     apart = abs(p.mean - a.mean)
     # The mean of equal values may be wrong in its last digit.
-    allowed = sigma * a.std if a.std else 1e-12 * abs(a.mean)
-    if apart <= allowed * (1 + ROUNDING):
-        return
-    times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
-    what = (
-        f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that of "
-        f"{a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
-        f"{short(sigma)} are allowed"
-    )
-    fix = "verify that the model uses the actual data and its scale, then retrain it"
-    yield report("hallucination_detection", p.name, what, fix, severity=0.9)
-
-
-def _judge_spread(a: Column, p: Column, least: float, most: float) -> Iterator[Finding]:
-    """Find predictions that vary far less or far more than the actual values."""
+    if apart > (sigma * a.std if a.std else 1e-12 * abs(a.mean)) * (1 + ROUNDING):
+        times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
+        what = (
+            f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that of "
+            f"{a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
+            f"{short(sigma)} are allowed"
+        )
+        fix = "verify that the model uses the actual data and its scale, then retrain it"
+        yield report("hallucination_detection", p.name, what, fix, severity=0.9)
+    ratio = p.std / a.std if a.std else least
     if not a.std:
         what = (
             f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of {p.name} "
@@ -536,40 +501,28 @@ def _judge_spread(a: Column, p: Column, least: float, most: float) -> Iterator[F
         fix = f"verify that {a.name} holds the actual data"
         level: Level = "error" if p.std else "warning"
         yield report("variance_hallucination", "no spread", what, fix, level)
-        return
-    ratio = p.std / a.std
-    if ratio < least * (1 - ROUNDING):
+    elif not least * (1 - ROUNDING) <= ratio <= most * (1 + ROUNDING):
         side, hint = "low", "the model has hardly learnt from its features"
-    elif ratio > most * (1 + ROUNDING):
-        side, hint = "high", "the model is unstable or its output on another scale"
-    else:
-        return
-    what = (
-        f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
-        f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio * ratio)}); "
-        f"allowed is {short(least)} to {short(most)}"
-    )
-    fix = f"check for synthetic data, and whether {hint}; then retrain it"
-    yield report("variance_hallucination", side, what, fix, severity=0.8)
-
-
-def _judge_constant(a: Column, p: Column, relative: float, ratio: float) -> Iterator[Finding]:
-    """Find predictions that hardly vary, compared with their mean or with the actual's spread.
-
-    Near a large mean they may vary as little as `ratio` times the actual values: 300 ± 2 kelvin.
-    """
-    share = relative * (1 - ROUNDING)
-    by_mean = p.std < share * abs(p.mean)
-    like_actual = a.std > 0 and p.std >= ratio * (1 - ROUNDING) * a.std
-    if p.std and not (by_mean and not like_actual) and not p.std < share * a.std:
-        return
-    what = (
-        f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
-        f"{p.n} rows; the std of {a.name} is {short(a.std)}; the least "
-        f"allowed is {short(relative)} of either"
-    )
-    fix = "retrain with diverse data, and check that the features reach the model"
-    yield report("constant_predictions", p.name, what, fix, severity=0.9)
+        if ratio > most:
+            side, hint = "high", "the model is unstable or its output on another scale"
+        what = (
+            f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
+            f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio * ratio)}); "
+            f"allowed is {short(least)} to {short(most)}"
+        )
+        fix = f"check for synthetic data, and whether {hint}; then retrain it"
+        yield report("variance_hallucination", side, what, fix, severity=0.8)
+    # Near a large mean they may vary as little as `least` times the actual values: 300 ± 2 kelvin.
+    share, like_actual = relative * (1 - ROUNDING), a.std and ratio >= least * (1 - ROUNDING)
+    by_mean = p.std < share * abs(p.mean) and not like_actual
+    if not p.std or by_mean or p.std < share * a.std:
+        what = (
+            f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
+            f"{p.n} rows; the std of {a.name} is {short(a.std)}; the least allowed is "
+            f"{short(relative)} of either"
+        )
+        fix = "retrain with diverse data, and check that the features reach the model"
+        yield report("constant_predictions", p.name, what, fix, severity=0.9)
 
 
 @dataclass(slots=True)
@@ -738,11 +691,7 @@ def predictions(
         yield from every[1].unusable()
         a, p = pairs.actual, pairs.predicted
         if a.n > 1:
-            findings = [
-                *_judge_deviation(a, p, deviation_sigma),
-                *_judge_spread(a, p, spread_ratio_min, spread_ratio_max),
-                *_judge_constant(a, p, constant_relative_std, spread_ratio_min),
-            ]
+            findings = list(_judge_shape(a, p, limits))
             if a.n >= FEW and a.std:
                 findings += _judge_leakage(pairs)
                 # After an error it says little that predictions are no better than the mean.
