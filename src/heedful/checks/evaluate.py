@@ -183,7 +183,7 @@ async def evaluated(
         except (CheckFailed, ModelError) as error:
             if instead is None:
                 raise
-            findings.append(_safe(instead(check_name(check), error)))
+            findings.append(_safe(instead(rule_name(check), error)))
             continue
         findings += listed
         if isinstance(found, Evaluation):
@@ -227,11 +227,6 @@ def _asks(check: Any) -> int:
         why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
         raise CheckFailed(rule_name(check), ValueError(why))
     return asks
-
-
-def check_name(check: Callable[..., Any]) -> str:
-    """Return the name under which a check is recorded."""
-    return rule_name(check)
 
 
 @telemetry.check

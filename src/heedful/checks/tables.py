@@ -227,8 +227,7 @@ def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) ->
 
 
 def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    while part := list(islice(rows, max(1, ROWS // 8))):
-        yield part
+    return iter(lambda: list(islice(rows, max(1, ROWS // 8))), [])
 
 
 def _open_frame(data: Any, asked: Sequence[str]) -> Table:
@@ -245,9 +244,10 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     if isinstance(frame, narwhals.Series):
         return _open_arrays([frame.to_list()], asked)
     try:
-        columns = {_name(name): name for name in frame.collect_schema().names()}
+        names = frame.collect_schema().names()  # pandas takes numbers and tuples, too
     except OSError as error:  # a lazy frame looks for its file only now
         raise _damaged("the data frame", error) from error
+    columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
 
     def read(names: Sequence[str]) -> Batches:
         lazy = isinstance(frame, narwhals.LazyFrame)
@@ -257,11 +257,6 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
             yield [part.get_column(columns[name]).to_list() for name in names]
 
     return Table(tuple(columns), read)
-
-
-def _name(column: Any) -> str:
-    """Return the name of a column as text; pandas takes numbers and tuples, too."""
-    return " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
 
 
 # Files

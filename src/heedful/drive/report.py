@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, check_name, evaluated
+from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import journal
 from heedful.drive.drive import validate_arguments
 from heedful.lessons.lesson import Scope
@@ -64,7 +64,7 @@ class AttemptReport:
     def judges(self) -> tuple[str, ...]:
         """The names of its checks, and `report` for its evaluation."""
         own = () if self.evaluation is None else (REPORT,)
-        return (*map(check_name, self.checks), *own)
+        return (*map(rule_name, self.checks), *own)
 
     def attempt(
         self, loop: record.Loop, number: int, evaluation: record.Evaluation | None

@@ -23,15 +23,7 @@ from typing import Any
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
 from heedful.loop.record import Usage
-from heedful.models import weights
-from heedful.models.call import (
-    check_answer,
-    check_request,
-    check_timeout,
-    in_thread,
-    replace_surrogates,
-    time_limit,
-)
+from heedful.models import call, weights
 from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
@@ -58,7 +50,7 @@ class Embedded:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> None:
-        check_timeout(timeout)
+        call.check_timeout(timeout)
         if threads is None:
             affinity = getattr(os, "sched_getaffinity", None)
             threads = max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)
@@ -114,8 +106,8 @@ class Embedded:
         InvalidInput. Cancelling returns at once and kills the process; the next call loads the
         model again (0.2 s for 100 MB, 1 s for 500 MB).
         """
-        check_request(messages, schema, max_tokens, temperature)
-        turns = [{"role": m.role, "content": replace_surrogates(m.content)} for m in messages]
+        call.check_request(messages, schema, max_tokens, temperature)
+        turns = [{"role": m.role, "content": call.replace_surrogates(m.content)} for m in messages]
         request: dict[str, Any] = {
             "messages": turns,
             "max_tokens": min(max_tokens, self._settings["context"]),
@@ -135,16 +127,16 @@ class Embedded:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             self._file = await fetch(self._weights)
         gone = threading.Event()
-        async with time_limit(self._timeout, self.name):
+        async with call.time_limit(self._timeout, self.name):
             try:
-                reply = await in_thread(partial(self._ask, request, gone))
+                reply = await call.in_thread(partial(self._ask, request, gone))
             except asyncio.CancelledError:
                 gone.set()
                 with self._lock:
                     if self._answered is gone:
                         self._kill()
                 raise
-        return check_answer(self.name, self._answer(reply), schema)
+        return call.check_answer(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
         """End the child process; current and later calls fail as ModelUnavailable."""
@@ -158,7 +150,7 @@ class Embedded:
             with self._turn:
                 _end(self._children)
 
-        await in_thread(end)
+        await call.in_thread(end)
 
     def _kill(self) -> None:
         for child in self._children:

