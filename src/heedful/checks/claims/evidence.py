@@ -465,10 +465,9 @@ class Evidence:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []
         words = [token for token in tokens if token.kind == "word"]
         named = path and not _NAMES.isdisjoint(split_name(path[-1]))
-        if words and len(words) <= 6 and (named or not words[0].text[0].islower()):
+        if words and (named or not words[0].text[0].islower()):
             for token in tokens:
-                plain = token.low in STOP and token.text != "May"
-                if token.kind in ("word", "number") and not plain:
+                if token.kind in ("word", "number") and token.low not in STOP:
                     self._named[token.low].append((row, token.text.istitle()))
 
     # What the evidence knows

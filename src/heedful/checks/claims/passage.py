@@ -43,10 +43,9 @@ _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
-# Where the phrase of a superlative ends; what links it to a name after it, and what does not.
+# Where the phrase of a superlative ends; what links it to a name after it.
 _IS = frozenset("is was of in at for by".split())
 _STOPS = _BREAKS | _IS | {"than", "among"}
-_APART = frozenset((",", ";", "and", "but"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +181,10 @@ class Sentence:
 
 
 def _parts(low: str) -> Sequence[str]:
-    """Return a word, or its parts when it holds digits ("q1" is "q" and "1"); no sign but %."""
+    """Return a word, or its parts when it holds digits ("q1" is "q" and "1"); no sign."""
     if low[0].isalpha() and any(map(str.isdigit, low)):
         return split_name(low)
-    return (low,) if low[0].isalnum() or low == "%" else ()
+    return (low,) if low[0].isalnum() else ()
 
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
@@ -259,8 +258,7 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         return []
     before, after = sentence.before(quantity), sentence.after(quantity)
     phrases = [(before[:4], True)] if low in _OF else []
-    phrases += [(after, False)]
-    phrases += [(before, False)] if low in _OF or not after else []
+    phrases += [(after or before, False)]
     dates = sentence.dates
     dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
     for rows, strict in (
@@ -382,7 +380,11 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
         while end < len(sentence.lows) and sentence.lows[end] not in _STOPS and end not in starts:
             phrase += _parts(sentence.lows[end])
             end += 1
-        for row in _holder(sentence, at, end):
+        after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
+        before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
+        linked = after and not _IS.isdisjoint(sentence.lows[end : after.first])
+        holder = after if linked else before
+        for row in holder.rows if holder else ():
             table = sentence.evidence.tables[row.table]
             columns = table.bind(tuple(phrase[:PHRASE]), whole=True)
             own = row.number(columns[0]) if len(columns) == 1 else None
@@ -391,17 +393,3 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
                 why = f"{best.title} has {top:g}, {row.title} {own:g}"
                 yield sentence.claim(at, end - 1, "comparison", own == top, why, best.title)
                 break
-
-
-def _holder(sentence: Sentence, at: int, end: int) -> Sequence[Row]:
-    """Return the rows that a superlative is said of: named right after its phrase, or before it."""
-    after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
-    between = set(sentence.lows[end : after.first] if after else ())
-    if after and _IS & between and not _APART & between:
-        return after.rows
-    before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
-    if before is None or sentence.low(end) in ("is", "was"):
-        return ()
-    return (
-        () if {";", "but", "than", "of"} & {*sentence.lows[before.last + 1 : at]} else before.rows
-    )

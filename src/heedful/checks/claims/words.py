@@ -243,8 +243,8 @@ def likeness(word: str, part: str) -> int:
     if min(len(word), len(part)) < 2 or word in STOP:
         return 0
     short, long = sorted((part, word), key=len)
-    if long.startswith(short) and (short == part or len(short) > 3):
-        return 3 if len(short) > 2 else 2
+    if long.startswith(short):
+        return 3
     consonants = 2 < len(short) < 6 and set(short[1:]).isdisjoint("aeiou")
     return 2 * (consonants and len(long) > len(short) and is_abbreviation(short, long + "s"))
 
