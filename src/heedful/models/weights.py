@@ -172,15 +172,14 @@ async def fetch(
 
 
 def _use(weights: Weights, path: Path, target: Path) -> Path:
-    what = f"the path given, {path},"
+    why = f"has other bytes than the SHA-256 {weights.sha256}"
     try:
-        if not path.is_file():
-            raise WeightsError(weights.name, f"{what} is not a file")
-        if _proved(weights, path, target):
+        if path.is_file() and _proved(weights, path, target):
             return path
+        why = why if path.is_file() else "is not a file"
     except OSError as error:
-        raise WeightsError(weights.name, f"{what} cannot be read: {error}") from error
-    raise WeightsError(weights.name, f"{what} has other bytes than the SHA-256 {weights.sha256}")
+        why = f"cannot be read: {error}"
+    raise WeightsError(weights.name, f"the path given, {path}, {why}")
 
 
 # Fetching

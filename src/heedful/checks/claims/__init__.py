@@ -121,15 +121,12 @@ def grounding(
             what = "there is no evidence to hold the text against"
             return [Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")]
         claims = ground(text, index)
-        if model is None:
-            return _findings(claims, unsupported)
-        return evaluation(claims, text, index, model)
+        return _findings(claims, unsupported) if model is None else judged(claims, text, index)
 
-    async def evaluation(
-        claims: Sequence[Claim], text: str, index: Evidence, model: Model
-    ) -> Evaluation:
-        judged, usage = await judge_claims(claims, text, index, model)
-        return Evaluation(tuple(_findings(judged, unsupported)), usage=usage)
+    async def judged(claims: Sequence[Claim], text: str, index: Evidence) -> Evaluation:
+        assert model is not None
+        every, usage = await _judge(claims, text, index, model)
+        return Evaluation(tuple(_findings(every, unsupported)), usage=usage)
 
     return TextCheck(_NAME, judge_text, model is None and not callable(evidence))
 
@@ -164,7 +161,7 @@ def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
 # A model judges
 
 
-async def judge_claims(
+async def _judge(
     claims: Sequence[Claim], text: str, evidence: Evidence, model: Model
 ) -> tuple[list[Claim], Usage]:
     """Ask a model about the first `MOST` claims that were not found; return all, and the cost.
