@@ -144,6 +144,7 @@ Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 Instead = Callable[[str, CheckFailed | ModelError], Finding]
 # Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
+_TEXTS = ("check", "message", "fix", "evidence", "key")
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
@@ -251,19 +252,16 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     if found is None or isinstance(found, str | bytes) or not isinstance(found, Iterable):
         raise _wrong(check, found, "an iterable of Finding, empty where all is well")
     findings = list(found)
-    for finding in findings:
-        if not isinstance(finding, Finding):
-            raise _wrong(check, finding, "Finding objects")
-    return [_safe(finding) for finding in findings]
+    for other in (finding for finding in findings if not isinstance(finding, Finding)):
+        raise _wrong(check, other, "Finding objects")
+    return list(map(_safe, findings))
 
 
 def _safe(finding: Finding) -> Finding:
     """Redact a finding before anything shortens it, which could cut a secret in two."""
-    texts = (finding.check, finding.message, finding.fix, finding.evidence, finding.key)
-    check, message, fix, evidence, key = clean = tuple(t and redact(t) for t in texts)
-    if clean == texts:
-        return finding
-    return replace(finding, check=check, message=message, fix=fix, evidence=evidence, key=key)
+    texts = {name: getattr(finding, name) for name in _TEXTS}
+    clean = {name: text and redact(text) for name, text in texts.items()}
+    return finding if clean == texts else replace(finding, **clean)
 
 
 def _wrong(check: Callable[..., Any], value: object, expected: str) -> CheckFailed:

@@ -105,7 +105,10 @@ def insights(
         if names is not LEFT_OUT:
             yield from _columns(text, measured, names)
         if there is not LEFT_OUT and not _there(there):
-            yield from _predictions(text)
+            for match in islice(_cited(text, _PREDICTION), 1):
+                what = "claims a prediction, and there are no results"
+                fix = "leave predictions out until the stage that makes them has saved its results"
+                yield _finding(what, fix, "prediction", text, match.span())
 
     pure = not (any(map(callable, values)) or isinstance(results, Path | str))
     return TextCheck("insights", judge, pure, (INSIGHTS,))
@@ -181,14 +184,6 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
             what = f"is cited as a column, and the data has none of that name: {there or 'none'}"
             fix = "cite columns that exist, or none"
             yield _finding(what, fix, f"column {name.casefold()}", text, span)
-
-
-def _predictions(text: str) -> Iterator[Finding]:
-    """Yield the first claim of a prediction, which is enough when there are no results."""
-    for match in islice(_cited(text, _PREDICTION), 1):
-        what = "claims a prediction, and there are no results"
-        fix = "leave predictions out until the stage that makes them has saved its results"
-        yield _finding(what, fix, "prediction", text, match.span())
 
 
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:

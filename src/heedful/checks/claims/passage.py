@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -35,8 +35,7 @@ NEAR = 12
 PROSE = 0.5
 DATA = 0.2
 _ENDS = frozenset(".!?;\n。！？")
-_BREAKS = frozenset(".,!?;:()[]") | frozenset("and but while whereas although which who".split())
-_INTRODUCES = frozenset(":=(*~≈$€£|`")
+_BREAKS = frozenset(".,!?;)[]") | frozenset("and but while whereas although which who".split())
 _OF = frozenset("of is was at : =".split())
 # A number after these is a change, or a unit.
 _UNBOUND = frozenset("by from to per".split())
@@ -153,14 +152,9 @@ class Sentence:
         return tuple(words[:PHRASE])
 
     def before(self, quantity: Quantity) -> Words:
-        """Return the words before a number, the nearest first, back to a break or a number.
-
-        Signs that introduce the number ("MAE: 3", "**MAE** = 3", "MAE (3)") are no break.
-        """
+        """Return the words before a number, the nearest first, back to a break or a number."""
         words: list[str] = []
         last = quantity.first - 1
-        while self.low(last) in _INTRODUCES:
-            last -= 1
         for at in range(last, max(-1, last - NEAR), -1):
             if self.lows[at] in _BREAKS or at in self._numbered:
                 break
@@ -223,7 +217,8 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
-        if waiting and _is_pair(sentence, quantity, waiting[-1]):
+        between = sentence.lows[quantity.last + 1 : waiting[-1].first] if waiting else []
+        if 0 < len(between) < 4 and _JOINS.issuperset(between):  # "113 - 107", "3 of 5"
             pair = quantity, waiting.pop()
             for one, cell in zip(pair, _paired(sentence, *pair), strict=True):
                 yield _judge(sentence, one, [cell] if cell else [])
@@ -267,16 +262,15 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         (sentence.evidence.singles, True),
     ):
         for phrase, whole in phrases:
-            if cells := list(_cells(sentence, rows, phrase, whole or strict)):
+            cells = [
+                Cell(value, row, column)
+                for row in rows
+                for column in sentence.evidence.tables[row.table].bind(phrase, whole or strict)
+                if (value := row.number(column)) is not None
+            ]
+            if cells:
                 return _in_named_tables(sentence, cells)
     return []
-
-
-def _cells(sentence: Sentence, rows: Iterable[Row], phrase: Words, whole: bool) -> Iterator[Cell]:
-    for row in rows:
-        for column in sentence.evidence.tables[row.table].bind(phrase, whole):
-            if (value := row.number(column)) is not None:
-                yield Cell(value, row, column)
 
 
 def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
@@ -292,12 +286,6 @@ def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
 
 
 # Two numbers written as one
-
-
-def _is_pair(sentence: Sentence, one: Quantity, two: Quantity) -> bool:
-    """Return whether two numbers are written together: "113 - 107", "3 of 5"."""
-    between = sentence.lows[one.last + 1 : two.first]
-    return 0 < len(between) < 4 and _JOINS.issuperset(between)
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
