@@ -260,7 +260,7 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
 def _safe(finding: Finding) -> Finding:
     """Redact a finding before anything shortens it, which could cut a secret in two."""
     texts = {name: getattr(finding, name) for name in _TEXTS}
-    clean = {name: text and redact(text) for name, text in texts.items()}
+    clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
     return finding if clean == texts else replace(finding, **clean)
 
 

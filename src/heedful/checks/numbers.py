@@ -594,21 +594,18 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     easy to hit, and a law of nature may hold nearly exactly: a warning.
     """
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
-    equals = f"{p.name} equals {a.name} to the last digit in"
     fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
-    if pairs.equal == n:
-        level: Level = "error" if pairs.fractional >= FEW else "warning"
-        yield report("leakage", "copied", f"{equals} all {n} rows", fix, level, 0.6)
-        return
-    if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
-        what = f"{equals} {pairs.equal} of {n} rows"
-        yield report("leakage", "copied in part", what, fix, "warning", 0.6)
-        return
     # The row before counts as a baseline even for sorted values: a trend is easy to follow.
     rest = (1 - pairs.correlation**2) * a.m2 / n
     base = min(a.m2 / n, pairs.steps.square)
     explained = 1 - rest / base if base else -inf
-    if explained > BELIEVABLE:
+    some = pairs.fractional >= FEW
+    if pairs.equal == n or (some and 2 * pairs.copied > pairs.fractional):
+        what = f"{p.name} equals {a.name} to the last digit in {pairs.equal} of {n} rows"
+        level: Level = "error" if pairs.equal == n and some else "warning"
+        key = "copied" if pairs.equal == n else "copied in part"
+        yield report("leakage", key, what, fix, level, 0.6)
+    elif explained > BELIEVABLE:
         what = (
             f"{p.name} explains {100 * explained:.6g} % of what the best simple baseline leaves "
             f"open (correlation {pairs.correlation:.6f}), more than the {100 * BELIEVABLE:.6g} % "
@@ -700,8 +697,8 @@ def predictions(
             yield from findings
             return
         rows, kind = every[0].rows, "one row" if a.n else "no pairs"
-        what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; "
-        what += "a spread needs two"
+        both = f"a number in both {a.name} and {p.name}"
+        what = f"{a.n} of {rows} rows have {both}; a spread needs two"
         fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
         yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -82,8 +81,8 @@ class Table:
         for name in names:
             if name not in self.columns:
                 raise self.missing_column(name)
-            if self.columns.count(name) > 1:
-                what = f"{self.columns.count(name)} columns are called {name!r}"
+            if (count := self.columns.count(name)) > 1:
+                what = f"{count} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a name of its own")
         return self.read(names)
 
@@ -95,14 +94,8 @@ class Table:
     def missing_column(self, name: str) -> TableError:
         more = len(self.columns) - 20
         there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
-        near = [c for c in self.columns if c.strip().casefold() == name.strip().casefold()]
-        if near:
-            fix = f"call the column {near[0]!r} {name!r}, exactly"
-        elif len(self.columns) == 1 and name in re.split(r"[;\t|]", self.columns[0]):
-            fix = "separate the cells of a row by commas, or by tabs in a .tsv file"
-        else:
-            fix = f"write a column called {name!r}"
         what = f"there is no column {name!r}; there are: {there or 'none'}"
+        fix = f"write a column called {name!r}"
         return TableError("missing column", what, fix)
 
 
@@ -267,9 +260,8 @@ _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
 
 
 def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
-    whose = f"results file {what}" if isinstance(what, Path) else what
-    message = f"{whose} cannot be read: {shorten(str(error), 160)}"
-    return TableError("corrupt", message, fix, RESULTS)
+    whose = f"{'results file ' * isinstance(what, Path)}{what} cannot be read"
+    return TableError("corrupt", f"{whose}: {shorten(str(error), 160)}", fix, RESULTS)
 
 
 @contextmanager
@@ -307,10 +299,8 @@ def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WH
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(whose, error, fix) from error
-    if isinstance(data, Mapping):
-        return _open_mapping(data)
-    if isinstance(data, list):
-        return _open_rows(data, names)
+    if isinstance(data, Mapping | list):
+        return _open_mapping(data) if isinstance(data, Mapping) else _open_rows(data, names)
     what = f"{whose} holds {shorten(data)}, no rows"
     raise TableError("not a table", what, "write a list of objects or an object of lists")
 
