@@ -168,7 +168,7 @@ def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
     first, second = model.settings
     assert (first["temperature"], first["seed"]) == (0.2, 7)
     assert (second["temperature"], second["seed"]) == (0.2 + WARMER, 8)
-    assert "alignment must be a number from 0 to 1" in model.prompts[1][1].content
+    assert "alignment must be a number in 0..1" in model.prompts[1][1].content
     assert "85" not in model.prompts[1][1].content
     assert len(model.prompts[1]) == 2
 

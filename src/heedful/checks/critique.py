@@ -346,9 +346,7 @@ def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Findi
 
 def _share(answer: Mapping[str, Any], name: str) -> float:
     value: Any = answer.get(name)
-    # true is a number to Python; NaN is not between 0 and 1.
-    fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    require(fine, name, value, "a number from 0 to 1")
+    record.check_share(name, value)
     return float(value)
 
 
@@ -407,7 +405,7 @@ def critic(
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
     record.check_number("temperature", temperature, 0, 1.5)
-    require(type(seed) is int and seed >= 0, "seed", seed, "a whole number of at least 0")
+    record.check_integer("seed", seed, 0)
     judge: Any = open_judge(model) if model is None or isinstance(model, str) else model
     by_cosine = role in (ROLES["alignment"], ROLES["drift"])
     usable = isinstance(judge, Model) or (by_cosine and isinstance(judge, Embedder))

@@ -24,7 +24,7 @@ from heedful.checks import tables
 from heedful.checks.evaluate import Context
 from heedful.checks.tables import RESULTS, TableError, report
 from heedful.checks.text import require, shorten
-from heedful.loop.record import Finding, Level, check_number
+from heedful.loop.record import Finding, Level, check_integer, check_number
 
 if TYPE_CHECKING:
     from heedful.checks.tables import Floats
@@ -453,8 +453,7 @@ def results(
     """
     fine = isinstance(path, str | PathLike) or callable(path)
     require(fine, "path", path, "a path or a callable (candidate, state) -> path")
-    least = type(at_least_rows) is int and at_least_rows >= 0
-    require(least, "at_least_rows", at_least_rows, "a whole number of at least 0")
+    check_integer("at_least_rows", at_least_rows, 0)
     _require_time(newer_than)
     names = _names("columns", columns)
 
@@ -664,8 +663,8 @@ def predictions(
     (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
     Raises InvalidInput.
     """
-    for argument, column in (("actual", actual), ("predicted", predicted)):
-        require(isinstance(column, str) and column != "", argument, column, "the name of a column")
+    _names("actual", [actual])
+    _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
     limits = {
         "deviation_sigma": deviation_sigma,

@@ -22,7 +22,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
-from heedful.loop.record import Usage
+from heedful.loop.record import Usage, check_integer
 from heedful.models import call, weights
 from heedful.models.contract import Answer, Message, Progress
 
@@ -54,10 +54,8 @@ class Embedded:
         if threads is None:
             affinity = getattr(os, "sched_getaffinity", None)
             threads = max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)
-        if threads < 1:
-            raise InvalidInput("threads", threads, "an integer of at least 1")
-        if context < 64:
-            raise InvalidInput("context", context, "at least 64 tokens")
+        check_integer("threads", threads)
+        check_integer("context", context, 64)
         self.name: str = name
         self._cache, self._timeout, self._progress = cache, timeout, progress
         self._file: Path | None = None

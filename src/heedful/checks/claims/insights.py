@@ -15,7 +15,7 @@ from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import likeness, split_name
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, require, shorten
-from heedful.loop.record import Finding, Level
+from heedful.loop.record import Finding, Level, check_integer
 
 INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"
@@ -192,8 +192,7 @@ def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     If it supports all of them, the finding is a note. `evidence` is as for `grounding`; without it
     no number is supported. Raises InvalidInput for a bound that is no whole number.
     """
-    fine = type(at_most) is int and at_most >= 0
-    require(fine, "at_most", at_most, "a whole number of at least 0")
+    check_integer("at_most", at_most, 0)
     index = index_source(evidence)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:
