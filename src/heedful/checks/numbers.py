@@ -356,53 +356,38 @@ def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
             yield "\0".join(texts if any(texts) else ()).encode("utf-8", "surrogatepass")
 
 
-def _shown_key(key: bytes) -> str:
-    return shorten(key.decode("utf-8", "surrogatepass").replace("\0", ", "))
-
-
 def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -> Iterator[Finding]:
     """Find rows without a key, keys that repeat, and keys that only one of the sources has.
 
     SQLite holds the keys in a temporary file, so memory does not grow with their number.
     """
-    by, rows, absent, twice = " and ".join(key), 0, 0, 0
-    examples: list[str] = []
+    by = " and ".join(key)
     with closing(sqlite3.connect("", isolation_level=None)) as database:
-        database.execute("create table keys (key blob primary key, wanted int) without rowid")
+        database.execute("create table keys (key blob primary key, own, wanted) without rowid")
         database.execute("begin")
-        for known in _keys(data, key):
-            rows += 1
-            if not known:
-                absent += 1
-            elif not database.execute("insert or ignore into keys values (?, 0)", [known]).rowcount:
-                twice += 1
-                examples += [_shown_key(known)] if len(examples) < 3 else []
-        if same_as is not None and rows:
+        add = "insert into keys values (?, {}) on conflict do update set {}"
+        database.executemany(add.format("1, 0", "own = own + 1"), zip(_keys(data, key)))
+        ((rows,),) = database.execute("select coalesce(sum(own), 0) from keys")
+        if not rows:
+            what, fix = "the results have no rows", "write the results"
+            yield report(RESULTS, "empty", what, fix, severity=0.9)
+            return
+        if same_as is not None:
             other = _keys(tables.locate(same_as, None, context), key)
-            yield from _differing(database, by, other)
-    if not rows:
-        what, fix = "the results have no rows", "write the results"
-        yield report(RESULTS, "empty", what, fix, severity=0.9)
-    if absent:
-        what = f"{absent} of {rows} rows have no {by}"
-        yield report("rows", "no key", what, f"write {by} in every row")
-    if twice:
-        what = f"{twice} of {rows} rows have the same {by} as one before, such as "
-        yield report("rows", "twice", what + "; ".join(examples), "write every row once")
-
-
-def _differing(database: sqlite3.Connection, by: str, other: Iterator[bytes]) -> Iterator[Finding]:
-    """Find the keys that only one of the two sources has."""
-    add = "insert into keys values (?, 2) on conflict do update set wanted = max(wanted, 1)"
-    database.executemany(add, ([known] for known in other if known))
-    for wanted, name, what, fix in (
-        (2, "missing", f"wanted rows are missing by {by}", "write a row for each of them"),
-        (0, "unwanted", f"rows are not wanted by {by}", "leave these rows out"),
-    ):
-        only = "select key, count(*) over () from keys where wanted = ? order by key limit 3"
-        if examples := database.execute(only, [wanted]).fetchall():
-            listed = "; ".join(_shown_key(key) for key, _ in examples)
-            yield report("rows", name, f"{examples[0][1]} {what}, such as {listed}", fix)
+            database.executemany(add.format("0, 1", "wanted = 1"), zip(other))
+        part, wanted = f"of {rows} rows have", "wanted = 0" if same_as is not None else "false"
+        for kind, count, where, what, fix in (
+            ("no key", "own", "own", f"{part} no {by}", f"write {by} in every row"),
+            ("twice", "own - 1", "own > 1", f"{part} the same {by} as one before", "write it once"),
+            ("missing", "1", "own = 0", f"wanted rows are missing by {by}", "write a row for each"),
+            ("unwanted", "1", wanted, f"rows are not wanted by {by}", "leave these rows out"),
+        ):
+            select = f"select sum({count}) over (), key from keys where {where} and key "
+            select += f"{'=' if kind == 'no key' else '>'} x'' order by key limit 3"
+            if found := database.execute(select).fetchall():
+                shown = (k.decode("utf-8", "surrogatepass").replace("\0", ", ") for _, k in found)
+                examples = ", such as " + "; ".join(map(shorten, shown)) if found[0][1] else ""
+                yield report("rows", kind, f"{found[0][0]} {what}{examples}", fix)
 
 
 def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None) -> TableCheck:
