@@ -173,13 +173,10 @@ def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
     assert len(model.prompts[1]) == 2
 
 
-def test_an_answer_that_was_cut_says_so():
+def test_what_was_cut_or_the_adapter_refuses_is_asked_again_too():
     cut_off = Answer(GOOD[:20], Usage(1, 100, 512), "length")
     with pytest.raises(MalformedAnswer, match=r"cut off by max_tokens \(512\): raise that"):
         judged(checks.critic("alignment", ScriptedModel(cut_off, cut_off)))
-
-
-def test_what_the_adapter_refuses_is_asked_again_too():
     refused = MalformedAnswer("model 'm' answered no text (content_filter)", "")
     evaluation = judged(checks.critic("alignment", ScriptedModel(refused, GOOD)))
     assert (evaluation.scores, evaluation.usage.calls) == ({"alignment": 0.5}, 2)
