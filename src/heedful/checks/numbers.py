@@ -68,7 +68,8 @@ class TableCheck:
         try:
             findings += self.judge(tables.locate(self.source, candidate, context), context)
         except TableError as error:
-            findings.append(error.finding(self.names[0] if len(self.names) == 1 else self.name))
+            check = error.check or (self.names[0] if len(self.names) == 1 else self.name)
+            findings.append(report(check, error.kind, error.what, error.fix, severity=0.9))
         return findings
 
 
@@ -451,7 +452,10 @@ def results(
         known = file.suffix.casefold() in tables.SUFFIXES
         if not (known or names or at_least_rows > 1) and isfile(file) and file.stat().st_size:
             return  # nothing else can be checked in a file of another format
-        if (count := tables.open_table(file).count_rows(names)) < at_least_rows:
+        table = tables.open_table(file)
+        read = names or table.columns[:1]
+        count = sum(len(batch[0]) for batch in table.batches(read)) if read else 0
+        if count < at_least_rows:
             what = f"results file {file} has {count} rows, at least {at_least_rows} asked for"
             yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
 

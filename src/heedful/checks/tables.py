@@ -57,16 +57,12 @@ def report(
 
 @dataclass(eq=False)
 class TableError(Exception):
-    """A source that cannot be read as a table; a check reports it as a finding."""
+    """A source that cannot be read as a table; `check` is "" for that of the reader."""
 
     kind: str
     what: str
     fix: str
     check: str = ""
-
-    def finding(self, check: str) -> Finding:
-        """Return the finding for the check that read the source, unless it has its own name."""
-        return report(self.check or check, self.kind, self.what, self.fix, severity=0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +81,6 @@ class Table:
                 what = f"{count} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a name of its own")
         return self.read(names)
-
-    def count_rows(self, columns: Sequence[str] = ()) -> int:
-        """Count the rows by reading these columns, or the first column. Raises TableError."""
-        names = list(columns) or list(self.columns[:1])
-        return sum(len(batch[0]) for batch in self.batches(names)) if names else 0
 
     def missing_column(self, name: str) -> TableError:
         more = len(self.columns) - 20

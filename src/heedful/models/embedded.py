@@ -131,8 +131,8 @@ class Embedded:
             except asyncio.CancelledError:
                 gone.set()
                 with self._lock:
-                    if self._answered is gone:
-                        self._kill()
+                    for child in self._children if self._answered is gone else ():
+                        child.kill()
                 raise
         return call.check_answer(self.name, self._answer(reply), schema)
 
@@ -142,7 +142,8 @@ class Embedded:
             self._begin()
         with self._lock:
             self._closed = True
-            self._kill()
+            for child in self._children:
+                child.kill()
 
         def end() -> None:
             with self._turn:
@@ -150,16 +151,13 @@ class Embedded:
 
         await call.in_thread(end)
 
-    def _kill(self) -> None:
-        for child in self._children:
-            child.kill()
-
     def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
         """Wait for this call's turn and return the child's reply, {} if the caller is gone."""
+        closed = f"model {self.name!r} was closed; open it again"
         with self._turn:
             with self._lock:
                 if self._closed:
-                    raise ModelUnavailable(f"model {self.name!r} was closed; open it again")
+                    raise ModelUnavailable(closed)
                 if gone.is_set():
                     return {}
                 if not self._children:
@@ -170,11 +168,9 @@ class Embedded:
                 self._answered = None
             if reply is not None and not gone.is_set():
                 return reply
-            why = f"the process of model {self.name!r} ended: {child.last_words()}"
-            if self._closed:
-                why = f"model {self.name!r} was closed; open it again"
+            said = f"the process of model {self.name!r} ended: {child.last_words()}"
             _end(self._children)
-            raise ModelUnavailable(why)
+            raise ModelUnavailable(closed if self._closed else said)
 
     def _answer(self, reply: dict[str, Any]) -> Answer:
         error = reply.get("error")
