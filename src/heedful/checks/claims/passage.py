@@ -44,7 +44,7 @@ _MOST = frozenset("highest largest greatest biggest most maximum longest heavies
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
 # Where the phrase of a superlative ends; what links it to a name after it.
 _IS = frozenset("is was of in at for by".split())
-_STOPS = _BREAKS | _IS | {"than", "among"}
+_STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 
 @dataclass(frozen=True, slots=True)
