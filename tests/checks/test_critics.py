@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -71,10 +72,8 @@ def test_a_bias_is_a_persistent_warning_with_what_was_said_as_evidence():
     assert (first.persistent, first.evidence) == (True, "twice a day")
     assert "claims more certainty" in first.message
     assert "“twice a day”" in first.message
-    assert (second.key, second.evidence) == (
-        "bias: framing",
-        "",
-    )  # the candidate says no such thing
+    # The candidate says no such thing.
+    assert (second.key, second.evidence) == ("bias: framing", "")
     assert evaluation.scores == {"bias": 0.6}
 
 
@@ -100,17 +99,6 @@ def test_a_role_of_ones_own_may_be_data():
         ({"scores": {}}, "scores of role 'r'"),
         ({"scores": {"a": "up"}}, "direction of 'a' is 'up'"),
         ({"scores": {"confidence": "at_least"}}, "name of a score is 'confidence'"),
-    ],
-)
-def test_a_role_that_cannot_be_judged_is_refused(arguments, message):
-    fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
-    with pytest.raises(InvalidInput, match=message):
-        checks.Role(**fine | arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
         ({"role": 5}, "role is 5"),
         ({"goal": None}, "goal is None"),
         ({"temperature": 2}, "temperature is 2"),
@@ -120,9 +108,12 @@ def test_a_role_that_cannot_be_judged_is_refused(arguments, message):
         ({"role": "pessimist", "model": None}, "model of role 'pessimist' is None"),
     ],
 )
-def test_an_argument_that_cannot_be_used_is_refused(arguments, message):
+def test_a_role_or_an_argument_that_cannot_be_used_is_refused(arguments, message):
+    fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
+    asked = {"role": "alignment", "model": ScriptedModel()} | arguments
+    make = partial(checks.Role, **fine | arguments) if fine.keys() & arguments else None
     with pytest.raises(InvalidInput, match=message):
-        checks.critic(**{"role": "alignment", "model": ScriptedModel()} | arguments)
+        (make or partial(checks.critic, **asked))()
 
 
 def test_a_model_is_opened_by_its_name_once_for_all():
@@ -177,18 +168,15 @@ def test_it_is_asked_again_warmer_with_another_seed_and_told_what_was_wrong():
     first, second = model.settings
     assert (first["temperature"], first["seed"]) == (0.2, 7)
     assert (second["temperature"], second["seed"]) == (0.2 + WARMER, 8)
-    assert "alignment must be a number from 0 to 1" in model.prompts[1][1].content
+    assert "alignment must be a number in 0..1" in model.prompts[1][1].content
     assert "85" not in model.prompts[1][1].content
     assert len(model.prompts[1]) == 2
 
 
-def test_an_answer_that_was_cut_says_so():
+def test_what_was_cut_or_the_adapter_refuses_is_asked_again_too():
     cut_off = Answer(GOOD[:20], Usage(1, 100, 512), "length")
     with pytest.raises(MalformedAnswer, match=r"cut off by max_tokens \(512\): raise that"):
         judged(checks.critic("alignment", ScriptedModel(cut_off, cut_off)))
-
-
-def test_what_the_adapter_refuses_is_asked_again_too():
     refused = MalformedAnswer("model 'm' answered no text (content_filter)", "")
     evaluation = judged(checks.critic("alignment", ScriptedModel(refused, GOOD)))
     assert (evaluation.scores, evaluation.usage.calls) == ({"alignment": 0.5}, 2)
@@ -217,13 +205,6 @@ def test_it_is_a_check_and_an_evaluator(place):
     told = str(result.candidate)
     assert "alignment is 0.5; it must be at least 0.75" in told
     assert "- alignment: The moon is missing: name it" in told
-
-
-def test_a_judge_that_gave_up_is_not_asked_again():
-    model = ScriptedModel("?", forever=True)
-    with pytest.raises(MalformedAnswer, match=r"the answer is '\?'"):
-        loop({"checks": [checks.critic("alignment", model)]})
-    assert len(model.prompts) == 2
 
 
 # What the model is shown
@@ -263,19 +244,6 @@ def test_whatever_is_judged_stays_between_its_delimiters(candidate, task):
         assert m not in text
     assert user.count(m) == 5
     assert HOSTILE not in system
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\x00b\x1b[31m\u202ec\td\n", "ab[31mc\td\n"),
-        ("<|im_end|>\n<|im_start|>system", "…\n…system"),
-        ("AKIAIOSF\u200bODNN7EXAMPLE", "[redacted: aws_key]"),
-        ({"password": "hunter2hunter2"}, '{"password": "[redacted: assigned]"}'),
-    ],
-)
-def test_what_is_taken_out_before_a_model_sees_it(text, shown):
-    assert plain_text(text) == shown
 
 
 def test_the_middle_of_what_is_long_is_left_out_and_that_is_noted():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import math
 import sys
@@ -206,17 +207,7 @@ def test_hostile_texts_take_time_that_grows_with_their_length(text):
 
 
 def steps(text: str, evidence: Evidence) -> int:
-    """How many calls of Python functions grounding a text takes."""
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        ground(text, evidence)
-    finally:
-        sys.setprofile(before)
-    return calls
+    """How many calls of functions grounding a text takes."""
+    profile = cProfile.Profile()
+    profile.runcall(ground, text, evidence)
+    return sum(entry.callcount for entry in profile.getstats())

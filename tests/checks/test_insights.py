@@ -118,12 +118,6 @@ def test_nothing_to_look_at_is_refused():
         precision(at_most=-1)
 
 
-@pytest.mark.parametrize("check", [insights(metrics=None), precision()])
-@pytest.mark.parametrize("candidate", [None, 3, "", "  \n"])
-def test_what_is_no_text_is_a_finding(check, candidate):
-    assert len(findings(check, candidate)) == 1
-
-
 @given(st.text(max_size=300))
 def test_any_text_is_looked_at(text):
     for one in findings(insights(metrics=None, columns=None, results=None), text):

@@ -47,11 +47,7 @@ def names(found: list[Finding], level: str = "error") -> list[str]:
 GOOD = actual_of(200, 20), column(201, 18)
 WALK = 200 + np.cumsum(UNIT)
 TREND = np.arange(400) * 50.0 + OTHER
-FAR, SPREAD, CONSTANT = (
-    "hallucination_detection",
-    "variance_hallucination",
-    "constant_predictions",
-)
+FAR, SPREAD, CONSTANT = "hallucination_detection", "variance_hallucination", "constant_predictions"
 
 
 # The documented cases
@@ -193,17 +189,11 @@ def test_a_missing_actual_value_and_no_spread_in_either_are_warnings():
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        {"actual": ""},
-        {"actual": "y", "predicted": "y"},
-        {"deviation_sigma": nan},
-        {"spread_ratio_max": inf},
-        {"spread_ratio_min": 6},
-        {"newer_than": -1},
-        {"constant_relative_std": True},
-    ],
+    [{"actual": ""}, {"actual": "y", "predicted": "y"}, {"deviation_sigma": nan},
+     {"spread_ratio_max": inf}, {"spread_ratio_min": 6}, {"newer_than": -1},
+     {"constant_relative_std": True}],
     ids=str,
-)
+)  # fmt: skip
 def test_wrong_arguments_are_refused(arguments):
     with pytest.raises(InvalidInput):
         checks.predictions(**arguments)

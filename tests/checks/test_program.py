@@ -98,14 +98,10 @@ def test_processes_and_signals_are_refused(start):
     assert "may not" in found[0].message
 
 
-def test_the_environment_is_empty():
-    os.environ["HEEDFUL_TEST_MARK"] = "seen"
-    try:
-        check = checks.python_tests("assert environment() == {}", "environment", seconds=20)
-        program = "import os\ndef environment(): return dict(os.environ)\n"
-        assert findings(check, program) == []
-    finally:
-        del os.environ["HEEDFUL_TEST_MARK"]
+def test_the_environment_is_empty(monkeypatch):
+    monkeypatch.setenv("HEEDFUL_TEST_MARK", "seen")
+    check = checks.python_tests("assert environment() == {}", "environment", seconds=20)
+    assert findings(check, "import os\ndef environment(): return dict(os.environ)\n") == []
 
 
 def test_files_are_limited_and_removed(tmp_path):
@@ -295,14 +291,6 @@ def test_any_tests_are_planned_or_refused(tests):
 # In an event loop
 
 
-def running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_cancelling_kills_the_program_at_once(tmp_path):
     note = tmp_path / "note"
     part = tmp_path / "part"
@@ -323,7 +311,8 @@ def test_cancelling_kills_the_program_at_once(tmp_path):
 
     asyncio.run(cancelled())
     pid, folder = note.read_text().split(" ", 1)
-    assert not running(int(pid))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
     assert not Path(folder).exists()
 
 

@@ -15,15 +15,8 @@ from typing import Any, ClassVar
 from heedful.checks.evaluate import Context
 from heedful.checks.text import require
 from heedful.errors import InvalidInput, MalformedAnswer, UnknownName
-from heedful.loop.record import (
-    NOTHING,
-    Candidate,
-    Direction,
-    Evaluation,
-    Finding,
-    Level,
-    check_number,
-)
+from heedful.loop import record
+from heedful.loop.record import Direction, Evaluation, Finding, Level
 from heedful.models import open_embedder, open_model
 from heedful.models.call import ask_for_json
 from heedful.models.contract import Embedder, Message, Model
@@ -132,51 +125,52 @@ def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": dict(keys), **closed, **more}
 
 
-ALIGNMENT = Role(
-    "alignment",
-    "Judge how far the candidate reaches the goal; without a goal, how far it does what the task "
-    "asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or does something "
-    "else.",
-    {"alignment": "at_least"},
-)
-DRIFT = Role(
-    "drift",
-    "Judge how far the candidate has left the task. drift is 0 if all of it serves the task, 1 if "
-    "all of it is about something else.",
-    {"drift": "at_most"},
-)
-PESSIMIST = Role(
-    "pessimist",
-    "Look for biases in how the candidate argues. List only those that a careful reader would "
-    "see, each once. severity is near 0 for a slip, 1 if it makes the candidate unusable.",
-    tags=BIASES,
-)
-SUMMARY = Role(
-    "summary",
-    "The candidate is to be a summary of the work in task and context. summary_valid is true if "
-    "the work supports everything in the summary and nothing important is missing.",
-    verdict="summary_valid",
-)
 _RUN = "The candidate is the answer of a run; the context lists its steps. Judge "
-HELPFULNESS = Role(
-    "helpfulness",
-    _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 if they can "
-    "use it unchanged, 0 if it does not help them.",
-    {"helpfulness": "at_least"},
+_ROLES = (
+    Role(
+        "alignment",
+        "Judge how far the candidate reaches the goal; without a goal, how far it does what the "
+        "task asks. alignment is 1 if it does so fully and correctly, 0 if it is wrong or does "
+        "something else.",
+        {"alignment": "at_least"},
+    ),
+    Role(
+        "drift",
+        "Judge how far the candidate has left the task. drift is 0 if all of it serves the task, "
+        "1 if all of it is about something else.",
+        {"drift": "at_most"},
+    ),
+    Role(
+        "pessimist",
+        "Look for biases in how the candidate argues. List only those that a careful reader would "
+        "see, each once. severity is near 0 for a slip, 1 if it makes the candidate unusable.",
+        tags=BIASES,
+    ),
+    Role(
+        "summary",
+        "The candidate is to be a summary of the work in task and context. summary_valid is true "
+        "if the work supports everything in the summary and nothing important is missing.",
+        verdict="summary_valid",
+    ),
+    Role(
+        "helpfulness",
+        _RUN + "how far the answer helps the person who gave the task: helpfulness is 1 if they "
+        "can use it unchanged, 0 if it does not help them.",
+        {"helpfulness": "at_least"},
+    ),
+    Role(
+        "correctness",
+        _RUN + "whether the answer is right: correctness is 1 if everything in it is right and "
+        "follows from the steps, 0 if it is wrong.",
+        {"correctness": "at_least"},
+    ),
+    Role(
+        "completeness",
+        _RUN + "how much of the task was done: completeness is 1 if nothing is missing, 0 if "
+        "nothing was done.",
+        {"completeness": "at_least"},
+    ),
 )
-CORRECTNESS = Role(
-    "correctness",
-    _RUN + "whether the answer is right: correctness is 1 if everything in it is right and follows "
-    "from the steps, 0 if it is wrong.",
-    {"correctness": "at_least"},
-)
-COMPLETENESS = Role(
-    "completeness",
-    _RUN + "how much of the task was done: completeness is 1 if nothing is missing, 0 if nothing "
-    "was done.",
-    {"completeness": "at_least"},
-)
-_ROLES = (ALIGNMENT, DRIFT, PESSIMIST, SUMMARY, HELPFULNESS, CORRECTNESS, COMPLETENESS)
 ROLES: Mapping[str, Role] = {role.name: role for role in _ROLES}
 """The roles that come with heedful, by name."""
 
@@ -221,7 +215,7 @@ def open_judge(name: str | None) -> Any:
 
 def plain_text(value: Any) -> str:
     """Return a text, or data as JSON, without control characters, role tokens or known secrets."""
-    return redact(sanitize(Candidate.of(value).text or ""))
+    return redact(sanitize(record.Candidate.of(value).text or ""))
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -273,11 +267,9 @@ class Judge:
             opinion = replace(opinion, usage=usage)
         if shortened := " and ".join(name for name in whole if shown[name] != whole[name]):
             what = f"it was shown {LONGEST:,} characters of {shortened}, without the middle"
-            opinion = replace(opinion, findings=(*opinion.findings, self._note(what)))
+            note = Finding(role.name, what, level="note", severity=0.0)
+            opinion = replace(opinion, findings=(*opinion.findings, note))
         return opinion
-
-    def _note(self, what: str) -> Finding:
-        return Finding(self.role.name, what, level="note", severity=0.0)
 
     def _goodness(self, scores: Mapping[str, float]) -> float:
         """Return the mean score; a score whose good side is at_most counts as 1 minus its value."""
@@ -293,7 +285,7 @@ class Judge:
 
     async def _compare(self, embedder: Embedder, shown: Mapping[str, str]) -> Evaluation:
         """Score alignment by the cosine of candidate and goal (or task), drift as 1 minus that."""
-        name, aligns = self.role.name, self.role == ALIGNMENT
+        name, aligns = self.role.name, self.role == ROLES["alignment"]
         against = (aligns and shown.get("goal")) or shown.get("task", "")
         pair = await embedder.embed([against, shown["candidate"]])
         cosine = float(sum(a * b for a, b in zip(*pair, strict=True)))
@@ -305,7 +297,8 @@ class Judge:
             f"{name} is judged by embedding ({embedder.name}), not by a model: it tells "
             "whether the candidate is about the same things, not whether it is right"
         )
-        return self._opinion({name: near if aligns else 1 - near}, SURE, [self._note(what)])
+        note = Finding(name, what, level="note", severity=0.0)
+        return self._opinion({name: near if aligns else 1 - near}, SURE, [note])
 
     def _read(self, answer: Mapping[str, Any], shown: str) -> Evaluation:
         """Read an answer about the candidate `shown`.
@@ -353,9 +346,7 @@ def _biases(role: Role, answer: Mapping[str, Any], shown: str) -> Iterator[Findi
 
 def _share(answer: Mapping[str, Any], name: str) -> float:
     value: Any = answer.get(name)
-    # true is a number to Python; NaN is not between 0 and 1.
-    fine = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    require(fine, name, value, "a number from 0 to 1")
+    record.check_share(name, value)
     return float(value)
 
 
@@ -413,10 +404,10 @@ def critic(
         role = Role(**role)
     require(isinstance(role, Role), "role", role, "the name of a role, or a Role")
     require(isinstance(goal, str), "goal", goal, "text")
-    check_number("temperature", temperature, 0, 1.5)
-    require(type(seed) is int and seed >= 0, "seed", seed, "a whole number of at least 0")
+    record.check_number("temperature", temperature, 0, 1.5)
+    record.check_integer("seed", seed, 0)
     judge: Any = open_judge(model) if model is None or isinstance(model, str) else model
-    by_cosine = role in (ALIGNMENT, DRIFT)
+    by_cosine = role in (ROLES["alignment"], ROLES["drift"])
     usable = isinstance(judge, Model) or (by_cosine and isinstance(judge, Embedder))
     allowed = "a Model or its name" + ", an Embedder or None" * by_cosine
     require(usable, f"model of role {role.name!r}", model, allowed)
@@ -458,6 +449,6 @@ def combine(opinions: Sequence[Evaluation]) -> Evaluation:
             finding = replace(finding, level="warning")
         if finding.key not in findings or findings[finding.key].severity < finding.severity:
             findings[finding.key] = finding
-    usage = sum((opinion.usage for opinion in opinions), NOTHING)
+    usage = sum((opinion.usage for opinion in opinions), record.NOTHING)
     preference = fmean(opinion.preference for opinion in opinions)
     return Evaluation(tuple(findings.values()), scores, usage, preference)

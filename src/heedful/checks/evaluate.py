@@ -14,15 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from heedful import telemetry
-from heedful.errors import (
-    CheckFailed,
-    GenerateFailed,
-    HeedfulError,
-    ModelError,
-    UsageError,
-    UserCodeError,
-)
+from heedful import errors, telemetry
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
@@ -64,7 +56,7 @@ def context() -> Context:
 
 
 async def call(
-    failed: Callable[[BaseException], UserCodeError],
+    failed: Callable[[BaseException], errors.UserCodeError],
     function: Callable[..., Any],
     *arguments: Any,
     at: Context,
@@ -90,13 +82,13 @@ async def call(
 
 @contextmanager
 def user_code(
-    failed: Callable[[BaseException], HeedfulError],
+    failed: Callable[[BaseException], errors.HeedfulError],
     kinds: tuple[type[BaseException], ...] = (Exception,),
 ) -> Iterator[None]:
     """Turn an exception of the user's code into the error that `failed` makes of it."""
     try:
         yield
-    except HeedfulError:
+    except errors.HeedfulError:
         raise
     except kinds as error:
         raise failed(error) from error
@@ -141,9 +133,10 @@ Judged = Iterable[Finding] | Evaluation
 Check = Callable[[Any, Context], Judged | Awaitable[Judged]]
 Evaluate = Callable[[Any, Context], "Evaluation | Awaitable[Evaluation]"]
 # Makes a finding of a check that raised, from its name and the error.
-Instead = Callable[[str, CheckFailed | ModelError], Finding]
+Instead = Callable[[str, errors.CheckFailed | errors.ModelError], Finding]
 # Writes what the next attempt reads about this one; by default `heedful.loop.record.feedback`.
 Feedback = Callable[[Evaluation, tuple[Goal, ...]], "str | Awaitable[str]"]
+_TEXTS = ("check", "message", "fix", "evidence", "key")
 _WHAT, _FIX = "the answer is empty", "Answer with the result itself"
 EMPTY = Finding("answer", _WHAT, _FIX, severity=1.0, key="answer: empty")
 
@@ -180,10 +173,10 @@ async def evaluated(
                 raise _wrong(check, found, "an Evaluation")
             listed = _findings(check, found)
             asks = _asks(check)
-        except (CheckFailed, ModelError) as error:
+        except (errors.CheckFailed, errors.ModelError) as error:
             if instead is None:
                 raise
-            findings.append(_safe(instead(check_name(check), error)))
+            findings.append(_safe(instead(rule_name(check), error)))
             continue
         findings += listed
         if isinstance(found, Evaluation):
@@ -210,9 +203,9 @@ async def worded(
 ) -> str:
     """Return the text of the user's own feedback, without secrets. Raises GenerateFailed."""
 
-    def failed(error: BaseException) -> GenerateFailed:
+    def failed(error: BaseException) -> errors.GenerateFailed:
         what = f"{type(error).__name__}: {redact(str(error))[:300]}"
-        return GenerateFailed(f"feedback raised {what}; correct it and run again")
+        return errors.GenerateFailed(f"feedback raised {what}; correct it and run again")
 
     text = await call(failed, feedback, evaluation, goals, at=at, thread=blocking(feedback))
     if not isinstance(text, str):
@@ -225,27 +218,22 @@ def _asks(check: Any) -> int:
     asks = getattr(check, "asks", 1)
     if not isinstance(asks, int) or isinstance(asks, bool) or asks < 1:
         why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"
-        raise CheckFailed(rule_name(check), ValueError(why))
+        raise errors.CheckFailed(rule_name(check), ValueError(why))
     return asks
-
-
-def check_name(check: Callable[..., Any]) -> str:
-    """Return the name under which a check is recorded."""
-    return rule_name(check)
 
 
 @telemetry.check
 async def _asked(check: Callable[..., Any], candidate: Any, at: Context, tries: int) -> Any:
-    failed = partial(CheckFailed, rule_name(check))
+    failed = partial(errors.CheckFailed, rule_name(check))
     thread = not getattr(check, "pure", False) and blocking(check)
     while True:
         tries -= 1
         try:
             return await call(failed, check, candidate, at, at=at, thread=thread)
-        except (CheckFailed, ModelError) as error:
+        except (errors.CheckFailed, errors.ModelError) as error:
             if not tries or getattr(error, "usage", None):  # a judge that has already asked twice
                 raise
-        except UsageError as error:  # for example a Finding with a wrong severity
+        except errors.UsageError as error:  # for example a Finding with a wrong severity
             if not tries:
                 raise failed(error) from error
 
@@ -256,21 +244,18 @@ def _findings(check: Check | Evaluate, found: Any) -> list[Finding]:
     if found is None or isinstance(found, str | bytes) or not isinstance(found, Iterable):
         raise _wrong(check, found, "an iterable of Finding, empty where all is well")
     findings = list(found)
-    for finding in findings:
-        if not isinstance(finding, Finding):
-            raise _wrong(check, finding, "Finding objects")
-    return [_safe(finding) for finding in findings]
+    for other in (finding for finding in findings if not isinstance(finding, Finding)):
+        raise _wrong(check, other, "Finding objects")
+    return list(map(_safe, findings))
 
 
 def _safe(finding: Finding) -> Finding:
     """Redact a finding before anything shortens it, which could cut a secret in two."""
-    texts = (finding.check, finding.message, finding.fix, finding.evidence, finding.key)
-    check, message, fix, evidence, key = clean = tuple(t and redact(t) for t in texts)
-    if clean == texts:
-        return finding
-    return replace(finding, check=check, message=message, fix=fix, evidence=evidence, key=key)
+    texts = {name: getattr(finding, name) for name in _TEXTS}
+    clean: dict[str, Any] = {name: text and redact(text) for name, text in texts.items()}
+    return finding if clean == texts else replace(finding, **clean)
 
 
-def _wrong(check: Callable[..., Any], value: object, expected: str) -> CheckFailed:
+def _wrong(check: Callable[..., Any], value: object, expected: str) -> errors.CheckFailed:
     error = TypeError(f"it returned {type(value).__name__}; it has to return {expected}")
-    return CheckFailed(rule_name(check), error)
+    return errors.CheckFailed(rule_name(check), error)

@@ -20,13 +20,11 @@ Check = Callable[..., Any]
 
 _ANY = (Exception, SystemExit)  # of a module that ends the program
 _OTHERS = ("ground", "known", "load", "ungrounded")
-FACTORIES = tuple(name for name in checks.__all__ if name.islower() and name not in _OTHERS)
-"""The factories in `heedful.checks`, sorted."""
 
 
 def known() -> tuple[str, ...]:
     """Return the short names of the checks that come with heedful, sorted."""
-    return FACTORIES
+    return tuple(name for name in checks.__all__ if name.islower() and name not in _OTHERS)
 
 
 def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
@@ -48,7 +46,7 @@ def load(spec: Mapping[str, Any], folder: Path | None = None) -> Check:
 
 
 def _factory(name: str, folder: Path | None) -> Check:
-    if name in FACTORIES:
+    if name in known():
         return getattr(checks, name)  # type: ignore[no-any-return]
     module, colon, function = name.partition(":")
     if not colon:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from math import inf, isfinite, nan, sqrt
 from os import PathLike
@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.checks import tables
 from heedful.checks.evaluate import Context
-from heedful.checks.tables import RESULTS, Numbers, TableError, report
+from heedful.checks.tables import RESULTS, TableError, report
 from heedful.checks.text import require, shorten
-from heedful.loop.record import Finding, Level, check_number
+from heedful.loop.record import Finding, Level, check_integer, check_number
 
 if TYPE_CHECKING:
-    from heedful.checks.tables import Cells, Floats
+    from heedful.checks.tables import Floats
 
 __all__ = ["TableCheck", "finite", "predictions", "ranges", "results", "rows", "schema"]
 
@@ -68,7 +68,8 @@ class TableCheck:
         try:
             findings += self.judge(tables.locate(self.source, candidate, context), context)
         except TableError as error:
-            findings.append(error.finding(self.names[0] if len(self.names) == 1 else self.name))
+            check = error.check or (self.names[0] if len(self.names) == 1 else self.name)
+            findings.append(report(check, error.kind, error.what, error.fix, severity=0.9))
         return findings
 
 
@@ -84,23 +85,20 @@ def _names(argument: str, columns: Any) -> tuple[str, ...]:
 
 
 def _is_date(cell: Any) -> bool:
-    if not isinstance(cell, str):
-        return isinstance(cell, date) or hasattr(cell, "to_pydatetime")
-    try:
-        datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(datetime.fromisoformat(str(cell).strip()))
+    return False
 
 
-def _is_whole(cell: Any) -> bool:
+def _value(cell: Any) -> float | str:
+    """Return the number in a cell, else its text: 7 is "7" in a CSV file."""
     number = tables.to_number(cell)
-    return number is not None and number.is_integer()
+    return str(cell).strip() if number is None else number
 
 
-TYPES: Mapping[str, tuple[str, Callable[[Any], bool] | None]] = {
-    "number": ("numbers", None),
-    "integer": ("whole numbers", _is_whole),
+TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "number": ("numbers", lambda cell: isinstance(_value(cell), float)),
+    "integer": ("whole numbers", lambda cell: getattr(_value(cell), "is_integer", bool)()),
     "text": ("texts", lambda cell: isinstance(cell, str)),
     "boolean": ("truth values", lambda cell: str(cell).strip().lower() in ("true", "false")),
     "date": ("dates", _is_date),
@@ -110,51 +108,19 @@ TYPES: Mapping[str, tuple[str, Callable[[Any], bool] | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What the cells of a column must be.
+    """What the cells of a column must be: cells of this `kind`, numbers from `low` to `high`.
 
-    `type` is a key of TYPES; `low` and `high` bound numbers. With `values`, every cell is one of
-    these. The column must be there if it is `required`, and may have missing cells if `nullable`.
+    `number` returns the number in a cell (0 for a right cell of another kind), NaN if it is
+    missing, None if it is wrong. The column must be there if it is `required`, and may have missing
+    cells if `nullable`.
     """
 
-    type: str = "number"
+    kind: str = "numbers"
+    number: Callable[[Any], float | None] = tables.to_number
     low: float | None = None
     high: float | None = None
-    values: tuple[Any, ...] = ()
     required: bool = True
     nullable: bool = False
-
-    @property
-    def kind(self) -> str:
-        """What the cells are called."""
-        listed = f"allowed values ({', '.join(map(repr, self.values))})"
-        return listed if self.values else TYPES[self.type][0]
-
-    def read(self, cells: Cells) -> Numbers:
-        """Return the cells as floats: NaN if missing or wrong, 0 if right but not a number."""
-        import numpy as np
-
-        fits = TYPES[self.type][1]
-        if self.values:
-            allowed = set(map(_value, self.values))
-            fits = lambda cell: _value(cell) in allowed  # noqa: E731
-        if fits is None:
-            return tables.to_numbers(cells)
-        numbers, wrong = [], []
-        for cell in cells:
-            number = nan
-            if not tables.is_missing(cell):
-                if fits(cell):
-                    number = (self.type == "integer" and tables.to_number(cell)) or 0.0
-                else:
-                    wrong.append(cell)
-            numbers.append(number)
-        return Numbers(np.array(numbers, float), len(wrong), wrong[0] if wrong else None)
-
-
-def _value(cell: Any) -> float | str:
-    """Return the number in a cell, else its text: 7 is "7" in a CSV file."""
-    number = tables.to_number(cell)
-    return str(cell).strip() if number is None else number
 
 
 @dataclass(slots=True)
@@ -284,7 +250,7 @@ def _check_columns(name: str, source: Any, rules: Mapping[str, Rule]) -> TableCh
         columns = [Column(key, rule) for key, rule in wanted.items() if key in table.columns]
         for batch in table.batches([c.name for c in columns]) if columns else ():
             for column, cells in zip(columns, batch, strict=True):
-                column.add(*column.rule.read(cells))
+                column.add(*tables.to_numbers(cells, column.rule.number))
         if not rules:  # without names, a column of text need not hold numbers
             columns = [c for c in columns if c.n or not c.wrong]
             if not columns:
@@ -333,45 +299,48 @@ def schema(source: Any = None, columns: Mapping[str, Any] | None = None) -> Tabl
     """
     given = isinstance(columns, Mapping) and bool(columns)
     require(given, "columns", columns, "one column or more with its type, range or values")
-    rules = {}
-    for name, asked in (columns or {}).items():
-        if isinstance(asked, str):
-            asked = {"type": asked}
-        elif isinstance(asked, list | tuple):
-            asked = {"range": asked}
-        elif isinstance(asked, set | frozenset):
-            asked = {"values": sorted(asked, key=str)}
-        rules[str(name)] = _rule(str(name), asked)
+    rules = {str(name): _rule(str(name), asked) for name, asked in (columns or {}).items()}
     return _check_columns("schema", source, rules)
 
 
 def _rule(name: str, asked: Any) -> Rule:
     """Read the rule of a column. Raises InvalidInput."""
+    if isinstance(asked, set | frozenset):
+        asked = {"values": sorted(asked, key=str)}
+    elif not isinstance(asked, Mapping):
+        asked = {"type" if isinstance(asked, str) else "range": asked}
     keys = ("type", "range", "values", "required", "nullable")
-    known = isinstance(asked, Mapping) and set(asked) <= set(keys)
+    known = asked.keys() <= set(keys)
     require(known, f"schema of {name}", asked, f"a mapping of some of {', '.join(keys)}")
-    rule = dict(asked)
-    pair, kind = rule.pop("range", None), rule.get("type", "number")
-    require(kind in TYPES, f"type of {name}", kind, f"one of {', '.join(TYPES)}")
-    for flag in ("required", "nullable"):
-        fine = isinstance(rule.get(flag, True), bool)
-        require(fine, f"{flag} of {name}", rule.get(flag), "true or false")
-    if "values" in rule:
-        values = rule["values"]
-        some = isinstance(values, list | tuple | set | frozenset) and bool(values)
-        alone = pair is None and "type" not in rule
-        require(some and alone, f"values of {name}", values, "a list, without type and range")
-        rule["values"] = tuple(values)
-    if "range" in asked:
-        numeric = kind in ("number", "integer")
-        fine = numeric and isinstance(pair, list | tuple) and len(pair) == 2
-        fine = fine and any(end is not None for end in pair)
-        fine = fine and all(isinstance(end, int | float | None) and end == end for end in pair)
-        fine = fine and (None in pair or pair[0] <= pair[1])
-        allowed = "(low, high) of numbers, low <= high; None is an open end"
-        require(fine, f"range of {name}", pair, allowed)
-        rule |= {"low": pair[0], "high": pair[1]}
-    return Rule(**rule)
+    flags = {flag: asked[flag] for flag in ("required", "nullable") if flag in asked}
+    fine = all(isinstance(flag, bool) for flag in flags.values())
+    require(fine, f"schema of {name}", flags, "true or false")
+    kind, pair = asked.get("type", "number"), asked.get("range")
+    require(kind in tuple(TYPES), f"type of {name}", kind, f"one of {', '.join(TYPES)}")
+    low, high = pair if isinstance(pair, list | tuple) and len(pair) == 2 else (None, None)
+    ends = [end for end in (low, high) if end is not None]
+    fine = all(isinstance(end, int | float) and end == end for end in ends)
+    fine = bool(ends) and fine and ends == sorted(ends) and kind in ("number", "integer")
+    allowed = "(low, high) of numbers, low <= high; None is an open end"
+    require(fine or "range" not in asked, f"range of {name}", pair, allowed)
+    called, fits = TYPES[kind]
+    if "values" in asked:
+        values = asked["values"]
+        fine = isinstance(values, list | tuple | set | frozenset) and len(values) > 0
+        fine = fine and asked.keys().isdisjoint(("type", "range"))
+        require(fine, f"values of {name}", values, "a list, without type and range")
+        called, listed = (
+            f"allowed values ({', '.join(map(repr, values))})",
+            set(map(_value, values)),
+        )
+        fits = lambda cell: _value(cell) in listed  # noqa: E731
+
+    def number(cell: Any) -> float | None:
+        if tables.is_missing(cell):
+            return nan
+        return ((kind == "integer" and tables.to_number(cell)) or 0.0) if fits(cell) else None
+
+    return Rule(called, tables.to_number if called == "numbers" else number, low, high, **flags)
 
 
 # Keys
@@ -388,53 +357,38 @@ def _keys(data: Any, key: Sequence[str]) -> Iterator[bytes]:
             yield "\0".join(texts if any(texts) else ()).encode("utf-8", "surrogatepass")
 
 
-def _shown_key(key: bytes) -> str:
-    return shorten(key.decode("utf-8", "surrogatepass").replace("\0", ", "))
-
-
 def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -> Iterator[Finding]:
     """Find rows without a key, keys that repeat, and keys that only one of the sources has.
 
     SQLite holds the keys in a temporary file, so memory does not grow with their number.
     """
-    by, rows, absent, twice = " and ".join(key), 0, 0, 0
-    examples: list[str] = []
+    by = " and ".join(key)
     with closing(sqlite3.connect("", isolation_level=None)) as database:
-        database.execute("create table keys (key blob primary key, wanted int) without rowid")
+        database.execute("create table keys (key blob primary key, own, wanted) without rowid")
         database.execute("begin")
-        for known in _keys(data, key):
-            rows += 1
-            if not known:
-                absent += 1
-            elif not database.execute("insert or ignore into keys values (?, 0)", [known]).rowcount:
-                twice += 1
-                examples += [_shown_key(known)] if len(examples) < 3 else []
-        if same_as is not None and rows:
+        add = "insert into keys values (?, {}) on conflict do update set {}"
+        database.executemany(add.format("1, 0", "own = own + 1"), zip(_keys(data, key)))
+        ((rows,),) = database.execute("select coalesce(sum(own), 0) from keys")
+        if not rows:
+            what, fix = "the results have no rows", "write the results"
+            yield report(RESULTS, "empty", what, fix, severity=0.9)
+            return
+        if same_as is not None:
             other = _keys(tables.locate(same_as, None, context), key)
-            yield from _differing(database, by, other)
-    if not rows:
-        what, fix = "the results have no rows", "write the results"
-        yield report(RESULTS, "empty", what, fix, severity=0.9)
-    if absent:
-        what = f"{absent} of {rows} rows have no {by}"
-        yield report("rows", "no key", what, f"write {by} in every row")
-    if twice:
-        what = f"{twice} of {rows} rows have the same {by} as one before, such as "
-        yield report("rows", "twice", what + "; ".join(examples), "write every row once")
-
-
-def _differing(database: sqlite3.Connection, by: str, other: Iterator[bytes]) -> Iterator[Finding]:
-    """Find the keys that only one of the two sources has."""
-    add = "insert into keys values (?, 2) on conflict do update set wanted = max(wanted, 1)"
-    database.executemany(add, ([known] for known in other if known))
-    for wanted, name, what, fix in (
-        (2, "missing", f"wanted rows are missing by {by}", "write a row for each of them"),
-        (0, "unwanted", f"rows are not wanted by {by}", "leave these rows out"),
-    ):
-        only = "select key, count(*) over () from keys where wanted = ? order by key limit 3"
-        if examples := database.execute(only, [wanted]).fetchall():
-            listed = "; ".join(_shown_key(key) for key, _ in examples)
-            yield report("rows", name, f"{examples[0][1]} {what}, such as {listed}", fix)
+            database.executemany(add.format("0, 1", "wanted = 1"), zip(other))
+        part, wanted = f"of {rows} rows have", "wanted = 0" if same_as is not None else "false"
+        for kind, count, where, what, fix in (
+            ("no key", "own", "own", f"{part} no {by}", f"write {by} in every row"),
+            ("twice", "own - 1", "own > 1", f"{part} the same {by} as one before", "write it once"),
+            ("missing", "1", "own = 0", f"wanted rows are missing by {by}", "write a row for each"),
+            ("unwanted", "1", wanted, f"rows are not wanted by {by}", "leave these rows out"),
+        ):
+            select = f"select sum({count}) over (), key from keys where {where} and key "
+            select += f"{'=' if kind == 'no key' else '>'} x'' order by key limit 3"
+            if found := database.execute(select).fetchall():
+                shown = (k.decode("utf-8", "surrogatepass").replace("\0", ", ") for _, k in found)
+                examples = ", such as " + "; ".join(map(shorten, shown)) if found[0][1] else ""
+                yield report("rows", kind, f"{found[0][0]} {what}{examples}", fix)
 
 
 def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None) -> TableCheck:
@@ -485,8 +439,7 @@ def results(
     """
     fine = isinstance(path, str | PathLike) or callable(path)
     require(fine, "path", path, "a path or a callable (candidate, state) -> path")
-    least = type(at_least_rows) is int and at_least_rows >= 0
-    require(least, "at_least_rows", at_least_rows, "a whole number of at least 0")
+    check_integer("at_least_rows", at_least_rows, 0)
     _require_time(newer_than)
     names = _names("columns", columns)
 
@@ -499,7 +452,10 @@ def results(
         known = file.suffix.casefold() in tables.SUFFIXES
         if not (known or names or at_least_rows > 1) and isfile(file) and file.stat().st_size:
             return  # nothing else can be checked in a file of another format
-        if (count := tables.open_table(file).count_rows(names)) < at_least_rows:
+        table = tables.open_table(file)
+        read = names or table.columns[:1]
+        count = sum(len(batch[0]) for batch in table.batches(read)) if read else 0
+        if count < at_least_rows:
             what = f"results file {file} has {count} rows, at least {at_least_rows} asked for"
             yield report(RESULTS, "rows", what, "save all rows", severity=0.9)
 
@@ -509,25 +465,22 @@ def results(
 # Predictions
 
 
-def _judge_deviation(a: Column, p: Column, sigma: float) -> Iterator[Finding]:
-    """Find means that are far apart: the predictions belong to other data."""
+def _judge_shape(a: Column, p: Column, limits: Mapping[str, float]) -> Iterator[Finding]:
+    """Find a mean far from the actual's, another spread, and predictions that hardly vary."""
+    least, most = limits["spread_ratio_min"], limits["spread_ratio_max"]
+    sigma, relative = limits["deviation_sigma"], limits["constant_relative_std"]
     apart = abs(p.mean - a.mean)
     # The mean of equal values may be wrong in its last digit.
-    allowed = sigma * a.std if a.std else 1e-12 * abs(a.mean)
-    if apart <= allowed * (1 + ROUNDING):
-        return
-    times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
-    what = (
-        f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that of "
-        f"{a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
-        f"{short(sigma)} are allowed"
-    )
-    fix = "verify that the model uses the actual data and its scale, then retrain it"
-    yield report("hallucination_detection", p.name, what, fix, severity=0.9)
-
-
-def _judge_spread(a: Column, p: Column, least: float, most: float) -> Iterator[Finding]:
-    """Find predictions that vary far less or far more than the actual values."""
+    if apart > (sigma * a.std if a.std else 1e-12 * abs(a.mean)) * (1 + ROUNDING):
+        times = f"{apart / a.std:.4g}" if a.std else "infinitely many"
+        what = (
+            f"predictions appear hallucinated: the mean of {p.name} is {short(p.mean)}, that of "
+            f"{a.name} {short(a.mean)}, {times} standard deviations ({short(a.std)}) away; "
+            f"{short(sigma)} are allowed"
+        )
+        fix = "verify that the model uses the actual data and its scale, then retrain it"
+        yield report("hallucination_detection", p.name, what, fix, severity=0.9)
+    ratio = p.std / a.std if a.std else least
     if not a.std:
         what = (
             f"all {a.n} values of {a.name} are {short(a.mean)}, its std is 0, that of {p.name} "
@@ -536,40 +489,28 @@ def _judge_spread(a: Column, p: Column, least: float, most: float) -> Iterator[F
         fix = f"verify that {a.name} holds the actual data"
         level: Level = "error" if p.std else "warning"
         yield report("variance_hallucination", "no spread", what, fix, level)
-        return
-    ratio = p.std / a.std
-    if ratio < least * (1 - ROUNDING):
+    elif not least * (1 - ROUNDING) <= ratio <= most * (1 + ROUNDING):
         side, hint = "low", "the model has hardly learnt from its features"
-    elif ratio > most * (1 + ROUNDING):
-        side, hint = "high", "the model is unstable or its output on another scale"
-    else:
-        return
-    what = (
-        f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
-        f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio * ratio)}); "
-        f"allowed is {short(least)} to {short(most)}"
-    )
-    fix = f"check for synthetic data, and whether {hint}; then retrain it"
-    yield report("variance_hallucination", side, what, fix, severity=0.8)
-
-
-def _judge_constant(a: Column, p: Column, relative: float, ratio: float) -> Iterator[Finding]:
-    """Find predictions that hardly vary, compared with their mean or with the actual's spread.
-
-    Near a large mean they may vary as little as `ratio` times the actual values: 300 ± 2 kelvin.
-    """
-    share = relative * (1 - ROUNDING)
-    by_mean = p.std < share * abs(p.mean)
-    like_actual = a.std > 0 and p.std >= ratio * (1 - ROUNDING) * a.std
-    if p.std and not (by_mean and not like_actual) and not p.std < share * a.std:
-        return
-    what = (
-        f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
-        f"{p.n} rows; the std of {a.name} is {short(a.std)}; the least "
-        f"allowed is {short(relative)} of either"
-    )
-    fix = "retrain with diverse data, and check that the features reach the model"
-    yield report("constant_predictions", p.name, what, fix, severity=0.9)
+        if ratio > most:
+            side, hint = "high", "the model is unstable or its output on another scale"
+        what = (
+            f"unrealistic spread: the std of {p.name} is {short(p.std)}, that of {a.name} "
+            f"{short(a.std)}: std ratio {short(ratio)} (variance ratio {short(ratio * ratio)}); "
+            f"allowed is {short(least)} to {short(most)}"
+        )
+        fix = f"check for synthetic data, and whether {hint}; then retrain it"
+        yield report("variance_hallucination", side, what, fix, severity=0.8)
+    # Near a large mean they may vary as little as `least` times the actual values: 300 ± 2 kelvin.
+    share, like_actual = relative * (1 - ROUNDING), a.std and ratio >= least * (1 - ROUNDING)
+    by_mean = p.std < share * abs(p.mean) and not like_actual
+    if not p.std or by_mean or p.std < share * a.std:
+        what = (
+            f"{p.name} is nearly constant: std {short(p.std)} around mean {short(p.mean)} in "
+            f"{p.n} rows; the std of {a.name} is {short(a.std)}; the least allowed is "
+            f"{short(relative)} of either"
+        )
+        fix = "retrain with diverse data, and check that the features reach the model"
+        yield report("constant_predictions", p.name, what, fix, severity=0.9)
 
 
 @dataclass(slots=True)
@@ -641,21 +582,18 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
     easy to hit, and a law of nature may hold nearly exactly: a warning.
     """
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
-    equals = f"{p.name} equals {a.name} to the last digit in"
     fix = f"check that {a.name}, or a column computed from it, is not among the features or output"
-    if pairs.equal == n:
-        level: Level = "error" if pairs.fractional >= FEW else "warning"
-        yield report("leakage", "copied", f"{equals} all {n} rows", fix, level, 0.6)
-        return
-    if pairs.fractional >= FEW and 2 * pairs.copied > pairs.fractional:
-        what = f"{equals} {pairs.equal} of {n} rows"
-        yield report("leakage", "copied in part", what, fix, "warning", 0.6)
-        return
     # The row before counts as a baseline even for sorted values: a trend is easy to follow.
     rest = (1 - pairs.correlation**2) * a.m2 / n
     base = min(a.m2 / n, pairs.steps.square)
     explained = 1 - rest / base if base else -inf
-    if explained > BELIEVABLE:
+    some = pairs.fractional >= FEW
+    if pairs.equal == n or (some and 2 * pairs.copied > pairs.fractional):
+        what = f"{p.name} equals {a.name} to the last digit in {pairs.equal} of {n} rows"
+        level: Level = "error" if pairs.equal == n and some else "warning"
+        key = "copied" if pairs.equal == n else "copied in part"
+        yield report("leakage", key, what, fix, level, 0.6)
+    elif explained > BELIEVABLE:
         what = (
             f"{p.name} explains {100 * explained:.6g} % of what the best simple baseline leaves "
             f"open (correlation {pairs.correlation:.6f}), more than the {100 * BELIEVABLE:.6g} % "
@@ -714,8 +652,8 @@ def predictions(
     (ddof = 1), over the rows that have both values. `newer_than` works as in `results`.
     Raises InvalidInput.
     """
-    for argument, column in (("actual", actual), ("predicted", predicted)):
-        require(isinstance(column, str) and column != "", argument, column, "the name of a column")
+    _names("actual", [actual])
+    _names("predicted", [predicted])
     require(actual != predicted, "predicted", predicted, "another column than actual")
     limits = {
         "deviation_sigma": deviation_sigma,
@@ -738,11 +676,7 @@ def predictions(
         yield from every[1].unusable()
         a, p = pairs.actual, pairs.predicted
         if a.n > 1:
-            findings = [
-                *_judge_deviation(a, p, deviation_sigma),
-                *_judge_spread(a, p, spread_ratio_min, spread_ratio_max),
-                *_judge_constant(a, p, constant_relative_std, spread_ratio_min),
-            ]
+            findings = list(_judge_shape(a, p, limits))
             if a.n >= FEW and a.std:
                 findings += _judge_leakage(pairs)
                 # After an error it says little that predictions are no better than the mean.
@@ -751,8 +685,8 @@ def predictions(
             yield from findings
             return
         rows, kind = every[0].rows, "one row" if a.n else "no pairs"
-        what = f"{a.n} of {rows} rows have a number in both {a.name} and {p.name}; "
-        what += "a spread needs two"
+        both = f"a number in both {a.name} and {p.name}"
+        what = f"{a.n} of {rows} rows have {both}; a spread needs two"
         fix = f"write the results of all rows, {a.name} and {p.name} side by side, as numbers"
         yield report(RESULTS, kind if rows else "empty", what, fix, severity=0.9)
 

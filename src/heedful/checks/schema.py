@@ -110,14 +110,13 @@ def _parse(text: str) -> tuple[Any, str | None, list[Finding]]:
         outside = shorten(f"{text[:start].strip()} … {text[end:].strip()}".strip(), 60)
         around = _finding(f"there is text around the JSON: {outside}", _BARE, "text around")
         return value, text[start:end], [around]
-    where = refused.pos if isinstance(refused, json.JSONDecodeError) else 0
-    if where >= len(text.rstrip()) or "Unterminated string" in str(refused):
-        what = f"the JSON breaks off after {len(text)} characters"
-        cure = "answer with complete JSON; make it shorter"
-        return None, None, [_finding(what, cure, "breaks off")]
+    where = getattr(refused, "pos", 0)
     near = shorten(text[max(0, where - 10) : where + 20], 40)
-    fix = _BARE if "```" in text else "answer with valid JSON only"
-    return None, None, [_finding(f"not JSON: {str(refused)[:120]}, near {near}", fix, "not JSON")]
+    what, fix, key = f"not JSON: {str(refused)[:120]}, near {near}", _BARE, "not JSON"
+    if where >= len(text.rstrip()) or "Unterminated string" in str(refused):
+        what, key = f"the JSON breaks off after {len(text)} characters", "breaks off"
+        fix = "answer with complete JSON; make it shorter"
+    return None, None, [_finding(what, fix, key)]
 
 
 def _not_data(error: Exception) -> Finding:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -58,16 +57,12 @@ def report(
 
 @dataclass(eq=False)
 class TableError(Exception):
-    """A source that cannot be read as a table; a check reports it as a finding."""
+    """A source that cannot be read as a table; `check` is "" for that of the reader."""
 
     kind: str
     what: str
     fix: str
     check: str = ""
-
-    def finding(self, check: str) -> Finding:
-        """Return the finding for the check that read the source, unless it has its own name."""
-        return report(self.check or check, self.kind, self.what, self.fix, severity=0.9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +77,16 @@ class Table:
         for name in names:
             if name not in self.columns:
                 raise self.missing_column(name)
-            if self.columns.count(name) > 1:
-                what = f"{self.columns.count(name)} columns are called {name!r}"
+            if (count := self.columns.count(name)) > 1:
+                what = f"{count} columns are called {name!r}"
                 raise TableError("columns", what, "give every column a name of its own")
         return self.read(names)
-
-    def count_rows(self, columns: Sequence[str] = ()) -> int:
-        """Count the rows by reading these columns, or the first column. Raises TableError."""
-        names = list(columns) or list(self.columns[:1])
-        return sum(len(batch[0]) for batch in self.batches(names)) if names else 0
 
     def missing_column(self, name: str) -> TableError:
         more = len(self.columns) - 20
         there = ", ".join(self.columns[:20]) + (f" and {more} more" if more > 0 else "")
-        near = [c for c in self.columns if c.strip().casefold() == name.strip().casefold()]
-        if near:
-            fix = f"call the column {near[0]!r} {name!r}, exactly"
-        elif len(self.columns) == 1 and name in re.split(r"[;\t|]", self.columns[0]):
-            fix = "separate the cells of a row by commas, or by tabs in a .tsv file"
-        else:
-            fix = f"write a column called {name!r}"
         what = f"there is no column {name!r}; there are: {there or 'none'}"
+        fix = f"write a column called {name!r}"
         return TableError("missing column", what, fix)
 
 
@@ -227,8 +211,7 @@ def _open_objects(rows: Callable[[], Iterator[Mapping[Any, Any]]], what: str) ->
 
 
 def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    while part := list(islice(rows, max(1, ROWS // 8))):
-        yield part
+    return iter(lambda: list(islice(rows, max(1, ROWS // 8))), [])
 
 
 def _open_frame(data: Any, asked: Sequence[str]) -> Table:
@@ -245,9 +228,10 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     if isinstance(frame, narwhals.Series):
         return _open_arrays([frame.to_list()], asked)
     try:
-        columns = {_name(name): name for name in frame.collect_schema().names()}
+        names = frame.collect_schema().names()  # pandas takes numbers and tuples, too
     except OSError as error:  # a lazy frame looks for its file only now
         raise _damaged("the data frame", error) from error
+    columns = {" ".join(map(str, n)) if isinstance(n, tuple) else str(n): n for n in names}
 
     def read(names: Sequence[str]) -> Batches:
         lazy = isinstance(frame, narwhals.LazyFrame)
@@ -259,11 +243,6 @@ def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     return Table(tuple(columns), read)
 
 
-def _name(column: Any) -> str:
-    """Return the name of a column as text; pandas takes numbers and tuples, too."""
-    return " ".join(map(str, column)) if isinstance(column, tuple) else str(column)
-
-
 # Files
 
 WHOLE = "write the complete file again"
@@ -272,9 +251,8 @@ _DAMAGE = (OSError, ValueError, RecursionError, NotImplementedError, csv.Error)
 
 
 def _damaged(what: Path | str, error: object, fix: str = WHOLE) -> TableError:
-    whose = f"results file {what}" if isinstance(what, Path) else what
-    message = f"{whose} cannot be read: {shorten(str(error), 160)}"
-    return TableError("corrupt", message, fix, RESULTS)
+    whose = f"{'results file ' * isinstance(what, Path)}{what} cannot be read"
+    return TableError("corrupt", f"{whose}: {shorten(str(error), 160)}", fix, RESULTS)
 
 
 @contextmanager
@@ -312,10 +290,8 @@ def _open_json(text: str, names: Sequence[str], whose: Path | str, fix: str = WH
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(whose, error, fix) from error
-    if isinstance(data, Mapping):
-        return _open_mapping(data)
-    if isinstance(data, list):
-        return _open_rows(data, names)
+    if isinstance(data, Mapping | list):
+        return _open_mapping(data) if isinstance(data, Mapping) else _open_rows(data, names)
     what = f"{whose} holds {shorten(data)}, no rows"
     raise TableError("not a table", what, "write a list of objects or an object of lists")
 
@@ -385,25 +361,6 @@ class Numbers(NamedTuple):
     example: object = None
 
 
-def to_numbers(cells: Cells) -> Numbers:
-    """Return the cells of a column as floats."""
-    import numpy as np
-
-    if isinstance(cells, np.ndarray):
-        return Numbers(cells.astype(np.float64))
-    kinds = set(map(type, cells))
-    if kinds <= {float, int, str, NoneType}:  # most columns hold numbers only: the short way
-        there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
-        text = "".join(map(str, there)) if str in kinds else ""
-        if text.isascii() and "_" not in text:
-            with suppress(ValueError, OverflowError):
-                return Numbers(np.fromiter(map(float, there), float, len(there)))
-    read = [to_number(cell) for cell in cells]
-    wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
-    values = np.array([nan if value is None else value for value in read], dtype=float)
-    return Numbers(values, len(wrong), wrong[0] if wrong else None)
-
-
 def to_number(cell: Any) -> float | None:
     """Return the number in a cell, NaN if the cell is missing, None if it is not a number.
 
@@ -422,6 +379,31 @@ def to_number(cell: Any) -> float | None:
         return inf if cell > 0 else -inf
     except (ValueError, TypeError):
         return None
+
+
+def to_numbers(cells: Cells, number: Callable[[Any], float | None] = to_number) -> Numbers:
+    """Return the cells of a column as floats, read by `number`."""
+    import numpy as np
+
+    plain = number is to_number
+    if plain and isinstance(cells, np.ndarray):
+        return Numbers(cells.astype(np.float64))
+    kinds = set(map(type, cells))
+    if plain and kinds <= {
+        float,
+        int,
+        str,
+        NoneType,
+    }:  # most columns hold numbers only: the short way
+        there = cells if NoneType not in kinds else [nan if c is None else c for c in cells]
+        text = "".join(map(str, there)) if str in kinds else ""
+        if text.isascii() and "_" not in text:
+            with suppress(ValueError, OverflowError):
+                return Numbers(np.fromiter(map(float, there), float, len(there)))
+    read = [number(cell) for cell in cells]
+    wrong = [cell for cell, value in zip(cells, read, strict=True) if value is None]
+    values = np.array([nan if value is None else value for value in read], dtype=float)
+    return Numbers(values, len(wrong), wrong[0] if wrong else None)
 
 
 def is_missing(cell: Any) -> bool:

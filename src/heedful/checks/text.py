@@ -16,7 +16,7 @@ from typing import Any
 
 from heedful.checks.evaluate import Context
 from heedful.errors import InvalidInput
-from heedful.loop.record import Finding
+from heedful.loop.record import Finding, check_integer
 
 LONGEST = 1_000_000
 """A longer text (in characters) is not checked further: its length is the finding."""
@@ -99,10 +99,9 @@ def characters(at_least: int = 0, at_most: int | None = None) -> TextCheck:
 def _length(
     unit: str, count: Callable[[str], int], at_least: int, at_most: int | None
 ) -> TextCheck:
-    least = type(at_least) is int and at_least >= 0
-    require(least, "at_least", at_least, "a whole number of at least 0")
-    most = at_most is None or (type(at_most) is int and at_most >= max(1, at_least))
-    require(most, "at_most", at_most, f"a whole number of at least {max(1, at_least)}")
+    check_integer("at_least", at_least, 0)
+    if at_most is not None:
+        check_integer("at_most", at_most, max(1, at_least))
     bounded = bool(at_least) or at_most is not None
     require(bounded, "at_least", at_least, "above 0 where there is no at_most")
 

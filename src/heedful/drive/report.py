@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heedful import errors, telemetry
-from heedful.checks.evaluate import Check, Context, check_name, evaluated
+from heedful.checks.evaluate import Check, Context, evaluated
 from heedful.drive import drive, journal
 from heedful.lessons.lesson import Scope
 from heedful.lessons.ranking import Briefing
@@ -68,7 +68,7 @@ class AttemptReport:
             self.labels,
             report=self.name,
             reported_as=self.reported_as,
-            judged_by=(*map(check_name, self.checks), *[REPORT] * (self.evaluation is not None)),
+            judged_by=(*map(stop.rule_name, self.checks), *[REPORT] * (self.evaluation is not None)),
             vouched=self.evaluation is None or self.vouched,
         )
 

@@ -34,8 +34,8 @@ class Stop:
     detail: str
 
 
-def rule_name(rule: StopRule) -> str:
-    """Return the name under which a rule is recorded and overridden."""
+def rule_name(rule: Callable[..., object]) -> str:
+    """Return the name under which a rule or a check is recorded."""
     name = getattr(rule, "name", None) or getattr(rule, "__name__", None)
     return str(name or type(rule).__name__)
 

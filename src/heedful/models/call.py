@@ -14,12 +14,11 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager
-from math import isfinite
 from typing import Any, TypeVar
 
 from heedful import telemetry
 from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError, ModelTimeout
-from heedful.loop.record import NOTHING, Usage
+from heedful.loop.record import NOTHING, Usage, check_integer, check_number
 from heedful.models.contract import Answer, Message, Model
 
 T = TypeVar("T")
@@ -94,10 +93,8 @@ def check_request(
     """Raise InvalidInput for a request that no model can answer."""
     if not messages:
         raise InvalidInput("messages", [], "at least one message")
-    if max_tokens < 1:
-        raise InvalidInput("max_tokens", max_tokens, "an integer of at least 1")
-    if not (isfinite(temperature) and temperature >= 0):
-        raise InvalidInput("temperature", temperature, "a finite number of at least 0")
+    check_integer("max_tokens", max_tokens)
+    check_number("temperature", temperature, 0, 1e300)
     try:
         json.dumps(schema and dict(schema))
     except (TypeError, ValueError, RecursionError) as error:

@@ -22,16 +22,8 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from heedful.errors import InvalidInput, ModelError, ModelUnavailable, PromptTooLong
-from heedful.loop.record import Usage
-from heedful.models import weights
-from heedful.models.call import (
-    check_answer,
-    check_request,
-    check_timeout,
-    in_thread,
-    replace_surrogates,
-    time_limit,
-)
+from heedful.loop.record import Usage, check_integer
+from heedful.models import call, weights
 from heedful.models.contract import Answer, Message, Progress
 
 PROGRAM = Path(__file__).with_name("embedded_child.py")
@@ -58,14 +50,12 @@ class Embedded:
         timeout: float | None = None,
         progress: Progress | None = None,
     ) -> None:
-        check_timeout(timeout)
+        call.check_timeout(timeout)
         if threads is None:
             affinity = getattr(os, "sched_getaffinity", None)
             threads = max(1, (len(affinity(0)) if affinity else os.cpu_count() or 1) - 1)
-        if threads < 1:
-            raise InvalidInput("threads", threads, "an integer of at least 1")
-        if context < 64:
-            raise InvalidInput("context", context, "at least 64 tokens")
+        check_integer("threads", threads)
+        check_integer("context", context, 64)
         self.name: str = name
         self._cache, self._timeout, self._progress = cache, timeout, progress
         self._file: Path | None = None
@@ -114,8 +104,8 @@ class Embedded:
         InvalidInput. Cancelling returns at once and kills the process; the next call loads the
         model again (0.2 s for 100 MB, 1 s for 500 MB).
         """
-        check_request(messages, schema, max_tokens, temperature)
-        turns = [{"role": m.role, "content": replace_surrogates(m.content)} for m in messages]
+        call.check_request(messages, schema, max_tokens, temperature)
+        turns = [{"role": m.role, "content": call.replace_surrogates(m.content)} for m in messages]
         request: dict[str, Any] = {
             "messages": turns,
             "max_tokens": min(max_tokens, self._settings["context"]),
@@ -135,16 +125,16 @@ class Embedded:
             fetch = partial(weights.fetch, cache=self._cache, progress=self._progress)
             self._file = await fetch(self._weights)
         gone = threading.Event()
-        async with time_limit(self._timeout, self.name):
+        async with call.time_limit(self._timeout, self.name):
             try:
-                reply = await in_thread(partial(self._ask, request, gone))
+                reply = await call.in_thread(partial(self._ask, request, gone))
             except asyncio.CancelledError:
                 gone.set()
                 with self._lock:
-                    if self._answered is gone:
-                        self._kill()
+                    for child in self._children if self._answered is gone else ():
+                        child.kill()
                 raise
-        return check_answer(self.name, self._answer(reply), schema)
+        return call.check_answer(self.name, self._answer(reply), schema)
 
     async def close(self) -> None:
         """End the child process; current and later calls fail as ModelUnavailable."""
@@ -152,24 +142,22 @@ class Embedded:
             self._begin()
         with self._lock:
             self._closed = True
-            self._kill()
+            for child in self._children:
+                child.kill()
 
         def end() -> None:
             with self._turn:
                 _end(self._children)
 
-        await in_thread(end)
-
-    def _kill(self) -> None:
-        for child in self._children:
-            child.kill()
+        await call.in_thread(end)
 
     def _ask(self, request: dict[str, Any], gone: threading.Event) -> dict[str, Any]:
         """Wait for this call's turn and return the child's reply, {} if the caller is gone."""
+        closed = f"model {self.name!r} was closed; open it again"
         with self._turn:
             with self._lock:
                 if self._closed:
-                    raise ModelUnavailable(f"model {self.name!r} was closed; open it again")
+                    raise ModelUnavailable(closed)
                 if gone.is_set():
                     return {}
                 if not self._children:
@@ -180,11 +168,9 @@ class Embedded:
                 self._answered = None
             if reply is not None and not gone.is_set():
                 return reply
-            why = f"the process of model {self.name!r} ended: {child.last_words()}"
-            if self._closed:
-                why = f"model {self.name!r} was closed; open it again"
+            said = f"the process of model {self.name!r} ended: {child.last_words()}"
             _end(self._children)
-            raise ModelUnavailable(why)
+            raise ModelUnavailable(closed if self._closed else said)
 
     def _answer(self, reply: dict[str, Any]) -> Answer:
         error = reply.get("error")

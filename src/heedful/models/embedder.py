@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from heedful.errors import InvalidInput, MalformedAnswer, ModelUnavailable
+from heedful.errors import MalformedAnswer, ModelUnavailable
+from heedful.loop.record import check_integer
 from heedful.models import weights
 from heedful.models.call import in_thread, replace_surrogates
 from heedful.models.contract import Progress
@@ -101,8 +102,7 @@ class OpenAIEmbedder:
         api_key: str | None = None,
         timeout: float = 60.0,
     ) -> None:
-        if dimensions < 1:
-            raise InvalidInput("dimensions", dimensions, "an integer of at least 1")
+        check_integer("dimensions", dimensions)
         self.name: str = f"openai:{model}" if url is None else f"{url}#{model}"
         self.dimensions = dimensions
         self._remote = Remote(self.name, api_key=api_key, timeout=timeout)

@@ -20,13 +20,7 @@ from heedful.errors import (
     PromptTooLong,
 )
 from heedful.loop.record import Usage
-from heedful.models.call import (
-    check_answer,
-    check_request,
-    check_timeout,
-    replace_surrogates,
-    time_limit,
-)
+from heedful.models import call
 from heedful.models.contract import Answer, Message
 from heedful.redact import redact
 
@@ -73,7 +67,7 @@ class Remote:
     def __init__(
         self, name: str, *, api_key: str | None = None, timeout: float | None = 120.0
     ) -> None:
-        check_timeout(timeout)
+        call.check_timeout(timeout)
         self._kind, _, model = name.partition(":")
         self._url = ""
         if self._kind not in PROVIDERS:
@@ -99,7 +93,7 @@ class Remote:
         Raises ModelUnavailable, ModelTimeout, PromptTooLong, MalformedAnswer, ModelError,
         InvalidInput.
         """
-        check_request(messages, schema, max_tokens, temperature)
+        call.check_request(messages, schema, max_tokens, temperature)
         settings: dict[str, Any] = {"max_tokens": max_tokens, "max_retries": self.retries}
         begun = time.monotonic()
         async with self.asking("a completion"):
@@ -135,7 +129,7 @@ class Remote:
         seconds = time.monotonic() - begun
         usage = Usage(1, used.input_tokens, used.output_tokens, cost, seconds)
         answer = Answer(response.text, usage, "length" if why == "length" else "stop")
-        return check_answer(self.name, answer, schema)
+        return call.check_answer(self.name, answer, schema)
 
     async def close(self) -> None:
         """Do nothing: nothing is kept between calls."""
@@ -144,7 +138,7 @@ class Remote:
     async def asking(self, wanted: str) -> AsyncIterator[None]:
         """Keep to the timeout, and turn the library's errors into ours."""
         try:
-            async with time_limit(self._timeout, self.name):
+            async with call.time_limit(self._timeout, self.name):
                 yield
         except ImportError as error:
             extra = self._kind if self._kind in ("anthropic", "google") else "models"
@@ -209,7 +203,7 @@ def _turns(messages: Sequence[Message]) -> list[ModelMessage]:
     parts = {"system": theirs.SystemPromptPart, "user": theirs.UserPromptPart}
     turns: list[ModelMessage] = []
     for message in messages:
-        content = replace_surrogates(message.content)
+        content = call.replace_surrogates(message.content)
         if message.role == "assistant":
             turns.append(theirs.ModelResponse([theirs.TextPart(content)]))
         else:

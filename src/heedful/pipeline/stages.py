@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, check_name, context
+from heedful.checks.evaluate import Check, Context, Evaluate, blocking, call, context
 from heedful.drive.generate import Writer
 from heedful.errors import InvalidInput, NotJournalable, StageFailed
 from heedful.lessons.ranking import as_text
 from heedful.loop.decide import Policy
 from heedful.loop.record import Goal
+from heedful.loop.stop import rule_name
 from heedful.store.runs import Exhausted
 
 # The field of the state that holds reports and feedback.
@@ -50,7 +51,7 @@ class Stage:
     def names(self) -> tuple[str, ...]:
         """The names of the findings of its checks; a check with several lists them in `names`."""
         every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
-        named = (getattr(check, "names", (check_name(check),)) for check in every)
+        named = (getattr(check, "names", (rule_name(check),)) for check in every)
         return tuple(str(name) for names in named for name in names)
 
 

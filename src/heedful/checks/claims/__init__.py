@@ -15,18 +15,10 @@ from heapq import nlargest
 from math import fsum
 from typing import Any, Literal, get_args
 
+from heedful.checks import critique
 from heedful.checks.claims.evidence import Evidence, Lexicon, Row
 from heedful.checks.claims.passage import Claim, Verdict, claims, sentences
 from heedful.checks.claims.words import content_stems, tokenize
-from heedful.checks.critique import (
-    LONGEST,
-    closed_object,
-    judge_messages,
-    open_judge,
-    parse_object,
-    plain_text,
-    text_schema,
-)
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, require, shorten
 from heedful.errors import InvalidInput
@@ -118,7 +110,7 @@ def grounding(
     marked. Raises InvalidInput for another level, a wrong lexicon or something that is no Model.
     """
     require(unsupported in ("error", "warning"), "unsupported", unsupported, "error or warning")
-    model = open_judge(judge) if isinstance(judge, str) else judge
+    model = critique.open_judge(judge) if isinstance(judge, str) else judge
     require(model is None or isinstance(model, Model), "judge", judge, "a Model or its name")
     source = index_source(evidence, lexicon)
 
@@ -129,15 +121,12 @@ def grounding(
             what = "there is no evidence to hold the text against"
             return [Finding(_NAME, what, "give the evidence", key=f"{_NAME}: no evidence")]
         claims = ground(text, index)
-        if model is None:
-            return _findings(claims, unsupported)
-        return evaluation(claims, text, index, model)
+        return _findings(claims, unsupported) if model is None else judged(claims, text, index)
 
-    async def evaluation(
-        claims: Sequence[Claim], text: str, index: Evidence, model: Model
-    ) -> Evaluation:
-        judged, usage = await judge_claims(claims, text, index, model)
-        return Evaluation(tuple(_findings(judged, unsupported)), usage=usage)
+    async def judged(claims: Sequence[Claim], text: str, index: Evidence) -> Evaluation:
+        assert model is not None
+        every, usage = await _judge(claims, text, index, model)
+        return Evaluation(tuple(_findings(every, unsupported)), usage=usage)
 
     return TextCheck(_NAME, judge_text, model is None and not callable(evidence))
 
@@ -172,7 +161,7 @@ def _findings(claims: Sequence[Claim], unsupported: Level) -> Iterator[Finding]:
 # A model judges
 
 
-async def judge_claims(
+async def _judge(
     claims: Sequence[Claim], text: str, evidence: Evidence, model: Model
 ) -> tuple[list[Claim], Usage]:
     """Ask a model about the first `MOST` claims that were not found; return all, and the cost.
@@ -186,13 +175,18 @@ async def judge_claims(
         return judged, NOTHING
     shown = _show([claims[n] for n in waiting], text, evidence)
     what = f'an object: "reason" in a few words, "verdict" one of {", ".join(_VERDICTS)}'
-    keys = {"reason": text_schema(REASON), "verdict": {"type": "string", "enum": list(_VERDICTS)}}
-    entry = closed_object(keys, description=what)
-    schema = closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
+    keys = {
+        "reason": critique.text_schema(REASON),
+        "verdict": {"type": "string", "enum": list(_VERDICTS)},
+    }
+    entry = critique.closed_object(keys, description=what)
+    schema = critique.closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
     verdicts, usage = await ask_for_json(
         model,
-        lambda wrong: judge_messages("grounding", _INSTRUCTION, schema, shown, wrong),
-        lambda answer: [_verdict(parse_object(answer).get(n), n) for n in schema["properties"]],
+        lambda wrong: critique.judge_messages("grounding", _INSTRUCTION, schema, shown, wrong),
+        lambda answer: [
+            _verdict(critique.parse_object(answer).get(n), n) for n in schema["properties"]
+        ],
         schema,
         who="judge of grounding",
         max_tokens=64 + 96 * len(waiting),
@@ -220,7 +214,10 @@ def _show(claims: Sequence[Claim], text: str, evidence: Evidence) -> dict[str, s
         score = {piece: fsum(1 / count[w] for w in words & pieces[piece]) for piece in pieces}
         near |= dict.fromkeys(p for p in nlargest(PIECES, score, key=score.__getitem__) if score[p])
     shown = {"evidence": "\n".join(near), "candidate": "\n".join(lines)}
-    return {name: cut_middle(plain_text(part), LONGEST) for name, part in shown.items()}
+    return {
+        name: cut_middle(critique.plain_text(part), critique.LONGEST)
+        for name, part in shown.items()
+    }
 
 
 def _stems(text: str) -> set[str]:
@@ -246,4 +243,4 @@ def _verdict(answer: object, name: str) -> tuple[Verdict, str]:
     verdict, reason = answer.get("verdict"), answer.get("reason")
     require(verdict in _VERDICTS, f"verdict of {name}", verdict, f"one of {', '.join(_VERDICTS)}")
     require(isinstance(reason, str), f"reason of {name}", reason, "text")
-    return verdict, " ".join(plain_text(reason).split())[:REASON]  # type: ignore[return-value]
+    return verdict, " ".join(critique.plain_text(reason).split())[:REASON]  # type: ignore[return-value]

@@ -245,7 +245,7 @@ def _separated(lines: Sequence[str]) -> list[dict[str, str]]:
         head = [name.strip() for name in rows[0]]
         even = sum(len(row) == len(head) for row in rows)
         plain = len(set(head)) == len(head) and not any(len(name) > SHORT for name in head)
-        if even >= 0.9 * len(rows) and plain and len(wide) >= 0.3 * len(lines):
+        if even >= 0.9 * len(rows) and plain:
             same = [row for row in rows[1:] if len(row) == len(head)]
             return [dict(zip(head, map(str.strip, row), strict=True)) for row in same]
     return []
@@ -359,15 +359,13 @@ class Table:
                 for part in {part for parts in self.columns.values() for part in parts}
                 if (rank := max((likeness(word, part) for word in words), default=0))
             }
-            named = {c: p for c, p in self.columns.items() if not ranks.keys().isdisjoint(p)}
-            complete = {c: p for c, p in named.items() if ranks.keys() >= {*p}}
-            chosen = (complete or named).items()
-            scores = {c: sum(ranks.get(part, 0) for part in parts) for c, parts in chosen}
-            best = max(scores.values(), default=0)
-            columns = [column for column, score in scores.items() if score == best]
-            self._bound[phrase] = bool(complete), columns
-        complete_name, columns = self._bound[phrase]
-        return columns if complete_name or not whole else []
+            sums = {c: sum(ranks.get(part, 0) for part in p) for c, p in self.columns.items()}
+            best = max(sums.values(), default=0)
+            columns = [column for column, score in sums.items() if score == best > 0]
+            complete = any(p and ranks.keys() >= {*p} for p in self.columns.values())
+            self._bound[phrase] = complete, columns
+        complete, columns = self._bound[phrase]
+        return columns if complete or not whole else []
 
     def extreme(self, column: Path, most: bool) -> tuple[Row, float]:
         """Return the first row with the greatest, or the least, number in a column, with it."""
@@ -465,7 +463,7 @@ class Evidence:
         tokens = tokenize(cell) if path and len(cell) <= SHORT else []
         words = [token for token in tokens if token.kind == "word"]
         named = path and not _NAMES.isdisjoint(split_name(path[-1]))
-        if words and len(words) <= 6 and (named or not words[0].text[0].islower()):
+        if words and (named or not words[0].text[0].islower()):
             for token in tokens:
                 plain = token.low in STOP and token.text != "May"
                 if token.kind in ("word", "number") and not plain:

@@ -15,7 +15,7 @@ from heedful.checks.claims.passage import sentences
 from heedful.checks.claims.words import likeness, split_name
 from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, require, shorten
-from heedful.loop.record import Finding, Level
+from heedful.loop.record import Finding, Level, check_integer
 
 INSIGHTS = "insight_hallucination"
 PRECISION = "excessive_precision"
@@ -105,7 +105,10 @@ def insights(
         if names is not LEFT_OUT:
             yield from _columns(text, measured, names)
         if there is not LEFT_OUT and not _there(there):
-            yield from _predictions(text)
+            for match in islice(_cited(text, _PREDICTION), 1):
+                what = "claims a prediction, and there are no results"
+                fix = "leave predictions out until the stage that makes them has saved its results"
+                yield _finding(what, fix, "prediction", text, match.span())
 
     pure = not (any(map(callable, values)) or isinstance(results, Path | str))
     return TextCheck("insights", judge, pure, (INSIGHTS,))
@@ -183,22 +186,13 @@ def _columns(text: str, measured: Evidence, columns: Any) -> Iterator[Finding]:
             yield _finding(what, fix, f"column {name.casefold()}", text, span)
 
 
-def _predictions(text: str) -> Iterator[Finding]:
-    """Yield the first claim of a prediction, which is enough when there are no results."""
-    for match in islice(_cited(text, _PREDICTION), 1):
-        what = "claims a prediction, and there are no results"
-        fix = "leave predictions out until the stage that makes them has saved its results"
-        yield _finding(what, fix, "prediction", text, match.span())
-
-
 def precision(evidence: Any = None, at_most: int = 10) -> TextCheck:
     """Warn of more numbers than `at_most`, with the share that the evidence does not support.
 
     If it supports all of them, the finding is a note. `evidence` is as for `grounding`; without it
     no number is supported. Raises InvalidInput for a bound that is no whole number.
     """
-    fine = type(at_most) is int and at_most >= 0
-    require(fine, "at_most", at_most, "a whole number of at least 0")
+    check_integer("at_most", at_most, 0)
     index = index_source(evidence)
 
     def judge(text: str, context: Context) -> Iterator[Finding]:

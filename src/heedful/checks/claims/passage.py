@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -35,18 +35,16 @@ NEAR = 12
 PROSE = 0.5
 DATA = 0.2
 _ENDS = frozenset(".!?;\n。！？")
-_BREAKS = frozenset(".,!?;:()[]") | frozenset("and but while whereas although which who".split())
-_INTRODUCES = frozenset(":=(*~≈$€£|`")
+_BREAKS = frozenset(".,!?;)[]") | frozenset("and but while whereas although which who".split())
 _OF = frozenset("of is was at : =".split())
 # A number after these is a change, or a unit.
 _UNBOUND = frozenset("by from to per".split())
 _JOINS = frozenset("- – of for".split())
 _MOST = frozenset("highest largest greatest biggest most maximum longest heaviest".split())
 _LEAST = frozenset("lowest smallest least fewest minimum shortest lightest".split())
-# Where the phrase of a superlative ends; what links it to a name after it, and what does not.
+# Where the phrase of a superlative ends; what links it to a name after it.
 _IS = frozenset("is was of in at for by".split())
-_STOPS = _BREAKS | _IS | {"than", "among"}
-_APART = frozenset((",", ";", "and", "but"))
+_STOPS = _BREAKS | _IS | {"than", "among", "(", ":"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +152,9 @@ class Sentence:
         return tuple(words[:PHRASE])
 
     def before(self, quantity: Quantity) -> Words:
-        """Return the words before a number, the nearest first, back to a break or a number.
-
-        Signs that introduce the number ("MAE: 3", "**MAE** = 3", "MAE (3)") are no break.
-        """
+        """Return the words before a number, the nearest first, back to a break or a number."""
         words: list[str] = []
         last = quantity.first - 1
-        while self.low(last) in _INTRODUCES:
-            last -= 1
         for at in range(last, max(-1, last - NEAR), -1):
             if self.lows[at] in _BREAKS or at in self._numbered:
                 break
@@ -182,10 +175,10 @@ class Sentence:
 
 
 def _parts(low: str) -> Sequence[str]:
-    """Return a word, or its parts when it holds digits ("q1" is "q" and "1"); no sign but %."""
+    """Return a word, or its parts when it holds digits ("q1" is "q" and "1"); no sign."""
     if low[0].isalpha() and any(map(str.isdigit, low)):
         return split_name(low)
-    return (low,) if low[0].isalnum() or low == "%" else ()
+    return (low,) if low[0].isalnum() else ()
 
 
 def sentences(text: str, evidence: Evidence) -> Iterator[Sentence]:
@@ -224,7 +217,8 @@ def _numbers(sentence: Sentence) -> Iterator[Claim]:
     waiting = sentence.quantities[::-1]
     while waiting:
         quantity = waiting.pop()
-        if waiting and _is_pair(sentence, quantity, waiting[-1]):
+        between = sentence.lows[quantity.last + 1 : waiting[-1].first] if waiting else []
+        if 0 < len(between) < 4 and _JOINS.issuperset(between):  # "113 - 107", "3 of 5"
             pair = quantity, waiting.pop()
             for one, cell in zip(pair, _paired(sentence, *pair), strict=True):
                 yield _judge(sentence, one, [cell] if cell else [])
@@ -259,8 +253,7 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         return []
     before, after = sentence.before(quantity), sentence.after(quantity)
     phrases = [(before[:4], True)] if low in _OF else []
-    phrases += [(after, False)]
-    phrases += [(before, False)] if low in _OF or not after else []
+    phrases += [(after or before, False)]
     dates = sentence.dates
     dated = sentence.evidence.on(dates[0]) if len(dates) == 1 else []
     for rows, strict in (
@@ -269,16 +262,15 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
         (sentence.evidence.singles, True),
     ):
         for phrase, whole in phrases:
-            if cells := list(_cells(sentence, rows, phrase, whole or strict)):
+            cells = [
+                Cell(value, row, column)
+                for row in rows
+                for column in sentence.evidence.tables[row.table].bind(phrase, whole or strict)
+                if (value := row.number(column)) is not None
+            ]
+            if cells:
                 return _in_named_tables(sentence, cells)
     return []
-
-
-def _cells(sentence: Sentence, rows: Iterable[Row], phrase: Words, whole: bool) -> Iterator[Cell]:
-    for row in rows:
-        for column in sentence.evidence.tables[row.table].bind(phrase, whole):
-            if (value := row.number(column)) is not None:
-                yield Cell(value, row, column)
 
 
 def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
@@ -294,12 +286,6 @@ def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
 
 
 # Two numbers written as one
-
-
-def _is_pair(sentence: Sentence, one: Quantity, two: Quantity) -> bool:
-    """Return whether two numbers are written together: "113 - 107", "3 of 5"."""
-    between = sentence.lows[one.last + 1 : two.first]
-    return 0 < len(between) < 4 and _JOINS.issuperset(between)
 
 
 def _paired(sentence: Sentence, one: Quantity, two: Quantity) -> tuple[Cell | None, Cell | None]:
@@ -382,7 +368,11 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
         while end < len(sentence.lows) and sentence.lows[end] not in _STOPS and end not in starts:
             phrase += _parts(sentence.lows[end])
             end += 1
-        for row in _holder(sentence, at, end):
+        after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
+        before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
+        linked = after and not _IS.isdisjoint(sentence.lows[end : after.first])
+        holder = after if linked else before
+        for row in holder.rows if holder else ():
             table = sentence.evidence.tables[row.table]
             columns = table.bind(tuple(phrase[:PHRASE]), whole=True)
             own = row.number(columns[0]) if len(columns) == 1 else None
@@ -391,17 +381,3 @@ def _extremes(sentence: Sentence) -> Iterator[Claim]:
                 why = f"{best.title} has {top:g}, {row.title} {own:g}"
                 yield sentence.claim(at, end - 1, "comparison", own == top, why, best.title)
                 break
-
-
-def _holder(sentence: Sentence, at: int, end: int) -> Sequence[Row]:
-    """Return the rows that a superlative is said of: named right after its phrase, or before it."""
-    after = next((m for m in sentence.mentions if end <= m.first < end + PHRASE), None)
-    between = set(sentence.lows[end : after.first] if after else ())
-    if after and _IS & between and not _APART & between:
-        return after.rows
-    before = next((m for m in reversed(sentence.mentions) if m.last < at), None)
-    if before is None or sentence.low(end) in ("is", "was"):
-        return ()
-    return (
-        () if {";", "but", "than", "of"} & {*sentence.lows[before.last + 1 : at]} else before.rows
-    )

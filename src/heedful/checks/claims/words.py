@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from calendar import monthrange
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
+from unicodedata import normalize
 
 # A version, a time, 23/24 and the 19 of COVID-19 are one token and no number. A minus sign counts
 # only where nothing stands before it; digits are part of a word only after Latin letters.
@@ -73,14 +73,10 @@ class Quantity(NamedTuple):
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of a text in order."""
     return [
-        Token(match[0], _low(match), match.start(), match.end(), match.lastgroup or "")
+        Token(match[0], low.casefold(), match.start(), match.end(), match.lastgroup or "")
         for match in _TOKEN.finditer(text)
+        for low in (normalize("NFKC", match[0]) if match.lastgroup == "word" else match[0],)
     ]
-
-
-def _low(match: re.Match[str]) -> str:
-    plain = match[0].isascii() or match.lastgroup != "word"
-    return (match[0] if plain else unicodedata.normalize("NFKC", match[0])).casefold()
 
 
 def parse_number(text: str) -> float | None:
@@ -243,8 +239,8 @@ def likeness(word: str, part: str) -> int:
     if min(len(word), len(part)) < 2 or word in STOP:
         return 0
     short, long = sorted((part, word), key=len)
-    if long.startswith(short) and (short == part or len(short) > 3):
-        return 3 if len(short) > 2 else 2
+    if long.startswith(short):
+        return 3
     consonants = 2 < len(short) < 6 and set(short[1:]).isdisjoint("aeiou")
     return 2 * (consonants and len(long) > len(short) and is_abbreviation(short, long + "s"))
 
