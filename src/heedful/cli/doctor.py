@@ -18,8 +18,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, emit
-from heedful.cli.progress import Progress, drive
+from heedful.cli.output import Progress, answer, columns, drive, emit
 from heedful.errors import HeedfulError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean

@@ -10,8 +10,7 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, emit, when
-from heedful.cli.progress import drive
+from heedful.cli.output import answer, columns, counted, drive, emit, when
 from heedful.cli.settings import MOST, Limit, seconds, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import PLAIN, group
-from heedful.cli.output import answer, columns, counted, emit, following, when
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, answer, columns, counted, emit, following, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
 from heedful.errors import UsageError
 from heedful.lessons.consolidate import VETOES, Proposal

@@ -12,8 +12,17 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli.output import answer, call, counted, following, report_error, say, show
-from heedful.cli.progress import Progress, drive
+from heedful.cli.output import (
+    Progress,
+    answer,
+    call,
+    counted,
+    drive,
+    following,
+    report_error,
+    say,
+    show,
+)
 from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.loop.record import clean

@@ -17,8 +17,17 @@ from typer import Argument, Option, Typer
 
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, following, show, table
-from heedful.cli.progress import Progress, drive
+from heedful.cli.output import (
+    Progress,
+    answer,
+    call,
+    columns,
+    counted,
+    drive,
+    following,
+    show,
+    table,
+)
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record

@@ -20,8 +20,18 @@ from typer import Argument, Option
 import heedful
 from heedful import errors
 from heedful.cli import settings as config
-from heedful.cli.output import answer, call, counted, following, report_error, say, show, table
-from heedful.cli.progress import Progress, drive
+from heedful.cli.output import (
+    Progress,
+    answer,
+    call,
+    counted,
+    drive,
+    following,
+    report_error,
+    say,
+    show,
+    table,
+)
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer

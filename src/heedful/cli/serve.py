@@ -20,8 +20,7 @@ from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli import settings as config
-from heedful.cli.output import counted, following, say, show
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, counted, following, say, show
 from heedful.compat.reflections import Reflections
 from heedful.compat.shapes import LoopGuardrails
 from heedful.errors import PackageMissing, UnknownName, UsageError

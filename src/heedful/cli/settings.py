@@ -20,8 +20,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
-from heedful.cli.output import call, say
-from heedful.cli.progress import drive
+from heedful.cli.output import call, drive, say
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy

@@ -12,8 +12,7 @@ from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
 from heedful.cli.lessons import spaces_of, warn_of
-from heedful.cli.output import answer, call, counted, following, say, show, table
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, answer, call, counted, following, say, show, table
 from heedful.cli.settings import By, Why, ask, settings
 from heedful.errors import UsageError
 from heedful.memory.memory import Memory, Spaces
