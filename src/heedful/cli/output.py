@@ -118,7 +118,6 @@ def emit(
     text: int,
     empty: str = "",
     then: str = "",
-    document: Callable[[Any], Any] = lambda record: record,
 ) -> int:
     """Print records as the JSON document `{key: [...]}` or as a table; return the exit code 0.
 
@@ -126,7 +125,7 @@ def emit(
     below a table, the line `then`.
     """
     if call().json:
-        print_json({key: list(map(document, records))})
+        print_json({key: records})
     elif not records:
         show(empty)
     else:

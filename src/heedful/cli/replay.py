@@ -297,7 +297,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
     return records
 
 
-def read_file(path: Path, watch: Callable[[int, int], object] = max) -> list[RecordedLoop]:
+def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> list[RecordedLoop]:
     """Read the loops of a file, at least one. Raises RecordFileError with the line."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
@@ -308,7 +308,8 @@ def read_file(path: Path, watch: Callable[[int, int], object] = max) -> list[Rec
             made.append(_parse(line, value))
         except UsageError as error:
             raise RecordFileError(str(path), line, str(error)) from error
-        watch(len(made), len(entries))
+        if watch is not None:
+            watch(len(made), len(entries))
     return made
 
 

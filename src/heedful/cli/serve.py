@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pkgutil import resolve_name
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -38,7 +38,6 @@ from heedful.telemetry import LogThrottle
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
 ENDS = ("done", "given up")
-T = TypeVar("T")
 DEFAULT_JOBS = 2
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
 DRIVERS = ("psycopg.pool", "procrastinate.utils")
@@ -67,10 +66,9 @@ def serve(
     options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
     values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
     if values.workers and values.db.startswith(POSTGRES):
-        raise UsageError(
-            f"workers is {values.workers}, but on PostgreSQL no work is done in the service's "
-            f"process; start heedful worker --concurrency {values.workers}"
-        )
+        what = "but on PostgreSQL no work is done in the service's process"
+        todo = f"start heedful worker --concurrency {values.workers}"
+        raise UsageError(f"workers is {values.workers}, {what}; {todo}")
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("heedful serve", package, "server")
@@ -99,14 +97,12 @@ async def _serve(values: config.Settings) -> int:
         with bound(values.host, values.port) as listener:
             near, url = loopback(listener), url_of(listener)
             if not (near or keys):
-                raise UsageError(
-                    f"there is no key yet, and anybody who reaches {url} could do everything; make "
-                    "a key (heedful key create --name …), or listen on --host 127.0.0.1"
-                )
+                what = f"there is no key yet, and anybody who reaches {url} could do everything"
+                todo = "make a key (heedful key create --name …), or listen on --host 127.0.0.1"
+                raise UsageError(f"{what}; {todo}")
             if values.key_required and not keys:
-                raise UsageError(
-                    "a key is required and there is none; heedful key create makes one"
-                )
+                todo = "heedful key create makes one"
+                raise UsageError(f"a key is required and there is none; {todo}")
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
@@ -285,11 +281,9 @@ def worker(
         if name not in QUEUES:
             raise UnknownName("queue", name, QUEUES)
     if not (once or values.db.startswith(POSTGRES)):
-        raise UsageError(
-            f"{clean(values.db, WORDS)} is a SQLite file, whose work is done in the process of "
-            "heedful serve; heedful worker --once does what waits, and workers need a "
-            "postgresql:// URL"
-        )
+        what = "is a SQLite file, whose work is done in the process of heedful serve"
+        todo = "heedful worker --once does what waits, and workers need a postgresql:// URL"
+        raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
     with exporting(telemetry, telemetry_content), Progress() as progress:
         work = _work(values, bool(model), once, limits, options, progress)
@@ -297,12 +291,7 @@ def worker(
 
 
 async def _work(
-    values: config.Settings,
-    asks: bool,
-    once: bool,
-    limits: Mapping[str, Any],
-    options: dict[str, Any],
-    progress: Progress,
+    values: config.Settings, asks: bool, once: bool, limits: Any, options: Any, progress: Progress
 ) -> int:
     counts = Counter[str]()
 
@@ -328,7 +317,11 @@ async def _work(
                 await _on_queue(values.db, tools, once, options)
             else:
                 say(f"model: {_describe_writer(model)}")
-                await _on_file(tools, options)
+                work = LocalQueue(tools, **options)
+                await sweep(work, tools)
+                for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
+                    await work.defer("embed", scope)
+                await work.drain()
         finally:
             progress.say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
         return 1 if counts["given up"] else 0
@@ -343,14 +336,6 @@ async def _on_queue(url: str, tools: Tools, once: bool, options: Mapping[str, An
             say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
         say(f"model: {_describe_writer(tools.model)}")
         await queue.work(tools, once=once, **options)
-
-
-async def _on_file(tools: Tools, options: Mapping[str, Any]) -> None:
-    work = LocalQueue(tools, **options)
-    await sweep(work, tools)
-    for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
-        await work.defer("embed", scope)
-    await work.drain()
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
