@@ -75,11 +75,11 @@ def _set_db(value: str | None) -> None:
         output.call().db = value
 
 
+DB = Option("--db", "--store", callback=_set_db, help="The database. [heedful.db]")
+
+
 def _shared(
-    db: Annotated[
-        str | None,
-        Option("--db", "--store", callback=_set_db, help="The database. [heedful.db]"),
-    ] = None,
+    db: Annotated[str | None, DB] = None,
     json: Annotated[bool, Option("--json", help="Print exactly one JSON document.")] = False,
 ) -> None:
     """Declare the options that commands share; `Call` has their values."""
@@ -157,19 +157,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app: typer.Typer = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    **PLAIN,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+VERSION = Option("--version", is_eager=True, callback=_version, help="Show the version.")
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(cls=Commands, no_args_is_help=True, context_settings=HELP, **PLAIN)
 
 
 @app.callback()
 def heedful(
-    version: Annotated[
-        bool, Option("--version", is_eager=True, callback=_version, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, VERSION] = False,
     debug: Annotated[bool, Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Self-correction for LLM agents: when to think again, when to stop, never the same mistake.

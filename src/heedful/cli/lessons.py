@@ -23,7 +23,6 @@ from heedful.memory.memory import Memory, Spaces
 from heedful.memory.transfer import Imported
 
 WORDS = 200  # characters of a text that are shown
-MOST_BYTES = 1_000_000
 SHOWN_PATTERNS = 10
 SHOWN_REMOVED = 50
 
@@ -98,7 +97,7 @@ def _text_of(argument: str) -> str:
     """Return the text; `-` reads at most 1,000,000 bytes of stdin, as UTF-8 with replacements."""
     if argument != "-":
         return argument
-    return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8", "replace")
+    return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
 async def _spaces(memory: Memory) -> Spaces | None:
@@ -170,10 +169,8 @@ def suggest(limit: Limit = 20) -> int:
     for pair in found:
         error_type = clean(pair["lessons"][0]["error_type"], WORDS)
         lines.append(f"cosine {pair['cosine']:.2f}, {error_type}")
-        lines += [
-            f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}"
-            for one in pair["lessons"]
-        ]
+        rows = ((one["id"], one["seen"], clean(one["text"], WORDS)) for one in pair["lessons"])
+        lines += [f"  {id}  seen {times}  {text}" for id, times, text in rows]
     then = following("lessons") if found else "no two lessons are similar enough"
     return answer({"pairs": found}, *lines, then)
 
@@ -300,10 +297,9 @@ def reembed() -> int:
 
     async def embed(memory: Memory) -> tuple[int, Spaces]:
         if memory.embedder is None:
-            raise UsageError(
-                "recall compares words here, which needs no vectors; for meanings install "
-                "heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
-            )
+            todo = "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
+            what = "recall compares words here, which needs no vectors"
+            raise UsageError(f"{what}; for meanings {todo}")
         watch = partial(progress.counted, "embedding", noun="examples")
         return await memory.reembed(watch), await memory.spaces()
 

@@ -27,7 +27,6 @@ from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
-LAST = "last"
 LISTED = 10
 LOOKED_AT = 200  # loops that begin alike
 CANDIDATE = 400  # characters of a candidate that are shown
@@ -159,7 +158,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     try:
         return await memory.store.read(memory.scope, loop_store.read, name)
     except NotFound as error:
-        if name == LAST:
+        if name == "last":
             if newest := await newest_runs(memory, 1):
                 return newest[0]
             where = f"{memory.store.url}; no pipeline has run in this scope"

@@ -33,15 +33,12 @@ from heedful.pages.plot import Point, draw_front
 from heedful.store import loops, shown
 
 LAST = 100_000  # loops of a database, the newest
-
 Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
 
 
 def replay(
     source: Source = None,
-    policy: Annotated[
-        list[str] | None, Option("--policy", help="Repeatable. [all presets]")
-    ] = None,
+    policy: Annotated[config.Texts, Option("--policy", help="Repeatable. [all presets]")] = None,
     plot: config.Plot = None,
 ) -> int:
     """Say what policies would have cost and lost on recorded loops.

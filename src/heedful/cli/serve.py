@@ -8,7 +8,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -251,9 +251,7 @@ def worker(
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
     model: Annotated[str | None, Option("--model", help="Words the lessons. [the setting]")] = None,
-    drives: Annotated[
-        list[str] | None, Option(help="Loops to drive: name=module:function.")
-    ] = None,
+    drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
     telemetry: Telemetry = False,
@@ -313,10 +311,16 @@ async def _work(
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
         options["listener"] = listener
         try:
+            if not once:
+                where, many = shown(values.db), counted(options["concurrency"], "job")
+                say(f"works for {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
+            say(f"model: {_describe_writer(model)}")
             if values.db.startswith(POSTGRES):
-                await _on_queue(values.db, tools, once, options)
+                from heedful.service.worker import PostgresQueue
+
+                queue = await stack.enter_async_context(PostgresQueue(values.db))
+                await queue.work(tools, once=once, **options)
             else:
-                say(f"model: {_describe_writer(model)}")
                 work = LocalQueue(tools, **options)
                 await sweep(work, tools)
                 for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
@@ -325,17 +329,6 @@ async def _work(
         finally:
             progress.say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
         return 1 if counts["given up"] else 0
-
-
-async def _on_queue(url: str, tools: Tools, once: bool, options: Mapping[str, Any]) -> None:
-    from heedful.service.worker import PostgresQueue
-
-    async with PostgresQueue(url) as queue:
-        if not once:
-            many = counted(options["concurrency"], "job")
-            say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {_describe_writer(tools.model)}")
-        await queue.work(tools, once=once, **options)
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:

@@ -45,6 +45,7 @@ ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]"
 Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
+Texts = list[str] | None
 Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
 UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
@@ -56,9 +57,8 @@ def _check_plot(path: Path | None) -> Path | None:
     return path
 
 
-Plot = Annotated[
-    Path | None, Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
-]
+PLOT = Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
+Plot = Annotated[Path | None, PLOT]
 
 
 def write_plot(path: Path, drawing: str) -> None:
@@ -299,9 +299,8 @@ def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder 
     """Open the embedder; None if recall compares words."""
     from heedful.models import open_embedder
 
-    if not by_meaning(values):
-        return None
-    return open_embedder("minilm", cache=values.cache, progress=progress)
+    meant = by_meaning(values)
+    return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
 
 
 def by_meaning(values: Settings) -> bool:
