@@ -130,13 +130,13 @@ def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator
     loop = stored.loop
     for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
         yield f"\nattempt {attempt.number}: {_text(value) or '(empty)'}"
-        evaluation = attempt.evaluation
-        for finding in evaluation.findings if evaluation else ():
-            fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
-            level = "" if finding.level == "error" else f" ({finding.level})"
-            yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
-        for goal in evaluation.unmet(loop.goals) if evaluation else ():
-            yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
+        if evaluation := attempt.evaluation:
+            for finding in evaluation.findings:
+                fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
+                level = "" if finding.level == "error" else f" ({finding.level})"
+                yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
+            for goal in evaluation.unmet(loop.goals):
+                yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
         yield f"  => {line.decided}"
         if fed := _feedback(stored, attempt.number):
             yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))

@@ -96,7 +96,7 @@ def print_json(document: Any) -> None:
     """Print one JSON document in ASCII, which every terminal can show; records by their fields."""
 
     def plain(value: Any) -> Any:
-        return asdict(value) if is_dataclass(value) else str(value)
+        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
     show(json.dumps(document, default=plain, indent=2))
 
