@@ -5,7 +5,6 @@ import time
 import pytest
 
 from tests.cli.pipelines import runs
-from tests.cli.support import task
 
 
 def test_why_in_words(stored):
@@ -43,17 +42,6 @@ def test_an_override_opens_a_loop_unless_another_rule_stops_it(stored):
          '"decisions": 3', '"verdict": "again"', '"reason": "alignment_threshold_not_met"'),
     ).json["until"]  # fmt: skip
     assert 1.5 * 86_400 <= until - before <= 1.5 * 86_400 + 60
-
-
-def test_a_run_goes_on_after_an_override(desk):
-    desk.tasks(task("never"))
-    run = ("run", "tasks.jsonl", "--model", "toy:answer", "--policy", "stage")
-    assert desk.heedful(*run).code == 1
-    calls = len(desk.calls())
-    desk.heedful("override", "tasks-1/never", "attempts", "--by", "ann")
-    again = desk.heedful(*run, "--run", "tasks-1", "--resume", "--json")
-    assert (again.code, again.json["rows"][0]["attempts"]) == (1, 4)
-    assert len(desk.calls()) == calls + 1
 
 
 def test_the_log(stored):
