@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heedful.pages import html
 from heedful.pages.report import BEHIND, CUT, LINES, READ, SIDE, WIDE, compare, split_lines
+from tests.pages.support import example
 
 ROOM = 10**9
 
@@ -79,3 +83,13 @@ def test_outputs_that_differ_everywhere_are_bounded():
     spread, note = compare("\n".join("ab" * 500), "\n".join("aX" * 500), ROOM)
     assert note.startswith("500 lines removed")
     assert sum(line.sign in "-+" for line in spread) <= LINES + 2 * SIDE
+
+
+def test_bars_follow_one_another_as_wide_as_attempts_took():
+    bars = re.findall(r"left:min\(([\d.]+)%,100% - 4px\);width:([\d.]+)%", html(example()))
+    times = [one.execution_time_ms for stage in example().stages for one in stage.attempts]
+    assert [float(width) for _, width in bars] == pytest.approx(
+        [100 * ms / sum(times) for ms in times], abs=0.01
+    )
+    begins = [sum(times[:n]) / sum(times) * 100 for n in range(len(times))]
+    assert [float(left) for left, _ in bars] == pytest.approx(begins, abs=0.01)

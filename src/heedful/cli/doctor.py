@@ -35,7 +35,6 @@ EXTRAS: dict[str, tuple[str, str]] = {
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
-OLDEST_SQLITE = (3, 35, 0)
 # Tables of heedful, without those that belong to no tenant.
 TABLES = """
 select c.relname::text as name, c.relrowsecurity and exists (
@@ -88,7 +87,7 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("python", True, found)
     with closing(sqlite3.connect(":memory:")) as db:
         (fts5,) = db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()
-    well = sqlite3.sqlite_version_info >= OLDEST_SQLITE and fts5 == 1
+    well = sqlite3.sqlite_version_info >= (3, 35, 0) and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
     lines = [line for line in metadata.requires("heedful") or () if "extra ==" in line]
@@ -344,9 +343,6 @@ def migrate(
     if done.waiting:
         later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
         then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
-    return answer(
-        {**record, "schema": done.schema},
-        f"{shown(url)} has schema {done.schema}, {words}",
-        f"role {role} may serve; name it in the URL of the service" if role else "",
-        then,
-    )
+    served = f"role {role} may serve; name it in the URL of the service" if role else ""
+    words = f"{shown(url)} has schema {done.schema}, {words}"
+    return answer({**record, "schema": done.schema}, words, served, then)

@@ -28,7 +28,6 @@ from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
 LISTED = 10
-LOOKED_AT = 200  # loops that begin alike
 CANDIDATE = 400  # characters of a candidate that are shown
 
 
@@ -163,7 +162,7 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
                 return newest[0]
             where = f"{memory.store.url}; no pipeline has run in this scope"
             raise NotFound("loop", name, where) from None
-        found = await memory.store.read(memory.scope, loop_store.newest, LOOKED_AT, name)
+        found = await memory.store.read(memory.scope, loop_store.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None

@@ -237,13 +237,12 @@ def _describe_dream(one: Dream) -> Iterator[str]:
 GAIN = "shown against withheld; a gain is for the better, and the interval holds at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 WHOLE = "memory as a whole"
+RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
 
 
 def proof(
     limit: Limit = 10,
-    restore: Annotated[
-        int | None, Option(min=1, max=MOST, help="The id of a lesson to restore.")
-    ] = None,
+    restore: Annotated[int | None, RESTORE] = None,
     by: By = "",
     why: Why = "",
     plot: Plot = None,

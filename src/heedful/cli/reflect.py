@@ -25,7 +25,6 @@ from heedful.store import episodes
 from heedful.traces import read
 from heedful.traces.episode import Episode
 
-STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
 BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
 SIGNALS = 5
@@ -61,9 +60,10 @@ def reflect(
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     options = {"trust": trust, "store": keep}
+    rest = "stopped; what was reflected on is kept, the same command does the rest"
     with output.Progress() as progress:
         work = _reflect(settings(model=model), files or [], bool(model), options, progress)
-        results, damage, left = output.drive(work, lambda: STOPPED)
+        results, damage, left = output.drive(work, lambda: rest)
     failed = sum(bool(one.error) for one in results)
     record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
     if not call().json:

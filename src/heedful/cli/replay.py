@@ -280,7 +280,7 @@ def read_records(source: str | None, progress: output.Progress) -> list[Recorded
 
     async def read() -> list[RecordedLoop]:
         async with config.stored(values) as store:
-            return loops.recorded(await store.read(scope, loops.newest, LAST))
+            return loops.recorded(await store.read(scope, loops.newest, 100_000))
 
     try:
         records = output.drive(read())

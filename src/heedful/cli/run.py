@@ -36,7 +36,6 @@ from heedful.store.records import Head
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
-NEWEST = 500  # loops among which a run is looked for
 MOST_LINES = 20
 # Errors of one task alone: the other tasks go on. Any other model error would hit them, too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
@@ -283,7 +282,7 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
 async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
-    begins, most = (f"{name}/", 1) if name else (f"{stem}-", NEWEST)
+    begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
     form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
     for one in await store.read(scope, loops.newest, most, begins):
         if match := form.match(one.id):

@@ -37,10 +37,7 @@ from heedful.telemetry import LogThrottle
 
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
-ENDS = ("done", "given up")
-DEFAULT_JOBS = 2
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
-DRIVERS = ("psycopg.pool", "procrastinate.utils")
 Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
 Content = Annotated[bool, Option("--telemetry-content", help="With prompts and answers.")]
 
@@ -106,7 +103,16 @@ async def _serve(values: config.Settings) -> int:
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                _log()
+                log, server = map(logging.getLogger, ("heedful", "uvicorn.error"))
+                if not log.handlers:
+                    handler = logging.StreamHandler()
+                    form = "%(asctime)s %(levelname)s %(message)s"
+                    handler.setFormatter(logging.Formatter(form))
+                    log.addHandler(handler)
+                    log.setLevel(logging.INFO)
+                server.addHandler(log.handlers[0])
+                server.setLevel(logging.WARNING)
+                report_lost_database()
                 hello = _hello(values, setup, url, keys)
                 return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
@@ -132,7 +138,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
 @asynccontextmanager
 async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     """Yield the job queue of the service: in PostgreSQL, else in this process."""
-    jobs = DEFAULT_JOBS if values.workers is None else values.workers
+    jobs = 2 if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from heedful.service.worker import PostgresQueue
 
@@ -176,19 +182,6 @@ def _describe_writer(model: Model | None) -> str:
     return model.name if model is not None else "none: rules word what runs teach"
 
 
-def _log() -> None:
-    """Log to stderr: requests without bodies, failures without secrets."""
-    log = logging.getLogger("heedful")
-    if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.error").addHandler(log.handlers[0])
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    report_lost_database()
-
-
 # What serve and worker share
 
 
@@ -201,7 +194,7 @@ def report_lost_database() -> None:
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
         return False
 
-    for driver in DRIVERS:
+    for driver in ("psycopg.pool", "procrastinate.utils"):
         logging.getLogger(driver).addFilter(say_once)
 
 
@@ -296,7 +289,7 @@ async def _work(
     def listener(job: Job, what: str) -> None:
         if what == "begun":
             return
-        counts["done" if what.startswith("done") else "given up"] += what.startswith(ENDS)
+        counts.update(end for end in ("done", "given up") if what.startswith(end))
         given = (f"{name}={value[:16]}" for name, value in sorted(job.arguments.items()))
         about = " ".join([f"{job.scope.tenant}/{job.scope.project}", job.task, *given])
         progress.say(clean(f"{about}: {what}", WORDS))
