@@ -32,7 +32,6 @@ from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.plot import Point, draw_front
 from heedful.store import loops, shown
 
-LAST = 100_000  # loops of a database, the newest
 Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
 
 

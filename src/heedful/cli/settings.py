@@ -24,9 +24,11 @@ from heedful.cli.output import call, drive, say
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
+from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
+from heedful.models import open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
-from heedful.store import POSTGRES, shown
+from heedful.store import POSTGRES, open_store, shown
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -133,8 +135,6 @@ def settings(**options: Any) -> Settings:
 
 def policy_of(option: str | None) -> Policy:
     """Return the policy that the option names, else that of the settings. Raises UsageError."""
-    from heedful.loop.policies import policy
-
     if option is not None:
         return policy(option)
     try:
@@ -239,8 +239,6 @@ def _exists(db: str) -> bool:
 @asynccontextmanager
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises NotFound if there is no such file, unless it may be `new`."""
-    from heedful.store import open_store
-
     if not (new or _exists(values.db)):
         where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
         raise NotFound("database", values.db, where)
@@ -254,8 +252,6 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
     """Open the model. Missing weights are downloaded first, outside of any attempt's time."""
-    from heedful.models import weights
-
     model = _open_model(values)
     try:
         if needed := weights.needed(values.model):
@@ -267,8 +263,6 @@ async def model_of(values: Settings, progress: Progress | None = None) -> AsyncI
 
 def model_here(values: Settings) -> Model | None:
     """Open the model without downloading; None if the default model is not on this machine."""
-    from heedful.models import weights
-
     if needed := weights.needed(values.model):
         there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
         if not there and values.model == Settings.model_fields["model"].default:
@@ -277,8 +271,6 @@ def model_here(values: Settings) -> Model | None:
 
 
 def _open_model(values: Settings) -> Model:
-    from heedful.models import open_model
-
     look_here()
     options: Any = values.model_dump(include={"cache", "threads", "context", "timeout"})
     return open_model(values.model, **options)
@@ -297,8 +289,6 @@ def memory_of(values: Settings, store: Store, progress: Progress | None = None) 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
     """Open the embedder; None if recall compares words."""
-    from heedful.models import open_embedder
-
     meant = by_meaning(values)
     return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
 
@@ -308,8 +298,6 @@ def by_meaning(values: Settings) -> bool:
 
     `auto` means yes if the packages are installed and the weights are in the cache.
     """
-    from heedful.models import weights
-
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)
