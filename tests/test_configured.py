@@ -18,7 +18,7 @@ from heedful.loop import codec, stop
 from heedful.loop.decide import Policy
 from heedful.loop.policies import PRESETS, default, goal, orchestrator, policy, stage
 from heedful.loop.record import Goal, Improvement
-from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, NothingMet, Repeat, rule_name
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat
 from tests.loop import support
 
 HOPELESS = All(Repeat(1, near=False), NothingMet())
@@ -61,25 +61,15 @@ TEXTS: list[tuple[str, Policy]] = [
     ("stage, -fatigue, fatigue.limit=0.5", three(Fatigue(0.5))),
     ("stage, -attempts, repeat", Policy((Repeat(),))),
     ("stage, echo.across=scope", three(Echo(across="scope"))),
-    (
-        "stage, plateau.patience=null, plateau.floor=0.3, plateau.novelty=true",
-        three(heedful.Plateau(None, True, 0.3)),
-    ),
-    (
-        "stage, budget.tokens=5000, budget.seconds=1.5",
-        three(heedful.Budget(tokens=5000, seconds=1.5)),
-    ),
+    ("stage, plateau.patience=null, plateau.novelty=true", three(Plateau(None, True))),
+    ("stage, budget.tokens=50, budget.seconds=1.5", three(Budget(tokens=50, seconds=1.5))),
     ("stage, against=previous", three(improvement=Improvement(against="previous"))),
     ("stage, unscored=again", three(unscored="again")),
     ("orchestrator, against=best", Policy(orchestrator.rules, goals=orchestrator.goals)),
     ("stage, a >= 0.5, b ≤ 2", three(goals=(Goal("a", 0.5), Goal("b", 2, "at_most")))),
     (
-        "orchestrator, alignment >= 0.9, tone>=1",
-        Policy(
-            orchestrator.rules,
-            orchestrator.improvement,
-            goals=(orchestrator.goals[1], Goal("alignment", 0.9), Goal("tone", 1)),
-        ),
+        "orchestrator, alignment >= 0.9",
+        replace(orchestrator, goals=(orchestrator.goals[1], Goal("alignment", 0.9))),
     ),
 ]
 
@@ -130,7 +120,7 @@ def test_an_object_has_a_preset_and_what_is_changed(given_, meant):
 
 
 def test_a_new_rule_stands_at_the_end():
-    names = [rule_name(r) for r in policy("default, fatigue, attempts.limit=9, echo").rules]
+    names = [stop.rule_name(r) for r in policy("default, fatigue, attempts.limit=9, echo").rules]
     assert names == ["attempts", "repeat", "repeat+nothing_met", "fatigue", "echo"]
 
 
@@ -141,11 +131,7 @@ REFUSED: list[tuple[Any, str]] = [
     (None, "policy is None; it must be a preset, or an object that changes one"),
     (5, "policy is 5; it must be a preset"),
     ("default, attempts.limit=0", f"attempts.limit is 0; {INTEGER}"),
-    ("default, attempts.limit=", f"attempts.limit is ''; {INTEGER}"),
-    (
-        "default, attempts=5",
-        "attempts is 5; it must be an object with the rule's fields, true or false; as text",
-    ),
+    ("default, attempts=5", "attempts is 5; it must be an object with the rule's fields, true"),
     ("default, q > 0.5", "a goal is 'q > 0.5'; it must be written like \"alignment >= 0.75\""),
     ("default, attempts.most=5", "attempts.most is 5; it must be one of limit"),
     ("default, repeat.near=maybe", "repeat.near is 'maybe'; it must be true or false"),
@@ -157,17 +143,11 @@ REFUSED: list[tuple[Any, str]] = [
     ("default, rules", "rules is True; it must be a list of objects such as"),
     ("default, -name", "name is False; it must be text"),
     ("stage, -attempts", "rules is (); it must be at least one stop rule: a loop must end"),
-    (
-        "orchestrator, alignment <= 0.5",
-        "threshold of alignment >= 0.75 is 0.75; it must be at most 0.5: another goal is",
-    ),
     ("default, q >= 2, q <= 1", "threshold of q >= 2 is 2.0; it must be at most 1: another goal"),
     ({"min_gain": "0.1"}, "min_gain is '0.1'; it must be a number in"),
     ({"unscored": []}, "unscored is []; it must be stop or again"),
-    ({"goals": "q >= 1"}, "goals is 'q >= 1'; it must be a list such as"),
     ({"rules": ["attempts"]}, "rules is ['attempts']; it must be a list of objects such as"),
     ({"rules": [{"rule": "nope"}]}, "rule is 'nope'; it must be one of attempts, budget, echo,"),
-    ({"rules": [{"rule": "attempts", "limit": 0}]}, f"attempts.limit is 0; {INTEGER}"),
     ({"rules": [{"rule": "attempts", "most": 2}]}, "rule attempts is {'most': 2}; it must be"),
     ({"rules": [{"rule": "all", "rules": [{"rule": "attempts"}]}]}, "All is (MaxAttempts(limit"),
     ({"rules": [{"rule": "all"}]}, "rules is None; it must be a list of objects"),
@@ -239,11 +219,11 @@ def test_anything_is_a_policy_or_refused(given_):
 
 RULES: list[heedful.StopRule] = [
     MaxAttempts(7),
-    heedful.Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
+    Budget(tokens=5, cost=0.5, seconds=2.5, calls=3),
     Echo(2, "scope"),
     Repeat(3, near=False),
     Fatigue(0.75, 0.25, 0.125),
-    heedful.Plateau(None, True, 0.25),
+    Plateau(None, True, 0.25),
     NothingMet(),
     All(Repeat(), All(NothingMet(), Echo())),
 ]
@@ -254,7 +234,7 @@ RULES: list[heedful.StopRule] = [
 def test_a_stored_policy_is_read_as_the_same(made):
     plain = json.loads(json.dumps(codec.policy_to(made)))
     assert codec.policy_from(plain) == policy(plain) == made
-    assert {rule_name(rule) for rule in RULES[:-1]} == set(stop.RULES)
+    assert {stop.rule_name(rule) for rule in RULES[:-1]} == set(stop.RULES)
 
 
 # -- goals
@@ -296,15 +276,9 @@ def test_a_goal_that_is_shown_can_be_read_again(goals):
         *("quality >= 0.8 or so", "quality >= high", "quality >= nan", "quality >= inf"),
         *("quality >= 1e13", "quality >= true", "0.8"),
         *(None, 5, True, [], ["quality >= 0.8"], {}, {"score": "q"}, {"threshold": 1}),
-        {"score": "", "threshold": 1},
-        {"score": 5, "threshold": 1},
-        {"score": "q", "threshold": "0.8"},
-        {"score": "q", "threshold": True},
-        {"score": "q", "threshold": None},
-        {"score": "q", "threshold": [1]},
-        {"score": "q", "threshold": math.nan},
-        {"score": "q", "threshold": 1, "direction": "up"},
-        {"score": "q", "threshold": 1, "weight": 2},
+        *({"score": score, "threshold": 1} for score in ("", 5)),
+        *({"score": "q", "threshold": number} for number in ("0.8", True, None, [1], math.nan)),
+        *({"score": "q", "threshold": 1, **more} for more in ({"direction": "up"}, {"weight": 2})),
     ],
 )
 def test_a_wrong_goal_is_refused_with_the_right_form(wrong):

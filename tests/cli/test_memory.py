@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import heedful.models
 from heedful.cli import settings
 from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.ranking import FIRST
@@ -248,7 +247,7 @@ def test_a_run_withholds_as_the_settings_say(desk):
 
 def test_what_lies_elsewhere_is_told_and_moved(desk, session, monkeypatch):
     fill(desk, ("E", "no unit", {"example": Example(TASK, "7 kg")}))
-    monkeypatch.setattr(heedful.models, "open_embedder", lambda *_, **__: FixedEmbedder(64))
+    monkeypatch.setattr(settings, "open_embedder", lambda *_, **__: FixedEmbedder(64))
     monkeypatch.setenv("HEEDFUL_EMBEDDER", "minilm")
     known = session((f"recall '{TASK}'", 0, "by words alone: 1 example (0 in fixed/64, 1 without"))
     assert following(known.err) == ["reembed"]

@@ -6,8 +6,18 @@ from datetime import datetime
 
 import pytest
 
-from heedful.cli.output import CALL, WIDTH, Call, counted, following, report_error, table, when
-from heedful.cli.progress import MANY, Progress
+from heedful.cli.output import (
+    CALL,
+    MANY,
+    WIDTH,
+    Call,
+    Progress,
+    counted,
+    following,
+    report_error,
+    table,
+    when,
+)
 
 HEADS = ("loop", "why", "attempts", "÷ oracle", "at")
 ROWS = [

@@ -100,7 +100,9 @@ def test_an_error_is_told_without_the_password(invoke, monkeypatch, url, command
         assert (done.code != 0, URLS[url] in done.out + done.err) == (True, True), done
 
 
-def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, empty):
+def test_a_database_is_migrated_and_a_store_copied_to_it(desk, invoke, doctor, empty):
+    code, signs = doctor(empty.service)
+    assert (code, signs["schema"]["well"]) == (1, False)
     done = invoke("migrate", "--store", secret(empty.owner), "--role", "heedful")
     assert done.code == 0, done
     assert f"has schema {newest()}, {len(known())} part" in done.out
@@ -135,13 +137,6 @@ def test_doctor_says_what_is_wrong_and_what_to_do(doctor, postgres):
     for url in (postgres.owner, postgres.superuser):
         code, signs = doctor(secret(url))
         assert (code, signs["role"]["well"], "open loops" in signs) == (1, False, False)
-
-
-def test_doctor_of_a_database_without_schema_or_pgvector(doctor, empty):
-    rows(empty.superuser, "drop extension vector")
-    code, signs = doctor(empty.service)
-    assert (code, signs["schema"]["well"], signs["pgvector"]["well"]) == (1, False, False)
-    assert "create extension vector" in signs["pgvector"]["found"]
 
 
 # -- the worker

@@ -1,6 +1,5 @@
 """`heedful replay`, `tune` and `policy`: figures by hand, and what is said of them."""
 
-import asyncio
 import json
 import os
 import signal
@@ -14,7 +13,6 @@ from heedful.cli.replay import read_file
 from heedful.loop.codec import policy_from
 from heedful.loop.policies import PRESETS
 from heedful.loop.reach import reach
-from heedful.testing import ScriptedModel
 from tests.cli.support import Done, ended, following, record, task
 
 LOOPS = (
@@ -116,35 +114,12 @@ def test_goals_of_the_policies_count_where_loops_have_none(replay, desk):
     assert document["notes"] == ["2 loops without goals count as if they had the policies'"]
 
 
-async def _store(path: str) -> None:
-    store = heedful.open_store(path)
-    options: dict[str, Any] = {"store": store, "checks": [heedful.checks.contains("red")]}
-    for id, answers in (("a", ["blue", "red"]), ("b", [*"pqrs"]), ("c", ["red"])):
-        model = ScriptedModel(*answers)
-        await heedful.Run(f"Say {id}", generate=model, id=f"r/{id}", **options).finish()
-    session = heedful.Run("Say d", generate=ScriptedModel("x", "y"), id="r/d", **options)
-    await session.step()
-    await store.close()
-
-
-def test_a_database(replay, desk):
-    asyncio.run(_store(str(desk.folder / "heedful.db")))
-    done = replay("--policy", "stage", "--policy", "default")
-    assert done.out.startswith("4 loops, 8 attempts; 2 loops can be solved\n")
-    rows = lines(done)
-    assert rows["stage"][:1] + rows["stage"][-1:] == ["7", "1"]  # 2, 3, 1 and 1, which is open
-    assert rows["default"][:1] + rows["default"][-1:] == ["8", "1"]
-    assert replay("heedful.db", "--policy", "stage", "--policy", "default").out[:-12] in done.out
-
-
 NO_LOOPS = {
     "none.jsonl": (2, "none.jsonl: it cannot be read (No such file or directory); check the path"),
-    "none.db": (3, "no database 'none.db' in this folder"),
     "folder": (4, "cannot be opened"),
     "empty.jsonl": (2, "empty.jsonl: it holds no loop; give at least one with attempts"),
     "empty.db": (3, "no loop of scope 'default/default' in empty.db has an attempt; heedful run m"),
     "lines.json": (4, "file of one loop a line must end in .jsonl"),
-    "bad.jsonl": (2, "bad.jsonl:1: not one JSON object on one line"),
     "": (2, "--db is ''; it must have at least 1 character"),
 }
 
@@ -152,8 +127,8 @@ NO_LOOPS = {
 @pytest.mark.parametrize("name", NO_LOOPS)
 def test_where_there_are_no_loops(heedful_, desk, name):
     (desk.folder / "folder").mkdir()
-    for file, text in (("empty.jsonl", ""), ("empty.db", ""), ("bad.jsonl", "{\n")):
-        desk.write(file, text)
+    for file in ("empty.jsonl", "empty.db"):
+        desk.write(file, "")
     desk.records(*LOOPS, name="lines.json")
     code, said = NO_LOOPS[name]
     for command in ("replay", "tune"):

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
-import signal
-import subprocess
-import sys
 
 import pytest
 
 from heedful.memory.memory import Memory
-from tests.cli.support import ended, following
+from tests.cli.support import following
 from tests.memory.transfers import exported, full, moved
 from tests.store.support import opened
 
@@ -31,6 +27,9 @@ def invoke(desk, monkeypatch):
 def test_memory_moves_to_another_machine(desk, invoke):
     done = invoke("export", "lessons.jsonl")
     assert (done.code, done.err) == (0, "")
+    again = invoke("export", "lessons.jsonl")
+    assert (again.code, "or overwrite it with --force" in again.err) == (2, True)
+    assert invoke("export", "lessons.jsonl", "--force").code == 0
     assert done.out.startswith("5 lessons exported, ")
     assert (desk.folder / "lessons.jsonl").read_bytes() == DATA
     assert following(done.out) == ["import", "lessons.jsonl", "--db", "another.db"]
@@ -71,64 +70,3 @@ def test_through_a_pipe(desk, invoke):
     assert cut.code == 2
     assert cut.err.startswith("heedful: the input:")
     assert not (desk.folder / "c.db").exists()
-
-
-def test_what_cannot_be_done_is_said(desk, invoke):
-    desk.write("there.jsonl", DATA)
-    desk.write("cut.jsonl", DATA[:-200])
-    desk.write("other.jsonl", b'{"id": "x", "attempts": []}\n')
-    for arguments, code, said in [
-        (("export", "there.jsonl"), 2, "name another file, or overwrite it with --force"),
-        (("export", "."), 2, "the name of a file"),
-        (("export", "none/x.jsonl"), 4, "No such file or directory"),
-        (("export", "-", "--json"), 2, "name a file"),
-        (("export", "x.jsonl", "--db", "none.db"), 3, "no database 'none.db'"),
-        (("import", "none.jsonl"), 2, "No such file or directory"),
-        (("import", "cut.jsonl"), 2, "copy it or export it again"),
-        (("import", "other.jsonl"), 2, "other.jsonl:1: "),
-        (("import", "there.jsonl", "--trust", "operator"), 2, "by is ''"),
-        (("import", "there.jsonl", "--trust", "much"), 2, "trust is 'much'"),
-    ]:
-        done = invoke(*arguments)
-        assert (done.code, said in done.err + done.out) == (code, True), (arguments, done)
-    assert (desk.folder / "there.jsonl").read_bytes() == DATA
-    assert invoke("export", "there.jsonl", "--force", "--no-vectors").code == 0
-    assert len((desk.folder / "there.jsonl").read_bytes()) < len(DATA)
-    assert not list(desk.folder.glob("*.part"))
-
-
-# Every record is told of, and it takes a while: a person has time to press Ctrl-C.
-SLOW = """
-import time
-from heedful.memory import transfer
-
-encoded, checked = transfer.encode, transfer.decode
-
-def slowly(work):
-    def slow(record):
-        open("begun", "a").close()
-        time.sleep(0.05)
-        return work(record)
-    return slow
-
-transfer.encode, transfer.decode = slowly(encoded), slowly(checked)
-from heedful.cli import main
-main()
-"""
-
-
-@pytest.mark.parametrize("command", ["export x.jsonl", "import there.jsonl --db b.db"])
-def test_ctrl_c_leaves_nothing_half(desk, invoke, command):
-    desk.write("there.jsonl", DATA)
-    desk.write("slow.py", SLOW)
-    process = subprocess.Popen(
-        [sys.executable, "slow.py", *shlex.split(command)], cwd=desk.folder, encoding="utf-8",
-        env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    desk.wait_for((desk.folder / "begun").exists, process)
-    process.send_signal(signal.SIGINT)
-    done = ended(process)
-    assert done.code == 130
-    assert "stopped; " in done.err
-    assert not (desk.folder / "x.jsonl").exists()
-    assert not (desk.folder / "b.db").exists()

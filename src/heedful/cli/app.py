@@ -11,14 +11,7 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from heedful.cli.output import (
-    CALL,
-    INTERRUPTED,
-    Call,
-    Interrupted,
-    call,
-    report_error,
-)
+from heedful.cli import output
 
 # Command -> its function or group, and what `heedful --help` says of it: nothing is imported then.
 COMMANDS = {
@@ -42,13 +35,13 @@ COMMANDS = {
     "pin": ("lessons:pin", "Pin a lesson: it is never evicted, pruned or retired."),
     "prune": ("lessons:prune", "Remove lessons that are of no use."),
     "dream": ("memory:dreams", "Merge lessons that say the same."),
-    "export": ("transfer:export", "Write all lessons to a file."),
-    "import": ("transfer:import_", "Import an export; a repeated import adds nothing twice."),
-    "reembed": ("transfer:reembed", "Give vectors to examples that have none."),
+    "export": ("lessons:export", "Write all lessons to a file."),
+    "import": ("lessons:import_", "Import an export; a repeated import adds nothing twice."),
+    "reembed": ("lessons:reembed", "Give vectors to examples that have none."),
     "proof": ("memory:proof", "Say whether memory helps, with intervals."),
     "model": ("doctor:models", "Fetch, list and check the weights of embedded models."),
-    "db": ("transfer:db", "Copy a whole store: to another engine, or as a backup."),
-    "migrate": ("transfer:migrate", "Bring a PostgreSQL database to the schema it needs."),
+    "db": ("doctor:db", "Copy a whole store: to another engine, or as a backup."),
+    "migrate": ("doctor:migrate", "Bring a PostgreSQL database to the schema it needs."),
     "worker": ("serve:worker", "Do the jobs of services."),
     "doctor": ("doctor:doctor", "Check what heedful needs, and say what to do."),
     "serve": ("serve:serve", "Serve heedful over HTTP until SIGTERM or Ctrl-C."),
@@ -79,14 +72,14 @@ def _command(function: Callable[..., Any]) -> Any:
 
 def _set_db(value: str | None) -> None:
     if value is not None:
-        call().db = value
+        output.call().db = value
+
+
+DB = Option("--db", "--store", callback=_set_db, help="The database. [heedful.db]")
 
 
 def _shared(
-    db: Annotated[
-        str | None,
-        Option("--db", "--store", callback=_set_db, help="The database. [heedful.db]"),
-    ] = None,
+    db: Annotated[str | None, DB] = None,
     json: Annotated[bool, Option("--json", help="Print exactly one JSON document.")] = False,
 ) -> None:
     """Declare the options that commands share; `Call` has their values."""
@@ -139,17 +132,17 @@ class Commands(TyperGroup):
         kept = [word for word in head if word != "--debug"] + words[end:]
         alone = options.get("standalone_mode", True)
         options["standalone_mode"] = False
-        token = CALL.set(Call(words, json="--json" in head, debug="--debug" in head))
+        token = output.CALL.set(output.Call(words, json="--json" in head, debug="--debug" in head))
         try:
             code = super().main(kept, *rest, **options)
-            if code == INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
-                raise Interrupted("interrupted")
+            if code == output.INTERRUPTED:  # Ctrl-C outside of `drive`: typer itself is silent
+                raise output.Interrupted("interrupted")
         except typer.Abort:  # the same in earlier versions of typer
-            code = report_error(Interrupted("interrupted"))
+            code = output.report_error(output.Interrupted("interrupted"))
         except Exception as error:
-            code = report_error(error)
+            code = output.report_error(error)
         finally:
-            CALL.reset(token)
+            output.CALL.reset(token)
         code = code if isinstance(code, int) else 0
         if alone:
             sys.exit(code)
@@ -164,19 +157,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app: typer.Typer = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    **PLAIN,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+VERSION = Option("--version", is_eager=True, callback=_version, help="Show the version.")
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(cls=Commands, no_args_is_help=True, context_settings=HELP, **PLAIN)
 
 
 @app.callback()
 def heedful(
-    version: Annotated[
-        bool, Option("--version", is_eager=True, callback=_version, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, VERSION] = False,
     debug: Annotated[bool, Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Self-correction for LLM agents: when to think again, when to stop, never the same mistake.

@@ -1,4 +1,4 @@
-"""`heedful doctor` and `heedful model`: check this machine, fetch weights, and say what to do."""
+"""`heedful doctor`, `model`, `db` and `migrate`: what this machine and its stores need."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option, Typer
 
+from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, emit
-from heedful.cli.progress import Progress, drive
-from heedful.errors import HeedfulError
+from heedful.cli.output import Progress, answer, columns, counted, drive, emit, following
+from heedful.errors import HeedfulError, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import clean
 from heedful.memory.memory import Spaces, space_of
@@ -35,7 +35,6 @@ EXTRAS: dict[str, tuple[str, str]] = {
     **{name: ("pydantic-ai-slim", name) for name in ("anthropic", "google")},
 }
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
-OLDEST_SQLITE = (3, 35, 0)
 # Tables of heedful, without those that belong to no tenant.
 TABLES = """
 select c.relname::text as name, c.relrowsecurity and exists (
@@ -65,9 +64,8 @@ def doctor(model: config.ModelName = None) -> int:
     """
     values = config.settings(model=model)
     signs = [*_machine(values), *_weights(values)]
-    store = _server if values.db.startswith(POSTGRES) else _file
     try:
-        signs += store(values)
+        signs += (_server if values.db.startswith(POSTGRES) else _file)(values)
     except (HeedfulError, OSError, sqlite3.Error) as error:
         signs.append(Sign("database", False, f"{shown(values.db)}: {error}", "name another one"))
     return _report(signs)
@@ -80,7 +78,7 @@ def _report(signs: Sequence[Sign]) -> int:
     for sign in signs:
         todo = f"; {sign.todo}" if sign.todo and not sign.well else ""
         lines.append(f"{'✓' if sign.well else '✗'} {sign.name}: {sign.found}{todo}")
-    answer({"well": well, "signs": list(map(asdict, signs))}, *lines)
+    answer({"well": well, "signs": signs}, *lines)
     return 0 if well else 1
 
 
@@ -89,16 +87,19 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("python", True, found)
     with closing(sqlite3.connect(":memory:")) as db:
         (fts5,) = db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()
-    well = sqlite3.sqlite_version_info >= OLDEST_SQLITE and fts5 == 1
+    well = sqlite3.sqlite_version_info >= (3, 35, 0) and fts5 == 1
     found = f"{sqlite3.sqlite_version}, full-text search {'there' if fts5 else 'missing'}"
     yield Sign("sqlite", well, found, "use a Python with SQLite 3.35 or newer and FTS5")
     lines = [line for line in metadata.requires("heedful") or () if "extra ==" in line]
-    optional = {re.split(r"[^\w.-]", line)[0] for line in lines}
-    there = {name: _version(name) for name in sorted(optional)}
+    there = {}
+    for name in sorted({re.split(r"[^\w.-]", line)[0] for line in lines}):
+        there[name] = "missing"
+        with suppress(metadata.PackageNotFoundError):
+            there[name] = metadata.version(name)
     kind = values.model.partition(":")[0]
     package, extra = EXTRAS.get(kind, ("", ""))
-    found = ", ".join(f"{name} {version or 'missing'}" for name, version in there.items())
-    well = not package or bool(there.get(package))
+    well = not package or there[package] != "missing"
+    found = ", ".join(map(" ".join, there.items()))
     yield Sign("optional packages", well, found, f"pip install 'heedful[{extra}]'")
     keys = [key for key in KEYS if os.environ.get(key)]  # their values are never shown
     needed = f"{kind.upper()}_API_KEY"
@@ -107,13 +108,6 @@ def _machine(values: config.Settings) -> Iterator[Sign]:
     yield Sign("keys of models", well, found, f"set {needed} in the environment")
     how = "meanings (minilm)" if config.by_meaning(values) else "words"
     yield Sign("recall", True, f"compares {how}")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _weights(values: config.Settings, names: Sequence[str] = ()) -> Iterator[Sign]:
@@ -163,9 +157,8 @@ def _server(values: config.Settings) -> Iterator[Sign]:
     try:
         with closing(postgres.Session(postgres.parse_url(values.db).conninfo)) as session:
             found = postgres.who(session)
-            number = f"{found['server'] // 10_000}.{found['server'] % 10_000}"
-            words = f"PostgreSQL {number}, {shown(values.db)}"
-            well = found["server"] >= postgres.SERVER
+            version, well = divmod(found["server"], 10_000), found["server"] >= postgres.SERVER
+            words = f"PostgreSQL {version[0]}.{version[1]}, {shown(values.db)}"
             yield Sign("server", well, words, "heedful needs PostgreSQL 16 or newer")
             yield _try("pgvector", lambda: postgres.vectors(session))
             role = _try("role", lambda: postgres.of_role(found))
@@ -224,11 +217,10 @@ def _look_inside(db: Db, scope: Scope, values: config.Settings) -> list[Sign]:
         found = Spaces.of(search.spaces(db, scope), space)
         signs.append(Sign("vectors", not found.behind, str(found), "heedful reembed"))
     if counts := episodes.counts(db, scope):
-        done, waiting = counts.get("reflected", 0), counts.get("waiting", 0)
-        failed = counts.get("failed", 0)
+        done, waiting, failed = (counts.get(k, 0) for k in ("reflected", "waiting", "failed"))
         words = f"{done} reflected on, {waiting} waiting, {failed} failed"
-        why = clean(episodes.last_error(db, scope), 200)
-        words += f" (the last: {why})" if why else ""
+        if why := clean(episodes.last_error(db, scope), 200):
+            words += f" (the last: {why})"
         signs.append(Sign("episodes", not failed, words, "heedful reflect --waiting"))
     return signs
 
@@ -261,11 +253,10 @@ def fetch(
 def list_models(cache: Cache = None) -> int:
     """List the known weights, and the forms that the name of a model takes."""
     folder = config.settings(cache=cache).cache or weights.default_cache()
-    rows = [
-        {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
-        | {"fetched": one.cached(folder).is_file()}
-        for one in weights.known()
-    ]
+    rows = []
+    for one in weights.known():
+        row = {"name": one.name, "is": one.about, "licence": one.licence, "bytes": one.size}
+        rows.append({**row, "fetched": one.cached(folder).is_file()})
     heads = columns(
         "weights is licence MB state",
         weights="name",
@@ -283,4 +274,75 @@ def check(name: Name = None, cache: Cache = None) -> int:
     # Weights may be absent unless they are named.
     names = [weights.find(name).name] if name else []
     alone = values.model_copy(update={"model": "", "embedder": "none"})
-    return _report(list(_weights(alone, names)))
+    return _report([*_weights(alone, names)])
+
+
+# Whole stores
+
+db: Typer = group("Copy a whole store: to another engine, or as a backup.")
+DOCTOR = "Next: heedful doctor, with the URL of the service's role in HEEDFUL_DB"
+
+
+@db.command("copy")
+def copy_(
+    source: Annotated[str, Argument(help="A file, or a postgresql:// URL of the owner.")],
+    target: Annotated[str, Argument(help="The same; it must be empty.")],
+) -> int:
+    """Copy all loops, lessons, episodes, keys and records of every scope; all of it or nothing.
+
+    What was written is read back and compared before it is committed. Stop the writers of the
+    source first: what they write after the start is not copied.
+    """
+    from heedful.store.transfer import copy
+
+    with Progress() as progress:
+
+        def watch(name: str, rows: int) -> None:
+            if rows:
+                progress.say(f"{name}: {counted(rows, 'row')}")
+
+        done = copy(source, target, watch)
+    total = sum(done.values())
+    if output.call().json:
+        where = {"source": shown(source), "target": shown(target)}
+        return answer({**where, "rows": total, "tables": done})
+    output.table(("table", "rows"), [(name, rows) for name, rows in done.items() if rows])
+    many = counted(total, "row")
+    output.show(f"{shown(target)} holds the {many} of {shown(source)}, read again and compared")
+    output.show(DOCTOR if target.startswith(POSTGRES) else following("doctor", db=target))
+    return 0
+
+
+def migrate(
+    part: Annotated[
+        Literal["pre", "post", "all"],
+        Option(help="pre: before the new heedful runs; post: when no old one runs any more."),
+    ] = "all",
+    role: Annotated[
+        str, Option(help="The service's role: created if it is missing, and given access.")
+    ] = "",
+) -> int:
+    """Bring a PostgreSQL database to the schema it needs.
+
+    Run it as the role that is to own the tables; the service needs another role. All of it is done
+    or nothing. A SQLite file needs no migration, because opening it brings it up to date.
+    """
+    url = config.settings().db
+    if not url.startswith(POSTGRES):
+        why = "a SQLite file is migrated when it is opened"
+        raise UsageError(f"{url} is no postgresql:// URL; {why}")
+    needs_psycopg()
+    from heedful.store import postgres
+
+    done = postgres.migrate(url, part, role)
+    waiting, applied = ([one._asdict() for one in steps] for steps in (done.waiting, done.applied))
+    record = {"store": shown(url), "role": role, "applied": applied, "waiting": waiting}
+    words = ", ".join(f"{one.part} {one.number}" for one in done.applied)
+    words = f"{counted(len(applied), 'part')} applied{f': {words}' if words else ''}"
+    then = DOCTOR
+    if done.waiting:
+        later = " when no older heedful runs any more" if done.waiting[0].part == "post" else ""
+        then = f"Next: heedful migrate --part {done.waiting[0].part}{later}"
+    served = f"role {role} may serve; name it in the URL of the service" if role else ""
+    words = f"{shown(url)} has schema {done.schema}, {words}"
+    return answer({**record, "schema": done.schema}, words, served, then)

@@ -10,9 +10,8 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option, Typer
 
 from heedful.cli.app import group
-from heedful.cli.output import answer, columns, counted, emit, when
-from heedful.cli.progress import drive
-from heedful.cli.settings import MOST, Limit, seconds, settings, stored
+from heedful.cli.output import answer, columns, counted, drive, emit, when
+from heedful.cli.settings import MOST, Limit, Texts, seconds, settings, stored
 from heedful.lessons.lesson import Scope
 from heedful.store import keys
 from heedful.store.keys import Key
@@ -63,10 +62,8 @@ def _document(key: Key) -> dict[str, Any]:
 @app.command()
 def create(
     name: Annotated[str, Option(help="Who uses it.")],
-    may: Annotated[
-        list[str] | None, Option(help="read, write, approve, admin. [read,write]")
-    ] = None,
-    project: Annotated[list[str] | None, Option(help="A project; repeatable. [all]")] = None,
+    may: Annotated[Texts, Option(help="read, write, approve, admin. [read,write]")] = None,
+    project: Annotated[Texts, Option(help="A project; repeatable. [all]")] = None,
     tenant: Tenant = None,
     expires: Annotated[str | None, Option(help="After how long: 12h, 90d. [never]")] = None,
 ) -> int:
@@ -86,12 +83,9 @@ def create(
 
     (key, secret), whose = _ask(tenant, make, new=True)
     where = f"{', '.join(key.projects) or 'all projects'} of tenant {whose}"
-    return answer(
-        {**_document(key), "secret": secret},
-        secret,
-        f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again",
-        f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops",
-    )
+    words = f"{key.name} may {', '.join(key.may)} in {where}; this key is not shown again"
+    then = f"Next: curl -H 'Authorization: Bearer {key.shown}_…' URL/v1/loops"
+    return answer({**_document(key), "secret": secret}, secret, words, then)
 
 
 @app.command("list")
@@ -134,8 +128,7 @@ def verify(
     If you keep the last hash elsewhere, --kept also shows whether the whole record was rewritten.
     """
     found, _ = _ask(tenant, lambda store, scope: store.apart(scope, keys.verify_audit, kept))
-    words = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
-    if found.broken:
-        words = f"{found.what}; something other than heedful wrote to the database"
-    answer(found, words)
-    return 1 if found.broken else 0
+    well = f"{counted(found.rows, 'row')}, all as they were written; last hash {found.head}"
+    ill = f"{found.what}; something other than heedful wrote to the database"
+    answer(found, ill if found.broken else well)
+    return int(found.broken)

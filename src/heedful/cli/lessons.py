@@ -1,25 +1,28 @@
-"""`heedful lessons`, `seen`, `recall`, `patterns`, `pin` and `prune`: what memory holds."""
+"""What memory holds: lessons, patterns, pins, and how they move to another machine."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from heedful.cli import output
 from heedful.cli.app import group
-from heedful.cli.output import answer, call, columns, counted, emit, following, say, show, table
+from heedful.cli.output import answer, call, columns, counted, emit, following, say, show
 from heedful.cli.settings import MOST, By, DryRun, Keep, Limit, UnusedFor, Why, ask, seconds
 from heedful.errors import UsageError
 from heedful.lessons.lesson import Match
 from heedful.lessons.signature import signature
 from heedful.loop.record import clean
 from heedful.memory.memory import Memory, Spaces
+from heedful.memory.transfer import Imported
 
 WORDS = 200  # characters of a text that are shown
-MOST_BYTES = 1_000_000
 SHOWN_PATTERNS = 10
 SHOWN_REMOVED = 50
 
@@ -54,14 +57,14 @@ def seen(
     found = ask(lambda memory: memory.seen(error_type, error))
     if call().json:
         known = {"seen": found.count, "signature": mark.digest, "pattern": mark.pattern}
-        answer({**known, "group": found.group and asdict(found.group), "lessons": found.lessons})
+        answer({**known, "group": found.group, "lessons": found.lessons})
         return 0 if found else 1
     show(f"seen: {found.count}  {mark.digest}  {clean(mark.pattern, WORDS)}")
     if found.group is not None:
         many = counted(len(found.group.members), "pattern")
         show(f"  {many} merged as: {clean(found.group.template, WORDS)}")
     if found.lessons:
-        table(LESSONS, found.lessons, text=4)
+        output.table(LESSONS, found.lessons, text=4)
     if found.group is not None:
         show(following("patterns", "list", error_type))
     return 0 if found else 1
@@ -75,10 +78,9 @@ def recall(
     query = _text_of(task)
 
     async def recalled(memory: Memory) -> tuple[Sequence[Match], Spaces | None]:
-        return await memory.recall(query, limit), await spaces_of(memory)
+        return await memory.recall(query, limit), await _spaces(memory)
 
     found, spaces = ask(recalled)
-    warn_of(spaces)
     lines = []
     for one in found:
         how = "verified" if one.verified else "not verified"
@@ -88,27 +90,25 @@ def recall(
         if not one.example.accepted and one.lesson != one.example.task:
             texts["lesson"] = one.lesson
         lines += [f"  {f'{name}:':<9} {clean(text, WORDS)}" for name, text in texts.items() if text]
-    record = {"examples": list(map(asdict, found)), "spaces": spaces and asdict(spaces)}
-    return answer(record, *(lines or ["nothing related"]))
+    return answer({"examples": found, "spaces": spaces}, *(lines or ["nothing related"]))
 
 
 def _text_of(argument: str) -> str:
     """Return the text; `-` reads at most 1,000,000 bytes of stdin, as UTF-8 with replacements."""
     if argument != "-":
         return argument
-    return sys.stdin.buffer.read(MOST_BYTES).decode("utf-8", "replace")
+    return sys.stdin.buffer.read(1_000_000).decode("utf-8", "replace")
 
 
-async def spaces_of(memory: Memory) -> Spaces | None:
-    """Return where the vectors of examples lie; None if recall compares words."""
-    return await memory.spaces() if memory.embedder is not None else None
-
-
-def warn_of(spaces: Spaces | None) -> None:
-    """Warn on stderr if recall cannot compare every example by meaning."""
-    if spaces is not None and spaces.behind:
+async def _spaces(memory: Memory) -> Spaces | None:
+    """Return where the vectors of examples lie, and warn if recall compares some by words alone."""
+    if memory.embedder is None:
+        return None
+    spaces = await memory.spaces()
+    if spaces.behind:
         say(f"by words alone: {counted(spaces.behind, 'example')} ({spaces})")
         say(following("reembed"))
+    return spaces
 
 
 # Merged patterns
@@ -169,10 +169,8 @@ def suggest(limit: Limit = 20) -> int:
     for pair in found:
         error_type = clean(pair["lessons"][0]["error_type"], WORDS)
         lines.append(f"cosine {pair['cosine']:.2f}, {error_type}")
-        lines += [
-            f"  {one['id']}  seen {one['seen']}  {clean(one['text'], WORDS)}"
-            for one in pair["lessons"]
-        ]
+        rows = ((one["id"], one["seen"], clean(one["text"], WORDS)) for one in pair["lessons"])
+        lines += [f"  {id}  seen {times}  {text}" for id, times, text in rows]
     then = following("lessons") if found else "no two lessons are similar enough"
     return answer({"pairs": found}, *lines, then)
 
@@ -204,14 +202,109 @@ def prune(by: By, unused_for: UnusedFor = None, keep: Keep = None, dry_run: DryR
     if call().json:
         return answer({"dry_run": dry_run, "removed": found})
     if found:
-        table(REMOVED, found[:SHOWN_REMOVED], text=3)
+        output.table(REMOVED, found[:SHOWN_REMOVED], text=3)
     if len(found) > SHOWN_REMOVED:
         show(f"and {counted(len(found) - SHOWN_REMOVED, 'other')}; --json shows them")
     show(f"{counted(len(found), 'lesson')} {'would be removed' if dry_run else 'removed'}")
-    then = ["lessons"]
-    if dry_run and found:
-        asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
-        then = ["prune"]
-        then += [str(word) for pair in asked.items() if pair[1] is not None for word in pair]
-    show(following(*then))
+    asked = {"--unused-for": unused_for, "--keep": keep, "--by": by}
+    words = [word for pair in asked.items() if pair[1] is not None for word in pair]
+    show(following("prune", *words) if dry_run and found else following("lessons"))
     return 0
+
+
+# To other machines and other embedders
+
+KB = 1_000
+
+
+def export(
+    file: Annotated[str, Argument(help="The file; - writes to standard output.")],
+    force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
+    vectors: Annotated[bool, Option(help="With vectors; without them half as large.")] = True,
+) -> int:
+    """Write all lessons to a file, for another machine or another person.
+
+    The file has the lessons with their examples, sightings, sources and rulings, and the outcomes
+    of showing them. Its last line shows whether it is complete.
+    """
+    if file == "-" and call().json:
+        raise UsageError("--json and an export cannot both go to standard output; name a file")
+    if file != "-" and not force and Path(file).is_file():
+        raise UsageError(f"{file!r} exists; name another file, or overwrite it with --force")
+    target = sys.stdout.buffer if file == "-" else file
+    with output.Progress() as progress:
+        watch = partial(progress.counted, noun="lessons")
+        options: Any = {"vectors": vectors, "force": force, "progress": watch}
+        done = ask(
+            lambda memory: memory.export(target, **options),
+            progress=progress.fetched,
+            stopped="stopped; nothing was written under that name",
+        )
+    size = f"{counted(done.lessons, 'lesson')} exported, {done.bytes / KB:,.0f} KB"
+    if file == "-":
+        say(size)
+        return 0
+    then = following("import", file, db="another.db")
+    return answer({"file": file, **asdict(done)}, size, then)
+
+
+def import_(
+    file: Annotated[str, Argument(help="An export; - reads standard input.")],
+    trust: Annotated[
+        str, Option(help="external: it waits in quarantine; operator: you vouch for it.")
+    ] = "external",
+    by: By = "",
+    why: Why = "",
+) -> int:
+    """Import an export; a repeated import adds nothing twice.
+
+    The lessons of others wait in quarantine. If you vouch for them with --trust operator, they keep
+    their trust and state. A damaged file is refused before anything is written.
+    """
+
+    def watch(what: str, done: int, total: int) -> None:
+        progress.counted(what, done // KB, total // KB, "KB")
+
+    async def read(memory: Memory) -> Imported:
+        source = sys.stdin.buffer if file == "-" else file
+        options: Any = {"trust": trust, "by": by, "why": why}
+        done = await memory.import_(source, progress=watch, **options)
+        await _spaces(memory)
+        return done
+
+    rest = "stopped; the same command imports the rest, and nothing twice"
+    with output.Progress() as progress:
+        done = ask(read, new=True, progress=progress.fetched, stopped=rest)
+    if call().json:
+        return answer({"file": file, **asdict(done)})
+    row = (f"{done.tenant}/{done.project}", done.new, done.known, done.quarantined)
+    output.table(("from", "new", "known", "quarantined"), [row])
+    if done.left:
+        show(f"left out, because nobody vouched for them: {counted(done.left, 'record')}")
+    if done.quarantined and not by:
+        show(f"its source is {done.source}; revoke it by this name")
+        show(following("quarantine", "list"))
+    return 0
+
+
+def reembed() -> int:
+    """Give vectors to examples that have none.
+
+    Recall compares examples by meaning only if they have vectors. Use this for examples of another
+    embedder, or learnt without one. You can stop it at any time; it continues where it stopped.
+    Recall works meanwhile.
+    """
+
+    async def embed(memory: Memory) -> tuple[int, Spaces]:
+        if memory.embedder is None:
+            todo = "install heedful[embedded] and run it with HEEDFUL_EMBEDDER=minilm"
+            what = "recall compares words here, which needs no vectors"
+            raise UsageError(f"{what}; for meanings {todo}")
+        watch = partial(progress.counted, "embedding", noun="examples")
+        return await memory.reembed(watch), await memory.spaces()
+
+    rest = "stopped; heedful reembed continues where it stopped"
+    with output.Progress() as progress:
+        done, spaces = ask(embed, progress=progress.fetched, stopped=rest)
+    words = f"{counted(done, 'example')} embedded; {spaces}"
+    return answer({"embedded": done, **asdict(spaces)}, words)

@@ -16,9 +16,9 @@ from heedful.drive.report import override as lift
 from heedful.errors import NotFound, UsageError
 from heedful.lessons.lesson import Exposure
 from heedful.loop import codec
-from heedful.loop.decide import Again, Done, Reasoning, Verdict, reasoning
+from heedful.loop.decide import Again, Done, Reasoning, reasoning
 from heedful.loop.explain import Explanation
-from heedful.loop.record import Evaluation, Goal, clean, format_score
+from heedful.loop.record import clean, format_score
 from heedful.memory.memory import Memory
 from heedful.pages import markdown
 from heedful.pipeline import questions
@@ -27,11 +27,8 @@ from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 from heedful.store.runs import Report, is_run, report_of
 
-LAST = "last"
 LISTED = 10
-LOOKED_AT = 200  # loops that begin alike
 CANDIDATE = 400  # characters of a candidate that are shown
-CHANGE = ("what", "outcome", "was", "to")
 
 
 # One loop, or the run of a pipeline
@@ -56,12 +53,17 @@ def why(
         return stored, past.exposures
 
     found = settings.ask(read)
-    if isinstance(found, Report):
-        return _answer_run(found, stage)
-    stored, exposures = found
-    explanation = loop_store.explained(stored)
-    document = {**_document(stored, explanation), "exposures": list(map(asdict, exposures))}
-    return answer(document, *_describe(stored, explanation, exposures))
+    if not isinstance(found, Report):
+        stored, exposures = found
+        explanation = loop_store.explained(stored)
+        document = {**_document(stored, explanation), "exposures": exposures}
+        return answer(document, *_describe(stored, explanation, exposures))
+    one = questions.find_stage(found, stage) if stage else None
+    run = {"pipeline": found.pipeline, "run": found.run}
+    about = questions.describe_stage(found, one) if one else questions.describe_run(found)
+    page = markdown(replace(found, stages=(one,)) if one else found)
+    document = {**run, **one.plain()} if one else found.plain()
+    return answer(document, f"{about}\n\n{page}", following("ask", found.run))
 
 
 def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
@@ -71,22 +73,18 @@ def _document(stored: StoredLoop, explanation: Explanation) -> dict[str, Any]:
         "state": loop_store.state_of(stored),
         **{name: getattr(stored.head, name) for name in ("task", "goals", "policy")},
         "attempts": [
-            {
-                **codec.to_document(attempt),
-                "candidate": value,
-                "wrong": line.wrong,
-                "decided": line.decided,
-                "feedback": _feedback(stored, attempt.number),
-            }
+            codec.to_document(attempt)
+            | {"candidate": value, "wrong": line.wrong, "decided": line.decided}
+            | {"feedback": _feedback(stored, attempt.number)}
             for attempt, value, line in lines
         ],
         "best": stored.loop.best,
         "verdicts": list(map(codec.verdict_to, stored.verdicts)),
         "overrides": list(map(codec.to_document, stored.loop.overrides)),
-        "decisions": list(map(_decision, reasoning(stored.loop, stored.decisions))),
+        "decisions": _decisions(reasoning(stored.loop, stored.decisions)),
         "would_change": [
-            {"words": str(change), **{name: getattr(change, name) for name in CHANGE}}
-            for change in explanation.would_change
+            {"words": str(it), "what": it.what, "outcome": it.outcome, "was": it.was, "to": it.to}
+            for it in explanation.would_change
         ],
         "otherwise": explanation.otherwise,
         "usage": codec.to_document(stored.loop.usage),
@@ -131,34 +129,20 @@ def _describe_attempts(stored: StoredLoop, explanation: Explanation) -> Iterator
     loop = stored.loop
     for attempt, value, line in zip(loop.attempts, stored.values, explanation.lines, strict=True):
         yield f"\nattempt {attempt.number}: {_text(value) or '(empty)'}"
-        if attempt.evaluation is not None:
-            yield from _describe_evaluation(attempt.evaluation, loop.goals)
+        if evaluation := attempt.evaluation:
+            for finding in evaluation.findings:
+                fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
+                level = "" if finding.level == "error" else f" ({finding.level})"
+                yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
+            for goal in evaluation.unmet(loop.goals):
+                yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
         yield f"  => {line.decided}"
         if fed := _feedback(stored, attempt.number):
             yield from ("  fed back:", *(f"  | {part}" for part in fed.splitlines()))
 
 
-def _describe_evaluation(evaluation: Evaluation, goals: tuple[Goal, ...]) -> Iterator[str]:
-    for finding in evaluation.findings:
-        fix = f" -> {clean(finding.fix, CANDIDATE)}" if finding.fix else ""
-        level = "" if finding.level == "error" else f" ({finding.level})"
-        yield f"  {finding.check}{level}: {clean(finding.message, CANDIDATE)}{fix}"
-    for goal in evaluation.unmet(goals):
-        yield f"  goal missed: {goal}, it is {evaluation.scores[goal.score]:g}"
-
-
 def _text(value: Any) -> str:
     return clean(value if isinstance(value, str) else json.dumps(value), CANDIDATE)
-
-
-def _answer_run(report: Report, name: str | None) -> int:
-    """Show the page of a run, or of one of its stages by name or number. Raises UnknownName."""
-    stage = questions.find_stage(report, name) if name else None
-    run = {"pipeline": report.pipeline, "run": report.run}
-    about = questions.describe_stage(report, stage) if stage else questions.describe_run(report)
-    page = markdown(replace(report, stages=(stage,)) if stage else report)
-    document = {**run, **stage.plain()} if stage else report.plain()
-    return answer(document, f"{about}\n\n{page}", following("ask", report.run))
 
 
 # Loops and runs by name
@@ -173,12 +157,12 @@ async def loop_of(memory: Memory, name: str) -> StoredLoop:
     try:
         return await memory.store.read(memory.scope, loop_store.read, name)
     except NotFound as error:
-        if name == LAST:
+        if name == "last":
             if newest := await newest_runs(memory, 1):
                 return newest[0]
             where = f"{memory.store.url}; no pipeline has run in this scope"
             raise NotFound("loop", name, where) from None
-        found = await memory.store.read(memory.scope, loop_store.newest, LOOKED_AT, name)
+        found = await memory.store.read(memory.scope, loop_store.newest, 200, name)
         if not found:
             hint = "heedful loops and heedful runs list them"
             raise NotFound("loop", name, f"{error.where}; {hint}") from None
@@ -260,7 +244,7 @@ def runs(
         return emit(rows, RUNS, key="runs", text=3, empty=empty, then=then)
     counts = questions.statistics(reports)
     if call().json:
-        return answer({"runs": rows, "stats": asdict(counts)})
+        return answer({"runs": rows, "stats": counts})
     retries = "1 retry" if counts.cost.attempts == 1 else f"{counts.cost.attempts} retries"
     show(f"runs: {counts.runs}; {retries} took {format_score(counts.cost.seconds)} s")
     if failed := [one for one in counts.checks if one.failed]:
@@ -325,8 +309,8 @@ def _reason(one: Reasoning) -> str:
     return "" if one.decided == "passed" else ", ".join(reasons)
 
 
-def _decision(one: Reasoning) -> dict[str, Any]:
-    return {**asdict(one), "rerun": one.rerun}
+def _decisions(found: Sequence[Reasoning]) -> list[dict[str, Any]]:
+    return [{**asdict(one), "rerun": one.rerun} for one in found]
 
 
 DECISIONS = columns(
@@ -355,8 +339,9 @@ def log(
 
     found = settings.ask(read)
     then = following("why", found[-1 if loop else 0].loop) if found else ""
-    options: Any = {"empty": "no decision yet", "then": then, "document": _decision}
-    return emit(found, DECISIONS, key="decisions", text=4, **options)
+    if call().json:
+        return answer({"decisions": _decisions(found)})
+    return emit(found, DECISIONS, key="decisions", text=4, empty="no decision yet", then=then)
 
 
 def override(
@@ -376,19 +361,13 @@ def override(
     verdict = settings.ask(
         lambda memory: lift(loop, rule, **options, store=memory.store, scope=memory.scope)
     )
-    return answer(
-        {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)},
-        f"{rule} is lifted for {counted(decisions, 'decision')}; {_outcome(loop, verdict)}",
-        following("why", loop),
-    )
-
-
-def _outcome(loop: str, verdict: Verdict) -> str:
-    name = clean(loop, 200)
-    if not isinstance(verdict, Again):
-        stops = ", ".join(stop.rule for stop in verdict.stopped_by)
-        return f"loop {name} is still stopped by {stops}"
     run, _, task = loop.rpartition("/")
-    if not (run and task):
-        return f"loop {name} is open; resume it where it was driven"
-    return f"loop {name} is open; heedful run TASKS --run {run} --resume continues it"
+    end = "is open; resume it where it was driven"
+    if isinstance(verdict, Done):
+        end = f"is still stopped by {', '.join(stop.rule for stop in verdict.stopped_by)}"
+    elif run and task:
+        end = f"is open; heedful run TASKS --run {run} --resume continues it"
+    lifted = f"{rule} is lifted for {counted(decisions, 'decision')}"
+    document = {"loop": loop, "rule": rule, **options, **codec.verdict_to(verdict)}
+    words = f"{lifted}; loop {clean(loop, 200)} {end}"
+    return answer(document, words, following("why", loop))

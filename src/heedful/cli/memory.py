@@ -10,8 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Context, Option, Typer
 
 from heedful.cli.app import PLAIN, group
-from heedful.cli.output import answer, columns, counted, emit, following, when
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, answer, call, columns, counted, emit, following, when
 from heedful.cli.settings import MOST, By, DryRun, Limit, Plot, Why, ask, write_plot
 from heedful.errors import UsageError
 from heedful.lessons.consolidate import VETOES, Proposal
@@ -62,19 +61,16 @@ def list_waiting(limit: Limit = 50) -> int:
 def show_waiting(id: Id) -> int:
     """Show one entry: its words, where they come from, and the rulings on it."""
     held = ask(lambda memory: memory.quarantine.show(id))
-    then = ""
-    if held.state == "quarantined":
-        then = following("quarantine", "release", id, "--by", "NAME")
-    return answer(held, *_describe(held), then)
+    then = following("quarantine", "release", id, "--by", "NAME")
+    return answer(held, *_describe(held), then if held.state == "quarantined" else "")
 
 
 def _describe(held: QuarantinedLesson) -> Iterator[str]:
     yield f"example {held.id}: {held.state}, {held.trust}, {held.error_type}, seen {held.seen}"
     came = held.provenance
     lines = {"pattern": held.pattern, "lesson": held.lesson}
-    if held.example is not None:
-        parts = ("task", "rejected", "wrong", "accepted")
-        lines |= {name: getattr(held.example, name) for name in parts}
+    for name in ("task", "rejected", "wrong", "accepted") if held.example else ():
+        lines[name] = getattr(held.example, name)
     lines |= {"tags": ", ".join(held.tags), "rests on": ", ".join(came.sources) or "no source"}
     for name, ids in (("from", came.parents), ("into", came.children)):
         lines[name] = f"example {', '.join(map(str, ids))}" if ids else ""
@@ -102,9 +98,8 @@ def reject(ids: Ids, by: By, why: Why = "") -> int:
 
 
 def _ruled(what: str, ids: Sequence[int], by: str, why: str) -> int:
-    each = sorted(set(ids))
-    words = f"{what}: {', '.join(map(str, each))}"
-    return answer({what: each, "by": by, "why": why}, words, following("quarantine", "list"))
+    each, then = sorted(set(ids)), following("quarantine", "list")
+    return answer({what: each, "by": by, "why": why}, f"{what}: {', '.join(map(str, each))}", then)
 
 
 @quarantine.command()
@@ -121,13 +116,11 @@ def revoke(
     options: Any = {"by": by, "why": why, "dry_run": not yes}
     counts = asdict(ask(lambda memory: memory.quarantine.revoke(source, **options)))
     sums = ", ".join(counted(n, name.removesuffix("s")) for name, n in counts.items())
-    then = ["log"]
-    if not yes:
-        then = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
+    words = ["revoke", source, "--by", by or "NAME", *(["--why", why] if why else []), "--yes"]
     return answer(
         {"source": source, "by": by, "why": why, "revoked": yes, **counts},
         f"{'removed' if yes else 'would remove'}: {sums}",
-        following("quarantine", *then),
+        following("quarantine", *(["log"] if yes else words)),
     )
 
 
@@ -154,13 +147,11 @@ def dream(
     if context.invoked_subcommand is not None:
         return 0
     options: Any = {"mode": mode, "dry_run": dry_run, "by": by}
+    unchanged = "stopped; nothing was changed"
     with Progress() as progress:
-        watch = partial(progress.counted, noun="texts")
-        one = ask(
-            lambda memory: consolidate(memory, **options, progress=watch),
-            progress=progress.fetched,
-            stopped="stopped; nothing was changed",
-        )
+        options["progress"] = partial(progress.counted, noun="texts")
+        work = partial(consolidate, **options)
+        one = ask(work, progress=progress.fetched, stopped=unchanged)
     then: list[object] = ["lessons"]
     if dry_run and one.done:
         then = ["dream", *(["--mode", mode] if mode != "lite" else [])]
@@ -182,8 +173,9 @@ def list_dreams(limit: Limit = 20) -> int:
     """List the dreams, including those that changed nothing, and why."""
     found = ask(lambda memory: Dreams(memory).log(limit))
     then = following("dream", "show", found[0].id) if found else ""
-    options: Any = {"empty": "no dream yet", "then": then, "document": dream_document}
-    return emit(found, DREAMS, key="dreams", text=2, **options)
+    if call().json:
+        return answer({"dreams": list(map(dream_document, found))})
+    return emit(found, DREAMS, key="dreams", text=2, empty="no dream yet", then=then)
 
 
 @dreams.command("show")
@@ -199,11 +191,9 @@ def show_dream(id: Id) -> int:
 def rollback(id: Id, by: By, why: Why = "") -> int:
     """Undo a dream: recall is as before, and later lessons stay. On record."""
     back = ask(lambda memory: Dreams(memory).rollback(id, by=by, why=why))
-    return answer(
-        {"dream": id, "by": by, "why": why, "lessons": back},
-        f"dream {id} is rolled back: {counted(back, 'lesson')} back",
-        following("dream", "log"),
-    )
+    words = f"dream {id} is rolled back: {counted(back, 'lesson')} back"
+    record = {"dream": id, "by": by, "why": why, "lessons": back}
+    return answer(record, words, following("dream", "log"))
 
 
 def dream_document(one: Dream) -> dict[str, Any]:
@@ -247,13 +237,12 @@ def _describe_dream(one: Dream) -> Iterator[str]:
 GAIN = "shown against withheld; a gain is for the better, and the interval holds at all times"
 KEPT = ("id", "text", "state", "pinned", "useful", "helped", "hurt")
 WHOLE = "memory as a whole"
+RESTORE = Option(min=1, max=MOST, help="The id of a lesson to restore.")
 
 
 def proof(
     limit: Limit = 10,
-    restore: Annotated[
-        int | None, Option(min=1, max=MOST, help="The id of a lesson to restore.")
-    ] = None,
+    restore: Annotated[int | None, RESTORE] = None,
     by: By = "",
     why: Why = "",
     plot: Plot = None,
@@ -285,7 +274,7 @@ def proof(
     if plot is not None:
         rows = [(WHOLE, found.pooled), *((_name(*pair), pair[1]) for pair in pairs)]
         write_plot(plot, forest(rows, "Right at once: lessons shown against withheld"))
-    return answer({"pooled": asdict(found.pooled), "lessons": lessons, **rest}, *lines)
+    return answer({"pooled": found.pooled, "lessons": lessons, **rest}, *lines)
 
 
 def _describe_proof(

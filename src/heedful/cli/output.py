@@ -1,4 +1,4 @@
-"""Printing: results and JSON on stdout, everything else on stderr.
+"""The terminal: results and JSON on stdout, everything else on stderr, progress and Ctrl-C.
 
 Exit codes: 0 success, 1 something did not pass, 2 usage, 3 not found, 4 storage, 5 model or
 provider, 130 interrupted.
@@ -10,26 +10,29 @@ import atexit
 import json
 import os
 import shlex
+import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from heedful import errors
 from heedful.loop.record import clean
 
+T = TypeVar("T")
 Columns = Mapping[str, str | Callable[[Any], Any]]
 
 WIDTH = 120  # columns of a table that is not printed to a terminal
 LEAST = 16  # columns that text needs at least; numbers are never cut
 # Columns of times.
 TIMES = {"at", "began", "ends", "last of use", "last seen", "last used", "made", "since", "updated"}
+MANY = 5_000  # loops or lessons; fewer take only a few seconds
 GRACE_SECONDS = 1.0  # how long cancelled work may clean up; a user's check may block for ever
 
 
@@ -90,19 +93,18 @@ def say(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document in ASCII, which every terminal can show."""
-    show(json.dumps(document, default=str, indent=2))
+    """Print one JSON document in ASCII, which every terminal can show; records by their fields."""
 
+    def plain(value: Any) -> Any:
+        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
-def document(record: Any) -> Any:
-    """Return a record as JSON data: a dataclass by its fields, everything else as it is."""
-    return asdict(record) if is_dataclass(record) and not isinstance(record, type) else record
+    show(json.dumps(document, default=plain, indent=2))
 
 
 def answer(record: Any, *lines: str) -> int:
     """Print one result, as JSON or as the lines that are not empty; return the exit code 0."""
     if call().json:
-        print_json(document(record))
+        print_json(record)
     else:
         show("\n".join(line for line in lines if line))
     return 0
@@ -116,7 +118,6 @@ def emit(
     text: int,
     empty: str = "",
     then: str = "",
-    document: Callable[[Any], Any] = document,
 ) -> int:
     """Print records as the JSON document `{key: [...]}` or as a table; return the exit code 0.
 
@@ -124,7 +125,7 @@ def emit(
     below a table, the line `then`.
     """
     if call().json:
-        print_json({key: list(map(document, records))})
+        print_json({key: records})
     elif not records:
         show(empty)
     else:
@@ -204,6 +205,113 @@ def following(*words: object, db: str | None = None) -> str:
     db = db or call().db
     more = ["--db", shown(db)] if db not in (None, "", "heedful.db") else []
     return f"Next: {shlex.join(['heedful', *map(str, words), *more])}"
+
+
+# Long work
+
+
+class Progress:
+    """Lines on stderr, and on a terminal bars below them. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        from rich import progress
+        from rich.console import Console
+
+        self._console = Console(stderr=True, highlight=False)
+        self.live = self._console.is_terminal  # bars are drawn
+        words = progress.TextColumn("{task.description:<14}", markup=False)
+        count = progress.TextColumn("{task.fields[count]}", markup=False)
+        columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)
+        self._bars = progress.Progress(*columns, console=self._console, transient=True)
+        self._lines: dict[str, Any] = {}  # the bar of each name
+        self._last: dict[str, object] = {}  # what was last shown of each name
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._lines:
+            self._bars.stop()
+
+    def say(self, text: Any) -> None:
+        """Print a line, text or rich's Text, above the bars; a terminal cuts it at its width."""
+        cut: Any = {"no_wrap": True, "overflow": "ellipsis", "crop": True}
+        how = cut if self.live else {"soft_wrap": True}
+        self._console.print(text, markup=False, **how)
+
+    def bar(self, name: str, done: int, total: int, count: str, words: str = "") -> None:
+        """Move the bar `name`; `count` stands behind it, `words` before it."""
+        if not self.live:
+            return
+        if name not in self._lines:
+            self._bars.start()
+            self._lines[name] = self._bars.add_task(name, count=count)
+        line, words = self._lines[name], words or name
+        self._bars.update(line, description=words, completed=done, total=total or None, count=count)
+
+    def fetched(self, name: str, done: int, total: int, what: str) -> None:
+        """Show how many bytes of the weights `name` were processed. Any thread may call it."""
+        with self._lock:
+            size = f"{total / 1e6:.0f} MB"
+            self.bar(name, done, total, f"{done / 1e6:.0f} of {size}", f"{name}: {what}")
+            if not self.live and self._last.get(name) != what:
+                self.say(f"{name}: {what} ({size})")
+            self._last[name] = what
+
+    def counted(self, what: str, done: int, total: int, noun: str = "loops") -> None:
+        """Show `done` of `total`: a bar on a terminal, else at most ten lines for large totals."""
+        step = done // (100 if self.live else max(MANY, total // 10))
+        if step == self._last.get(what, -1 if self.live else 0):
+            return
+        self._last[what] = step
+        self.bar(what, done, total, f"{done}/{total} {noun}")
+        if not self.live:
+            self.say(f"{what}: {done} of {total} {noun}")
+
+
+def drive(work: Coroutine[Any, Any, T], last_words: Callable[[], str] = lambda: "interrupted") -> T:
+    """Run a coroutine and return its result. Ctrl-C cancels it: Interrupted(last_words()).
+
+    If it does not end within a second, or Ctrl-C is pressed again, the process exits with 130.
+    Committed data is safe.
+    """
+    import asyncio  # slow to import, as is rich, and `heedful --help` needs neither
+
+    pressed, ended = threading.Event(), threading.Event()
+    cancels: list[Callable[[], object]] = []
+
+    async def watch() -> T:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        cancels.append(lambda: loop.call_soon_threadsafe(task.cancel))
+        if pressed.is_set():
+            task.cancel()
+        return await task
+
+    def give_up() -> None:
+        if not ended.wait(GRACE_SECONDS):
+            say(f"heedful: {last_words()}")
+            os._exit(INTERRUPTED)
+
+    def press(signum: int, frame: object) -> None:
+        if pressed.is_set():
+            os._exit(INTERRUPTED)
+        pressed.set()
+        threading.Thread(target=give_up, name="heedful-leave", daemon=True).start()
+        for cancel in cancels:
+            cancel()
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        return asyncio.run(watch())
+    except asyncio.CancelledError:
+        raise Interrupted(last_words()) from None
+    except SystemExit as error:
+        raise errors.UserCodeError(f"a model or a check called sys.exit({error.code!r})") from error
+    finally:
+        ended.set()
+        signal.signal(signal.SIGINT, before)
 
 
 # Errors

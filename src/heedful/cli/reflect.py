@@ -6,26 +6,25 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from heedful.cli.output import answer, call, counted, following, report_error, say, show
-from heedful.cli.progress import Progress, drive
+from heedful.cli import output
+from heedful.cli.output import answer, call, counted, following, say, show
 from heedful.cli.settings import Settings, memory_of, model_of, settings, stored
 from heedful.errors import HeedfulError, ModelError, ModelUnavailable, UsageError
 from heedful.loop.record import clean
+from heedful.memory import reflect as learn
 from heedful.memory.memory import Memory
-from heedful.memory.reflect import Reflected, reflect_waiting
-from heedful.memory.reflect import reflect as reflect_on
+from heedful.memory.reflect import Reflected
 from heedful.models.contract import Model
 from heedful.store import episodes
 from heedful.traces import read
 from heedful.traces.episode import Episode
 
-STOPPED = "stopped; what was reflected on is kept, the same command does the rest"
 AGAIN = "heedful reflect --waiting tries again"
 BUSY = f"another process works on it, or was killed: after some seconds {AGAIN}"
 SIGNALS = 5
@@ -61,9 +60,10 @@ def reflect(
         raise UsageError(f"--trust is {trust!r}; it must be external or operator")
     logging.getLogger("heedful").addHandler(logging.NullHandler())  # failures are printed below
     options = {"trust": trust, "store": keep}
-    with Progress() as progress:
+    rest = "stopped; what was reflected on is kept, the same command does the rest"
+    with output.Progress() as progress:
         work = _reflect(settings(model=model), files or [], bool(model), options, progress)
-        results, damage, left = drive(work, lambda: STOPPED)
+        results, damage, left = output.drive(work, lambda: rest)
     failed = sum(bool(one.error) for one in results)
     record = {"episodes": list(map(_document, results)), "failed": failed, "left": left}
     if not call().json:
@@ -71,14 +71,14 @@ def reflect(
             show("\n".join(_describe(result)))
         _print_sum(results, failed, left)
     if damage is not None:
-        return report_error(damage, **record)
+        return output.report_error(damage, **record)
     if call().json:
         answer(record)
     return 1 if failed else 0
 
 
 async def _reflect(
-    values: Settings, files: Sequence[Path], asks: bool, options: Any, progress: Progress
+    values: Settings, files: Sequence[Path], asks: bool, options: Any, progress: output.Progress
 ) -> tuple[list[Result], HeedfulError | None, int]:
     """Return the results, the error that ended reading, and how many wait for other processes."""
     done, damage, left = list[Result](), None, 0
@@ -109,7 +109,7 @@ async def _from_files(files: Sequence[Path], options: Any) -> AsyncIterator[Resu
         for number, episode in enumerate(read(file), 1):
             name = f"{file.name}:{clean(episode.id, NAME) or number}"
             try:
-                yield Result(name, episode, await reflect_on(episode, **options))
+                yield Result(name, episode, await learn.reflect(episode, **options))
             except ModelUnavailable:
                 raise
             except ModelError as error:
@@ -122,7 +122,7 @@ async def _from_waiting(memory: Memory, model: Model | None) -> AsyncIterator[Re
     began = time.time()
     while True:
         try:
-            found = await reflect_waiting(memory, before=began, model=model)
+            found = await learn.reflect_waiting(memory, before=began, model=model)
         except ModelUnavailable:
             raise
         except ModelError as error:
@@ -204,6 +204,4 @@ def _document(result: Result) -> dict[str, Any]:
     lesson = "text importance trust state tags source meta"
     head["reflection"] = parts(found.reflection, lesson)
     head["strategy"] = found.strategy and parts(found.strategy, lesson)
-    for name in ("signals", "claims", "dropped", "stored"):
-        head[name] = list(map(asdict, getattr(found, name)))
-    return {**head, **parts(found, "known again busy"), "usage": asdict(found.usage)}
+    return head | parts(found, "signals claims dropped stored known again busy usage")

@@ -15,33 +15,29 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue
 from typer import Argument, Option, Typer
 
+from heedful.cli import output
 from heedful.cli import settings as config
 from heedful.cli.app import group
 from heedful.cli.output import answer, call, columns, counted, following, show, table
-from heedful.cli.progress import Progress, drive
 from heedful.cli.tasks import Shape, fit, json_lines, text_of
 from heedful.errors import InvalidInput, NotFound, RecordFileError, StoreCorrupt, UsageError
 from heedful.loop import codec, record
+from heedful.loop import policies as presets
+from heedful.loop import replay as replays
 from heedful.loop.decide import Policy, triggers
-from heedful.loop.policies import PRESETS, goal
-from heedful.loop.policies import policy as parse_policy
+from heedful.loop.policies import PRESETS
 from heedful.loop.reach import Reach, reach
-from heedful.loop.replay import Figures, RecordedLoop, compare
-from heedful.loop.replay import tune as choose_policy
+from heedful.loop.replay import Figures, RecordedLoop
 from heedful.loop.stop import counts_scope, find_near_repeat
 from heedful.pages.plot import Point, draw_front
 from heedful.store import loops, shown
-
-LAST = 100_000  # loops of a database, the newest
 
 Source = Annotated[str | None, Argument(metavar="DB|FILE.jsonl", help="Recorded loops. [db]")]
 
 
 def replay(
     source: Source = None,
-    policy: Annotated[
-        list[str] | None, Option("--policy", help="Repeatable. [all presets]")
-    ] = None,
+    policy: Annotated[config.Texts, Option("--policy", help="Repeatable. [all presets]")] = None,
     plot: config.Plot = None,
 ) -> int:
     """Say what policies would have cost and lost on recorded loops.
@@ -53,15 +49,17 @@ def replay(
     the attempts beyond the oracle's. A loop is lost if the record solves it and the policy does
     not. Quality is that of the attempts that are kept. --plot draws cost against quality.
     """
-    chosen = [parse_policy(text) for text in policy or ()]
-    with Progress() as progress:
+    chosen = [presets.policy(text) for text in policy or ()]
+    with output.Progress() as progress:
         records = read_records(source, progress)
         left_out = [one for one in PRESETS.values() if not chosen and loops.unscored(records, one)]
         policies = chosen or [one for one in PRESETS.values() if one not in left_out]
         aims = loops.aimed(records, policies)
-        whole, *figures = _compare(aims, [loops.WHOLE, *policies], progress)
-    # The record always knows how its own loops ended.
-    whole = replace(whole, beyond=0)
+        figures = list[Figures]()
+        for done, one in enumerate([loops.WHOLE, *policies]):
+            progress.counted("replaying", done * len(aims), (1 + len(policies)) * len(aims))
+            figures += replays.compare(aims, [one])
+    whole = replace(figures.pop(0), beyond=0)  # the record knows how its own loops ended
     notes = [f"{one.name} is left out: its goals are not scored here" for one in left_out]
     notes += _caveats(records, policies)
     if assumed := sum(one is not other for one, other in zip(records, aims, strict=True)):
@@ -82,28 +80,21 @@ def replay(
     return 0
 
 
-def _compare(
-    records: Sequence[RecordedLoop], policies: Sequence[Policy], progress: Progress
-) -> Iterator[Figures]:
-    for done, policy in enumerate(policies):
-        progress.counted("replaying", done * len(records), len(policies) * len(records))
-        yield from compare(records, [policy])
+FIGURES: dict[str, Any] = {
+    "÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}",
+    "calls": lambda one: one.usage.calls,
+    "tokens": lambda one: one.usage.tokens,
+    "quality": lambda one: f"{one.quality:.3f}",
+    "cannot_tell": "beyond",
+}
 
 
 def _print_figures(rows: Sequence[Figures]) -> None:
     """Print a row for each; calls and tokens only if they say more than the attempts."""
     more = "calls " if any(one.usage.calls != one.attempts for one in rows) else ""
     more += "tokens " if any(one.usage.tokens for one in rows) else ""
-    special: Any = {"÷_oracle": lambda one: f"{one.attempts / max(1, one.oracle):.3f}"}
-    heads = columns(
-        f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell",
-        calls=lambda one: one.usage.calls,
-        tokens=lambda one: one.usage.tokens,
-        quality=lambda one: f"{one.quality:.3f}",
-        cannot_tell="beyond",
-        **special,
-    )
-    table(heads, rows, text=1)
+    names = f"policy attempts ÷_oracle {more}solved lost quality regret cannot_tell"
+    table(columns(names, **FIGURES), rows)
     if any(one.beyond for one in rows):
         show("cannot tell: the record of so many loops does not say how it would have ended")
 
@@ -120,15 +111,15 @@ def tune(
     """
     record.check_number("--keep", keep, 0, 1)
     before = config.policy_of(policy)
-    with Progress() as progress:
+    with output.Progress() as progress:
         records = read_records(source, progress)
-        found = choose_policy(records, before, keep, partial(progress.counted, "replaying"))
+        found = replays.tune(records, before, keep, partial(progress.counted, "replaying"))
     halves = {name: getattr(found, name) for name in ("chosen_on", "reported_on", "before")}
     notes = list(_caveats(records, [found.policy]))
     if call().json:
         figures = {name: loops.document(one) for name, one in halves.items()}
-        head = {"policy": codec.policy_to(found.policy), "tried": found.tried}
-        return answer({**head, **figures, "notes": notes})
+        chosen = codec.policy_to(found.policy)
+        return answer({"policy": chosen, "tried": found.tried, **figures, "notes": notes})
     solvable, now = found.chosen_on.solvable, found.before.policy
     these, others = f"these {found.chosen_on.loops}", f"the other {found.before.loops}"
     show(f"{found.tried} policies tried on {these} of {counted(len(records), 'loop')}")
@@ -143,9 +134,8 @@ def tune(
     else:
         show(f"{now} stays: none of these loops can be solved, so no policy is better")
     names = (f"chosen, on {these}", f"chosen, on {others}", f"now, on {others}")
-    _print_figures(
-        [replace(one, policy=name) for name, one in zip(names, halves.values(), strict=True)]
-    )
+    pairs = zip(names, halves.values(), strict=True)
+    _print_figures([replace(one, policy=name) for name, one in pairs])
     show("\n".join([*notes, following("replay", *words)]))
     return 0
 
@@ -178,8 +168,7 @@ def list_policies() -> int:
     """List the presets."""
     if call().json:
         return answer({"policies": [codec.policy_to(one) for one in PRESETS.values()]})
-    rows = [(name, _describe(policy)) for name, policy in PRESETS.items()]
-    table(("preset", "rules"), rows, text=2)
+    table(("preset", "rules"), [(name, _describe(one)) for name, one in PRESETS.items()], text=2)
     return 0
 
 
@@ -194,8 +183,8 @@ def check(
     chosen = config.policy_of(policy)
     found = reach(chosen)
     document = {"policy": codec.policy_to(chosen), "rules": list(map(_reach_document, found))}
-    head = f"policy {chosen.name or 'of its own'}: {_describe(chosen)}"
-    answer(document, head, *("\n".join(_describe_reach(one)) for one in found))
+    lines = (line for one in found for line in _describe_reach(one))
+    answer(document, f"policy {chosen.name or 'of its own'}: {_describe(chosen)}", *lines)
     return 0 if all(one.history is not None for one in found) else 1
 
 
@@ -256,6 +245,7 @@ def _reach_document(found: Reach) -> dict[str, Any]:
 NOT_PASSED = record.Finding("recorded", "not passed")
 Number = Annotated[float, Field(ge=-record.LARGEST, le=record.LARGEST)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Goals = tuple[record.Goal, ...]
 
 
 class AttemptShape(Shape):
@@ -280,7 +270,7 @@ class LoopShape(Shape):
     attempts: Annotated[list[AttemptShape], Field(min_length=1)]
 
 
-def read_records(source: str | None, progress: Progress) -> list[RecordedLoop]:
+def read_records(source: str | None, progress: output.Progress) -> list[RecordedLoop]:
     """Read recorded loops of a database or a file, at least one. Raises NotFound, UsageError."""
     if source is not None and source.endswith((".jsonl", ".jsonl.gz")):
         return read_file(Path(source), partial(progress.counted, "reading"))
@@ -289,10 +279,10 @@ def read_records(source: str | None, progress: Progress) -> list[RecordedLoop]:
 
     async def read() -> list[RecordedLoop]:
         async with config.stored(values) as store:
-            return loops.recorded(await store.read(scope, loops.newest, LAST))
+            return loops.recorded(await store.read(scope, loops.newest, 100_000))
 
     try:
-        records = drive(read())
+        records = output.drive(read())
     except StoreCorrupt as error:
         if source is not None:
             error.add_note("the name of a file of one loop a line must end in .jsonl or .jsonl.gz")
@@ -303,9 +293,7 @@ def read_records(source: str | None, progress: Progress) -> list[RecordedLoop]:
     return records
 
 
-def read_file(
-    path: Path, watch: Callable[[int, int], object] = lambda done, total: None
-) -> list[RecordedLoop]:
+def read_file(path: Path, watch: Callable[[int, int], object] | None = None) -> list[RecordedLoop]:
     """Read the loops of a file, at least one. Raises RecordFileError with the line."""
     entries = json_lines(path, text_of(path, RecordFileError), RecordFileError)
     if not entries:
@@ -316,14 +304,15 @@ def read_file(
             made.append(_parse(line, value))
         except UsageError as error:
             raise RecordFileError(str(path), line, str(error)) from error
-        watch(len(made), len(entries))
+        if watch is not None:
+            watch(len(made), len(entries))
     return made
 
 
 def _parse(line: int, value: Any) -> RecordedLoop:
     """Parse the loop of one line; without an id it is named by its line. Raises UsageError."""
     given = fit(LoopShape, value)
-    goals = tuple(map(goal, given.goals or ()))
+    goals = tuple(map(presets.goal, given.goals or ()))
     record.check_goals(goals)
     attempts: list[record.Attempt] = []
     for number, one in enumerate(given.attempts, 1):
@@ -336,10 +325,7 @@ def _parse(line: int, value: Any) -> RecordedLoop:
 
 
 def _parse_attempt(
-    number: int,
-    given: AttemptShape,
-    goals: tuple[record.Goal, ...],
-    before: Sequence[record.Attempt],
+    number: int, given: AttemptShape, goals: Goals, before: Sequence[record.Attempt]
 ) -> record.Attempt:
     if given.candidate is None and given.digest is None:
         raise UsageError(f"attempt {number} has no candidate; give one, or its digest")

@@ -7,7 +7,8 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -19,9 +20,9 @@ from typer import Argument, Option
 
 import heedful
 from heedful import errors
+from heedful.cli import output
 from heedful.cli import settings as config
-from heedful.cli.output import answer, call, counted, following, report_error, say, show, table
-from heedful.cli.progress import Progress, drive
+from heedful.cli.output import answer, call, counted, following, say, show
 from heedful.cli.tasks import Task, read_tasks
 from heedful.drive.drive import Run
 from heedful.drive.generate import Writer
@@ -35,8 +36,6 @@ from heedful.store.records import Head
 from heedful.store.store import Store
 
 LONGEST = 200  # characters of a name
-NEWEST = 500  # loops among which a run is looked for
-HEADS = ("", "tasks", "at once", "solved", "calls", "tokens", "seconds")
 MOST_LINES = 20
 # Errors of one task alone: the other tasks go on. Any other model error would hit them, too.
 OF_ONE_TASK = (errors.UserCodeError, errors.MalformedAnswer, errors.PromptTooLong)
@@ -118,27 +117,22 @@ def run(
     sys.path.insert(0, str(tasks.parent.resolve()))  # a model may stand beside the tasks
     chosen, arguments = config.policy_of(policy), call().arguments or ["run"]
     job = Job(tasks, read_tasks(tasks), chosen, name, resume, system, values, arguments)
-    _warn([job.policy, *(task.policy for task in job.tasks if task.policy is not None)])
+    for one in dict.fromkeys([chosen, *(task.policy for task in job.tasks if task.policy)]):
+        for found in reach(one, most=1_000):
+            if found.proof:
+                say(f"warning: policy {one.name or 'of its own'}: {found}")
     failure: errors.HeedfulError | None = None
     try:
-        drive(_drive(job), lambda: f"interrupted{_how_to_resume(job)}")
+        output.drive(_drive(job), lambda: f"interrupted{_how_to_resume(job)}")
     except errors.HeedfulError as error:
         failure = error
     return _report(job, failure)
 
 
-def _warn(policies: Sequence[Policy]) -> None:
-    """Warn of rules that can never fire."""
-    for policy in dict.fromkeys(policies):
-        for found in reach(policy, most=1_000):
-            if found.proof:
-                say(f"warning: policy {policy.name or 'of its own'}: {found}")
-
-
 async def _drive(job: Job) -> None:
     """Drive the job. Open the model first: if that fails, no name is taken and no file is made."""
     values, scope, total = job.settings, config.scope_of(job.settings), len(job.tasks)
-    with Progress() as progress:
+    with output.Progress() as progress:
         async with (
             config.model_of(values, progress.fetched) as model,
             config.stored(values, new=not job.resume) as store,
@@ -156,11 +150,9 @@ async def _drive(job: Job) -> None:
 
             memory = config.memory_of(values, store, progress.fetched) if values.memory else None
             writer = Writer(model, job.system, max_tokens=values.max_tokens)
-            limits: dict[str, Any] = {"jobs": values.jobs, "timeout": values.timeout}
-            where: dict[str, Any] = {"store": store, "scope": scope, "memory": memory}
-            await batch(
-                job.tasks, job.name, job.policy, watch=watch, generate=writer, **limits, **where
-            )
+            options: dict[str, Any] = {"store": store, "scope": scope, "memory": memory}
+            options |= {"generate": writer, "jobs": values.jobs, "timeout": values.timeout}
+            await batch(job.tasks, job.name, job.policy, watch=watch, **options)
 
 
 async def batch(
@@ -222,14 +214,13 @@ def _report(job: Job, failure: errors.HeedfulError | None) -> int:
     places = {task.id: place for place, task in enumerate(job.tasks)}
     rows = sorted(job.rows, key=lambda row: places[row.id])
     document: dict[str, Any] = {"run": job.name, "db": shown(job.settings.db)}
-    document |= {"model": job.settings.model, **summary(rows)}
-    document["rows"] = [asdict(row) for row in rows]
+    document |= {"model": job.settings.model, **_sums(rows), "rows": rows}
     if rows and not call().json:
         _print(rows, job.name, job.settings.db)
     if failure is not None:
         if job.name:
             failure.add_note(_how_to_resume(job).lstrip("; "))
-        return report_error(failure, **(document if job.name else {}))
+        return output.report_error(failure, **(document if job.name else {}))
     if call().json:
         answer(document)
     return 0 if all(row.passed for row in rows) else 1
@@ -245,24 +236,19 @@ def _how_to_resume(job: Job) -> str:
     return f"; stored results stay; continue with:\n  {again}"
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Sum up the rows for the table and the JSON document."""
-    return {
-        "tasks": len(rows),
-        "at_once": sum(row.at_once for row in rows),
-        "solved": sum(row.passed for row in rows),
-        "calls": sum(row.calls for row in rows),
-        "tokens": sum(row.tokens for row in rows),
-        "seconds": round(sum(row.seconds for row in rows), 3),
-    }
+def _sums(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the sums of the table and of the JSON document."""
+    names = {"at_once": "at_once", "solved": "passed", "calls": "calls", "tokens": "tokens"}
+    sums = {key: sum(getattr(row, name) for row in rows) for key, name in names.items()}
+    return {"tasks": len(rows), **sums, "seconds": round(sum(row.seconds for row in rows), 3)}
 
 
 def _print(rows: Sequence[Row], name: str, db: str) -> None:
     groups = dict.fromkeys(row.group for row in rows)
     parts = [(group or "-", [r for r in rows if r.group == group]) for group in groups]
     lines = [*(parts if len(parts) > 1 else []), (name, rows)]
-    cells = [(label, *summary(part).values()) for label, part in lines]
-    table(HEADS, [(*line[:-1], f"{line[-1]:.1f}") for line in cells])
+    cells = [{"run": label, **_sums(part)} for label, part in lines]
+    output.table({"": "run", **output.columns(" ".join(_sums(rows)))}, cells)
     failed = [row for row in rows if not row.passed]
     for row in failed[:MOST_LINES]:
         attempts = counted(row.attempts, "attempt")
@@ -285,32 +271,24 @@ async def _new_run(store: Store, scope: Scope, job: Job) -> str:
     for free in [name] if name else (f"{_stem(job.path)}-{number}" for number in count(1)):
         if await store.read(scope, loops.newest, 1, f"{free}/"):
             continue
-        try:
-            claim = await store.write(
-                scope, loops.claim, f"{free}/{first.id}", head, loops.new_owner()
-            )
-        except errors.LeaseLost:
-            continue
-        if claim.epoch == 1:
-            return free
-    raise errors.UsageError(
-        f"run {name!r} exists; add --resume to continue it, or give another name"
-    )
+        id, owner = f"{free}/{first.id}", loops.new_owner()
+        with suppress(errors.LeaseLost):
+            if (await store.write(scope, loops.claim, id, head, owner)).epoch == 1:
+                return free
+    what = "add --resume to continue it, or give another name"
+    raise errors.UsageError(f"run {name!r} exists; {what}")
 
 
 async def _existing_run(store: Store, scope: Scope, job: Job) -> str:
     """Return the run to continue: the given one, or the file's newest. Raises NotFound."""
     stem, name = _stem(job.path), job.given
-    if name is not None:
-        found = name if await store.read(scope, loops.newest, 1, f"{name}/") else ""
-    else:
-        numbered = re.compile(rf"({re.escape(stem)}-\d+)/")
-        newest = await store.read(scope, loops.newest, NEWEST, f"{stem}-")
-        found = next((match[1] for one in newest if (match := numbered.match(one.id))), "")
-    if not found:
-        where = f"{store.url}; leave --resume out to begin it"
-        raise errors.NotFound("run", name or f"{stem}-…", where)
-    return found
+    begins, most = (f"{name}/", 1) if name else (f"{stem}-", 500)
+    form = re.compile(f"({re.escape(name)})/" if name else rf"({re.escape(stem)}-\d+)/")
+    for one in await store.read(scope, loops.newest, most, begins):
+        if match := form.match(one.id):
+            return match[1]
+    where = f"{store.url}; leave --resume out to begin it"
+    raise errors.NotFound("run", name or f"{stem}-…", where)
 
 
 def _stem(path: Path) -> str:
@@ -338,9 +316,8 @@ def demo(
     words = [word for word in call().arguments or ["demo"] if word not in ("--fresh", "--json")]
     again = f"{program()} {shlex.join(words)}"
     if pipeline and (full or tasks):
-        raise errors.InvalidInput(
-            "--pipeline", "with --full or --tasks", "by itself: it has no tasks"
-        )
+        given = "with --full or --tasks"
+        raise errors.InvalidInput("--pipeline", given, "by itself: it has no tasks")
     out = out or Path("out/pipeline" if pipeline else "out/demo")
 
     def stopped() -> str:
@@ -351,11 +328,12 @@ def demo(
     sys.modules.setdefault(EXAMPLES, package)
     lab: Any = import_module(f"{EXAMPLES}.demo.{'pipeline' if pipeline else 'lab'}")
     if pipeline:
-        lab.write(drive(lab.run(values, out, fresh), stopped), again, call().json)
+        lab.write(output.drive(lab.run(values, out, fresh), stopped), again, call().json)
         return
     chosen = lab.plan(tasks, values.model, full=full)
     out.mkdir(parents=True, exist_ok=True)
-    lab.write(drive(lab.measure(chosen, values, out, fresh, again), stopped), out, call().json)
+    measured = output.drive(lab.measure(chosen, values, out, fresh, again), stopped)
+    lab.write(measured, out, call().json)
 
 
 def examples_folder() -> Path:

@@ -8,20 +8,19 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from pkgutil import resolve_name
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from typer import Option
 
 from heedful.checks.loading import load
 from heedful.cli import settings as config
-from heedful.cli.output import counted, following, say, show
-from heedful.cli.progress import Progress
+from heedful.cli.output import Progress, counted, following, say, show
 from heedful.compat import LoopGuardrails, Reflections
 from heedful.errors import PackageMissing, UnknownName, UsageError
 from heedful.lessons.lesson import Scope
@@ -37,11 +36,7 @@ from heedful.telemetry import LogThrottle
 
 KILLED = 143  # the exit code of a process that SIGTERM ended
 WORDS = 200
-ENDS = ("done", "given up")
-T = TypeVar("T")
-DEFAULT_JOBS = 2
 LIMITS = {"body", "traces", "rate", "burst", "concurrent"}
-DRIVERS = ("psycopg.pool", "procrastinate.utils")
 Telemetry = Annotated[bool, Option("--telemetry", help="Send spans as OTEL_* say.")]
 Content = Annotated[bool, Option("--telemetry-content", help="With prompts and answers.")]
 
@@ -67,10 +62,9 @@ def serve(
     options: dict[str, Any] = {"host": host, "port": port, "key_required": key_required}
     values = config.settings(**options, model=model, workers=workers, rate=rate, drain=drain)
     if values.workers and values.db.startswith(POSTGRES):
-        raise UsageError(
-            f"workers is {values.workers}, but on PostgreSQL no work is done in the service's "
-            f"process; start heedful worker --concurrency {values.workers}"
-        )
+        what = "but on PostgreSQL no work is done in the service's process"
+        todo = f"start heedful worker --concurrency {values.workers}"
+        raise UsageError(f"workers is {values.workers}, {what}; {todo}")
     for package in ("fastapi", "uvicorn", "prometheus_client"):
         if find_spec(package) is None:
             raise PackageMissing("heedful serve", package, "server")
@@ -99,18 +93,25 @@ async def _serve(values: config.Settings) -> int:
         with bound(values.host, values.port) as listener:
             near, url = loopback(listener), url_of(listener)
             if not (near or keys):
-                raise UsageError(
-                    f"there is no key yet, and anybody who reaches {url} could do everything; make "
-                    "a key (heedful key create --name …), or listen on --host 127.0.0.1"
-                )
+                what = f"there is no key yet, and anybody who reaches {url} could do everything"
+                todo = "make a key (heedful key create --name …), or listen on --host 127.0.0.1"
+                raise UsageError(f"{what}; {todo}")
             if values.key_required and not keys:
-                raise UsageError(
-                    "a key is required and there is none; heedful key create makes one"
-                )
+                todo = "heedful key create makes one"
+                raise UsageError(f"a key is required and there is none; {todo}")
             setup = replace(setup_of(values, store), open=near and not values.key_required)
             async with working(values, setup) as work:
                 app = application(replace(setup, work=work))
-                _log()
+                log, server = map(logging.getLogger, ("heedful", "uvicorn.error"))
+                if not log.handlers:
+                    handler = logging.StreamHandler()
+                    form = "%(asctime)s %(levelname)s %(message)s"
+                    handler.setFormatter(logging.Formatter(form))
+                    log.addHandler(handler)
+                    log.setLevel(logging.INFO)
+                server.addHandler(log.handlers[0])
+                server.setLevel(logging.WARNING)
+                report_lost_database()
                 hello = _hello(values, setup, url, keys)
                 return await listen(app, listener, values.drain, lambda: show("\n".join(hello)))
 
@@ -136,7 +137,7 @@ def setup_of(values: config.Settings, store: Any) -> Setup:
 @asynccontextmanager
 async def working(values: config.Settings, setup: Setup) -> AsyncIterator[Work]:
     """Yield the job queue of the service: in PostgreSQL, else in this process."""
-    jobs = DEFAULT_JOBS if values.workers is None else values.workers
+    jobs = 2 if values.workers is None else values.workers
     if values.db.startswith(POSTGRES):
         from heedful.service.worker import PostgresQueue
 
@@ -180,19 +181,6 @@ def _describe_writer(model: Model | None) -> str:
     return model.name if model is not None else "none: rules word what runs teach"
 
 
-def _log() -> None:
-    """Log to stderr: requests without bodies, failures without secrets."""
-    log = logging.getLogger("heedful")
-    if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-    logging.getLogger("uvicorn.error").addHandler(log.handlers[0])
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    report_lost_database()
-
-
 # What serve and worker share
 
 
@@ -205,7 +193,7 @@ def report_lost_database() -> None:
             say("the database does not answer; heedful waits for it, nothing has to be restarted")
         return False
 
-    for driver in DRIVERS:
+    for driver in ("psycopg.pool", "procrastinate.utils"):
         logging.getLogger(driver).addFilter(say_once)
 
 
@@ -255,9 +243,7 @@ def worker(
     concurrency: Annotated[int, Option(min=1, max=256, help="Jobs at a time.")] = 2,
     once: Annotated[bool, Option("--once", help="Do what waits, then end.")] = False,
     model: Annotated[str | None, Option("--model", help="Words the lessons. [the setting]")] = None,
-    drives: Annotated[
-        list[str] | None, Option(help="Loops to drive: name=module:function.")
-    ] = None,
+    drives: Annotated[config.Texts, Option(help="Loops to drive: name=module:function.")] = None,
     unused_for: config.UnusedFor = None,
     keep: config.Keep = None,
     telemetry: Telemetry = False,
@@ -285,11 +271,9 @@ def worker(
         if name not in QUEUES:
             raise UnknownName("queue", name, QUEUES)
     if not (once or values.db.startswith(POSTGRES)):
-        raise UsageError(
-            f"{clean(values.db, WORDS)} is a SQLite file, whose work is done in the process of "
-            "heedful serve; heedful worker --once does what waits, and workers need a "
-            "postgresql:// URL"
-        )
+        what = "is a SQLite file, whose work is done in the process of heedful serve"
+        todo = "heedful worker --once does what waits, and workers need a postgresql:// URL"
+        raise UsageError(f"{clean(values.db, WORDS)} {what}; {todo}")
     options: dict[str, Any] = {"queues": names or None, "concurrency": concurrency}
     with exporting(telemetry, telemetry_content), Progress() as progress:
         work = _work(values, bool(model), once, limits, options, progress)
@@ -297,19 +281,14 @@ def worker(
 
 
 async def _work(
-    values: config.Settings,
-    asks: bool,
-    once: bool,
-    limits: Mapping[str, Any],
-    options: dict[str, Any],
-    progress: Progress,
+    values: config.Settings, asks: bool, once: bool, limits: Any, options: Any, progress: Progress
 ) -> int:
     counts = Counter[str]()
 
     def listener(job: Job, what: str) -> None:
         if what == "begun":
             return
-        counts["done" if what.startswith("done") else "given up"] += what.startswith(ENDS)
+        counts.update(end for end in ("done", "given up") if what.startswith(end))
         given = (f"{name}={value[:16]}" for name, value in sorted(job.arguments.items()))
         about = " ".join([f"{job.scope.tenant}/{job.scope.project}", job.task, *given])
         progress.say(clean(f"{about}: {what}", WORDS))
@@ -324,33 +303,24 @@ async def _work(
         tools = Tools(store, model, embedder, values.holdout, values.max_entries, **limits)
         options["listener"] = listener
         try:
+            if not once:
+                where, many = shown(values.db), counted(options["concurrency"], "job")
+                say(f"works for {where}, {many} at a time; Ctrl-C or SIGTERM ends it")
+            say(f"model: {_describe_writer(model)}")
             if values.db.startswith(POSTGRES):
-                await _on_queue(values.db, tools, once, options)
+                from heedful.service.worker import PostgresQueue
+
+                queue = await stack.enter_async_context(PostgresQueue(values.db))
+                await queue.work(tools, once=once, **options)
             else:
-                say(f"model: {_describe_writer(model)}")
-                await _on_file(tools, options)
+                work = LocalQueue(tools, **options)
+                await sweep(work, tools)
+                for scope in await store.read(Scope(), lessons.scopes) if embedder else ():
+                    await work.defer("embed", scope)
+                await work.drain()
         finally:
             progress.say(f"{counted(counts['done'], 'job')} done, {counts['given up']} given up")
         return 1 if counts["given up"] else 0
-
-
-async def _on_queue(url: str, tools: Tools, once: bool, options: Mapping[str, Any]) -> None:
-    from heedful.service.worker import PostgresQueue
-
-    async with PostgresQueue(url) as queue:
-        if not once:
-            many = counted(options["concurrency"], "job")
-            say(f"works for {shown(url)}, {many} at a time; Ctrl-C or SIGTERM ends it")
-        say(f"model: {_describe_writer(tools.model)}")
-        await queue.work(tools, once=once, **options)
-
-
-async def _on_file(tools: Tools, options: Mapping[str, Any]) -> None:
-    work = LocalQueue(tools, **options)
-    await sweep(work, tools)
-    for scope in await tools.store.read(Scope(), lessons.scopes) if tools.embedder else ():
-        await work.defer("embed", scope)
-    await work.drain()
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:

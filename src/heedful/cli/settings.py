@@ -20,14 +20,15 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typer import Option
 
-from heedful.cli.output import call, say
-from heedful.cli.progress import drive
+from heedful.cli.output import call, drive, say
 from heedful.errors import InvalidInput, NotFound, UsageError
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Policy
+from heedful.loop.policies import policy
 from heedful.memory.memory import Memory
+from heedful.models import open_embedder, open_model, weights
 from heedful.models.contract import Embedder, Model
-from heedful.store import POSTGRES, shown
+from heedful.store import POSTGRES, open_store, shown
 from heedful.store.store import Store
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ ModelName = Annotated[str | None, Option("--model", help="The model. [embedded]"
 Limit = Annotated[int, Option(min=1, max=MOST, help="How many at most.")]
 By = Annotated[str, Option(help="Who is responsible.")]
 Why = Annotated[str, Option(help="The reason.")]
+Texts = list[str] | None
 Keep = Annotated[int | None, Option(min=0, max=MOST, help="Remove all but the most useful.")]
 UnusedFor = Annotated[str | None, Option(help="Remove what was unused for so long: 180d.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Only show what would be done, and why.")]
@@ -57,9 +59,8 @@ def _check_plot(path: Path | None) -> Path | None:
     return path
 
 
-Plot = Annotated[
-    Path | None, Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
-]
+PLOT = Option("--plot", callback=_check_plot, help="Draw it into this SVG file.")
+Plot = Annotated[Path | None, PLOT]
 
 
 def write_plot(path: Path, drawing: str) -> None:
@@ -134,8 +135,6 @@ def settings(**options: Any) -> Settings:
 
 def policy_of(option: str | None) -> Policy:
     """Return the policy that the option names, else that of the settings. Raises UsageError."""
-    from heedful.loop.policies import policy
-
     if option is not None:
         return policy(option)
     try:
@@ -240,8 +239,6 @@ def _exists(db: str) -> bool:
 @asynccontextmanager
 async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]:
     """Open the store. Raises NotFound if there is no such file, unless it may be `new`."""
-    from heedful.store import open_store
-
     if not (new or _exists(values.db)):
         where = "this folder; check the path, or let heedful run make one (records end in .jsonl)"
         raise NotFound("database", values.db, where)
@@ -255,8 +252,6 @@ async def stored(values: Settings, *, new: bool = False) -> AsyncIterator[Store]
 @asynccontextmanager
 async def model_of(values: Settings, progress: Progress | None = None) -> AsyncIterator[Model]:
     """Open the model. Missing weights are downloaded first, outside of any attempt's time."""
-    from heedful.models import weights
-
     model = _open_model(values)
     try:
         if needed := weights.needed(values.model):
@@ -268,8 +263,6 @@ async def model_of(values: Settings, progress: Progress | None = None) -> AsyncI
 
 def model_here(values: Settings) -> Model | None:
     """Open the model without downloading; None if the default model is not on this machine."""
-    from heedful.models import weights
-
     if needed := weights.needed(values.model):
         there = needed.cached(values.cache).is_file() and find_spec("xllamacpp") is not None
         if not there and values.model == Settings.model_fields["model"].default:
@@ -278,8 +271,6 @@ def model_here(values: Settings) -> Model | None:
 
 
 def _open_model(values: Settings) -> Model:
-    from heedful.models import open_model
-
     look_here()
     options: Any = values.model_dump(include={"cache", "threads", "context", "timeout"})
     return open_model(values.model, **options)
@@ -298,11 +289,8 @@ def memory_of(values: Settings, store: Store, progress: Progress | None = None) 
 
 def embedder_of(values: Settings, progress: Progress | None = None) -> Embedder | None:
     """Open the embedder; None if recall compares words."""
-    from heedful.models import open_embedder
-
-    if not by_meaning(values):
-        return None
-    return open_embedder("minilm", cache=values.cache, progress=progress)
+    meant = by_meaning(values)
+    return open_embedder("minilm", cache=values.cache, progress=progress) if meant else None
 
 
 def by_meaning(values: Settings) -> bool:
@@ -310,8 +298,6 @@ def by_meaning(values: Settings) -> bool:
 
     `auto` means yes if the packages are installed and the weights are in the cache.
     """
-    from heedful.models import weights
-
     if values.embedder != "auto":
         return values.embedder == "minilm"
     there = all(weights.find(name).cached(values.cache).is_file() for name in EMBEDDER)

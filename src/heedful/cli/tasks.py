@@ -84,24 +84,20 @@ def read_tasks(path: Path) -> list[Task]:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
     tasks: dict[str, Task] = {}
     for line, value in entries:
-        task = _task(path, line, value)
+        try:
+            given = fit(TaskShape, value)
+            goals = tuple(map(goal, given.goals or ()))
+            check_goals(goals)
+            checks = tuple(load(spec, folder=path.parent) for spec in given.checks)
+            chosen = None if given.policy is None else policy(given.policy)
+        except UsageError as error:
+            raise TaskFileError(str(path), line, str(error)) from error
+        task = Task(given.id, given.task, given.context, goals, checks, chosen, line)
         if task.id in tasks:
             what = f"id {task.id!r} is taken by the task of line {tasks[task.id].line}"
             raise TaskFileError(str(path), line, f"{what}; give another")
         tasks[task.id] = task
     return list(tasks.values())
-
-
-def _task(path: Path, line: int, value: Any) -> Task:
-    try:
-        given = fit(TaskShape, value)
-        goals = tuple(map(goal, given.goals or ()))
-        check_goals(goals)
-        checks = tuple(load(spec, folder=path.parent) for spec in given.checks)
-        chosen = None if given.policy is None else policy(given.policy)
-    except UsageError as error:
-        raise TaskFileError(str(path), line, str(error)) from error
-    return Task(given.id, given.task, given.context, goals, checks, chosen, line)
 
 
 def fit(shape: type[M], value: Any) -> M:

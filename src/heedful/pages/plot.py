@@ -53,20 +53,6 @@ class Axis:
         return cls(label, first * step, last * step, ticks)
 
 
-def draw(
-    title: str,
-    x: Axis,
-    y: Axis,
-    marks: Sequence[Mark],
-    *,
-    line: Sequence[tuple[float, float]] = (),
-    key: Sequence[tuple[str, str]] = (),
-) -> str:
-    """Draw marks, and a line that rises in steps, as SVG; `key` explains kinds of marks."""
-    values = {"title": title, "x": x, "y": y, "marks": marks, "line": line, "key": key}
-    return render("plot.svg.j2", **values)
-
-
 @dataclass(frozen=True, slots=True)
 class Point:
     """A policy by its attempts ÷ the oracle's and the share of the solvable loops it solves."""
@@ -108,7 +94,7 @@ def draw_front(named: Sequence[Point], title: str, others: Sequence[Point] = ())
     marks += [Mark("", "", *place, number=text) for place, text in numbers.items()]
     costs, solved = zip((1.0, 1.0), *((one.x, one.y) for one in marks), strict=True)
     x, y = Axis.around("attempts ÷ the oracle's", costs), Axis.around("solved ÷ solvable", solved)
-    return draw(title, x, y, marks, line=line, key=key)
+    return render("plot.svg.j2", title=title, x=x, y=y, marks=marks, line=line, key=key)
 
 
 def forest(rows: Sequence[tuple[str, Comparison]], title: str) -> str:
@@ -122,4 +108,5 @@ def forest(rows: Sequence[tuple[str, Comparison]], title: str) -> str:
         names.append((-place, f"{cut(name, NAME)} ({one.shown} / {one.withheld})"))
     ticks = [(-100, "−100"), (-50, "−50"), (0, "0"), (50, "+50"), (100, "+100")]
     x = Axis("gain in points; beside each name: times shown / withheld", -100, 100, ticks)
-    return draw(title, x, Axis("", 0.5 - len(rows), 0.5, names), marks)
+    y = Axis("", 0.5 - len(rows), 0.5, names)
+    return render("plot.svg.j2", title=title, x=x, y=y, marks=marks, line=(), key=())

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from html import escape
 from itertools import accumulate
 from pathlib import Path
@@ -100,30 +100,24 @@ def write(report: Report, folder: str | os.PathLike[str]) -> list[Path]:
     """
     attempts = [attempt for stage in report.stages for attempt in stage.attempts]
     paths = [write_attempt(attempt, folder) for attempt in attempts]
-    pages = {
-        "json": _json(report.plain()),
-        "md": markdown(report).encode("utf-8", "replace"),
-        "html": html(report).encode("utf-8", "replace"),
-    }
-    for kind, page in pages.items():
-        paths.append(_write(Path(folder) / f"{report.stem}.{kind}", page))
-    return paths
+    pages = {"json": _json(report.plain()), "md": markdown(report), "html": html(report)}
+    return paths + [_write(Path(folder) / f"{report.stem}.{k}", pages[k]) for k in pages]
 
 
-def _json(plain: Mapping[str, Any]) -> bytes:
+def _json(plain: Mapping[str, Any]) -> str:
     text = json.dumps(redact_data(plain), indent=2, ensure_ascii=False)
     # Half of a surrogate pair has no UTF-8; JSON reads its escape.
-    return text.encode("utf-8", "backslashreplace") + b"\n"
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
-def _write(path: Path, content: bytes) -> Path:
+def _write(path: Path, text: str) -> Path:
     """Write a file beside the path and rename it when it is complete; leave nothing half."""
     part = path.with_name(f".{token_hex(8)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with part.open("xb") as out:
-                out.write(content)
+                out.write(text.encode("utf-8", "replace"))
                 out.flush()
                 os.fsync(out.fileno())
             part.replace(path)
@@ -158,20 +152,24 @@ class AttemptView:
     @property
     def text(self) -> str:
         """The lines; those of a difference with their signs."""
-        signs = (f"{line.sign} " if self.before else "" for line in self.lines)
-        pairs = zip(signs, self.lines, strict=True)
-        return "\n".join(sign + line.visible() for sign, line in pairs)
+        begin = "{0.sign} {1}" if self.before else "{1}"
+        return "\n".join(begin.format(line, line.visible()) for line in self.lines)
 
 
 def _values(report: Report) -> dict[str, object]:
     attempts = sum(len(stage.attempts) for stage in report.stages)
     room = max(2_000, min(12_000, PAGE // max(1, 2 * attempts)))
+
+    def shown(check: CheckResult) -> str:
+        pairs = (text for pair in details(check) for text in pair)
+        return "".join(map(cut, (check.check_name, check.message, check.suggestion, *pairs)))
+
     views = []
     for stage in report.stages:
         of_stage = list[AttemptView]()
         for before, attempt in zip((None, *stage.attempts), stage.attempts, strict=False):
             lines, note = _output(before, attempt, room)
-            checks = _fitting(attempt.checks, room, _check_text)
+            checks = _fitting(attempt.checks, room, shown)
             number = before.attempt if before else 0
             of_stage.append(AttemptView(attempt, number, checks, lines, note, room // 2))
         views.append(of_stage)
@@ -191,11 +189,6 @@ def _output(
     unread = [counted(len(every) - len(lines), "more line")] * (len(every) > len(lines))
     unread += [counted(rest, "character")] * bool(rest)
     return lines, f"{' and '.join(unread)} not shown." if unread else ""
-
-
-def _check_text(check: CheckResult) -> str:
-    pairs = (text for pair in details(check) for text in pair)
-    return "".join(map(cut, (check.check_name, check.message, check.suggestion, *pairs)))
 
 
 def _fitting(items: Sequence[T], most: int, text: Callable[[T], str]) -> Sequence[T]:
@@ -235,8 +228,7 @@ def _line(text: str) -> str:
 
 def _fence(text: str, kind: str = "") -> str:
     """Return a fenced block of code; the fence is longer than any run of backticks inside."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    ticks = "`" * max(3, longest + 1)
+    ticks = max(["``", *re.findall("`+", text)], key=len) + "`"
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
@@ -269,9 +261,9 @@ def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
     a, b = (split_lines(text) for text in (pretty if None not in pretty else (was, now)))
     places = changes(a, b)
     if not places:
-        if rest or other:
-            return (), f"the same in the first {READ - BEHIND:,} characters"
-        return (), "the same as before, except for secrets or formatting"
+        first = f"the same in the first {READ - BEHIND:,} characters"
+        same = "the same as before, except for secrets or formatting"
+        return (), first if rest or other else same
     lines = _fitting(list(_draw(a, b, places)), room, Line.visible)
     removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
     left = removed + added - sum(line.sign in "-+" for line in lines)
@@ -464,7 +456,5 @@ def worked(of: Report | StageReport) -> float:
 
 def details(check: CheckResult) -> list[tuple[str, str]]:
     """Return the details of a check as text; values that are not text become JSON."""
-    return [
-        (key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for key, value in check.details.items()
-    ]
+    plain = partial(json.dumps, ensure_ascii=False)
+    return [(key, it if isinstance(it, str) else plain(it)) for key, it in check.details.items()]
