@@ -129,8 +129,9 @@ class Fatigue:
 class Echo:
     """Stop when the same finding, by its key, occurs in `times` different attempts.
 
-    Attempts count since the last improvement, for persistent findings since the start. With
-    `across="scope"` the counts of earlier loops, which the host loads, are added.
+    Attempts count since the last improvement, or since the start if the finding is persistent in
+    the last attempt. With `across="scope"` the counts of earlier loops, which the host loads, are
+    added.
     """
 
     times: int = 3
@@ -145,12 +146,14 @@ class Echo:
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count, for each finding of the last attempt, the attempts that had it."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
-        here = loop.count_findings()
-        found = last.findings if last is not None else ()
-        counts = {f.key: here.get(f.key, 0) for f in found if f.level != "note"}
-        if self.across == "scope":
-            for key in counts:
-                counts[key] += loop.echoes.get(key, 0)
+        found = last.findings if last else ()
+        persistent = {f.key for f in found if f.persistent}
+        earlier = loop.echoes if self.across == "scope" else {}
+        counts = {f.key: earlier.get(f.key, 0) for f in found if f.level != "note"}
+        for index, attempt in enumerate(loop.attempts):
+            held = attempt.evaluation.keys if attempt.evaluation else frozenset()
+            for key in held & counts.keys():
+                counts[key] += index >= loop.last_improvement or key in persistent
         return counts
 
     def __call__(self, loop: Loop) -> str | None:
