@@ -10,16 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from heedful.loop import record
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
-from heedful.loop.record import (
-    Evaluation,
-    Improvement,
-    Loop,
-    Usage,
-    check_goals,
-    clean,
-    format_score,
-)
+from heedful.loop.record import Evaluation, Improvement, Loop, clean, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
@@ -87,7 +80,7 @@ def _smallest(
         value = now + steps if isinstance(now, int) else round(now + steps * 0.001, 3)
         try:
             loop, policy = _with(case, path, value)
-            check_goals(loop.goals)
+            record.check_goals(loop.goals)
         except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
             return None
         return Change(what, now, value, _ends(decide(loop, policy))[0], loop, policy)
@@ -235,7 +228,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     rule. That holds for the last attempt, too, if its verdict used an override.
     """
     used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
-    past = replace(loop, overrides=used, extra=Usage(), cancelled="")
+    past = replace(loop, overrides=used, extra=record.NOTHING, cancelled="")
     verdicts: dict[int, Verdict] = {}
     for end in range(1, len(loop.attempts)):
         past = replace(past, attempts=loop.attempts[:end])
@@ -251,12 +244,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
 
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
-        lifted = ", ".join(
-            f"{one.stop.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted
-        )
-        return f"again ({lifted})" if lifted else "again"
-    if verdict.passed:
-        return "passed"
-    return "stopped by " + "; ".join(
-        f"{s.rule}: {clean(s.detail, 400)}" for s in verdict.stopped_by
-    )
+        by = (f"{one.stop.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted)
+        return f"again ({', '.join(by)})" if verdict.lifted else "again"
+    stops = (f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by)
+    return "passed" if verdict.passed else f"stopped by {'; '.join(stops)}"
