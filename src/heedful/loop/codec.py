@@ -39,7 +39,7 @@ def to_document(record: Any) -> Plain:
     if isinstance(record, LiftedStop):
         return {**to_document(record.stop), "by": record.by, "override": record.override}
     document = {}
-    for name, default in _defaults(type(record)):
+    for name, default in _defaults(type(record)):  # type: ignore[arg-type]  # mypy: no Hashable
         value = getattr(record, name)
         if default is MISSING or value != default:
             document[name] = value if type(value) in _SCALARS else _plain(value)
@@ -49,7 +49,7 @@ def to_document(record: Any) -> Plain:
 def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
     """Return the record of that kind; the inverse of `to_document`."""
     values = dict(plain)
-    for name, read in _readers(kind).items():
+    for name, read in _readers(kind).items():  # type: ignore[arg-type]  # mypy: no Hashable
         if name in values:
             values[name] = read(values[name])
     return kind(**values)

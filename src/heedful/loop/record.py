@@ -59,10 +59,11 @@ def check_share(field: str, value: object) -> None:
 
 def check_integer(field: str, value: object, least: int = 1, alternative: str = "") -> None:
     """Raise InvalidInput unless `value` is an integer of at least `least` that a database holds."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or not least <= value <= LARGEST_INTEGER:
-        most = " and below 2**63" if whole and value > LARGEST_INTEGER else ""
-        raise InvalidInput(field, value, f"an integer of at least {least}{most}{alternative}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value:
+        raise InvalidInput(field, value, f"an integer of at least {least}{alternative}")
+    if value > LARGEST_INTEGER:
+        allowed = f"an integer of at least {least} and below 2**63{alternative}"
+        raise InvalidInput(field, value, allowed)
 
 
 @dataclass(frozen=True, slots=True)
