@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import open_store
 from heedful.drive.drive import Run
-from heedful.loop.decide import (
-    Policy,
-    decide,
-    echoes_before,
-    reasoning,
-    standing_of,
-    triggers,
-)
+from heedful.loop.decide import Policy, decide, echoes_before, reasoning, standing_of, triggers
 from heedful.loop.policies import orchestrator
 from heedful.loop.record import Evaluation, Finding, Loop, Override
 from heedful.loop.stop import All, Echo, Fatigue, MaxAttempts, Stop
@@ -27,6 +20,8 @@ from heedful.testing import history
 from tests.drive.support import FOUR, Generator, reread, session
 from tests.loop import support
 from tests.loop.support import QUALITY, evaluated, loop_of
+
+BEFORE = loop_of(evaluated("x"), echoes={"x": 4})
 
 # -- how worn a loop was
 
@@ -50,13 +45,9 @@ def test_a_standing_has_the_level_of_fatigue_and_its_change(errors, policy, leve
         (Loop("new"), FOUR, {}),
         (loop_of(evaluated("x"), evaluated("x", warnings="w")), FOUR, {"x": 2, "w": 1}),
         (loop_of(evaluated("x"), evaluated("y")), FOUR, {"y": 1}),  # of the last attempt
-        (loop_of(evaluated("x"), echoes={"x": 4}), FOUR, {"x": 1}),
-        (loop_of(evaluated("x"), echoes={"x": 4}), orchestrator, {"x": 5}),
-        (
-            loop_of(evaluated("x"), echoes={"x": 4}),
-            Policy((All(MaxAttempts(2), Echo(9, across="scope")),)),
-            {"x": 5},
-        ),
+        (BEFORE, FOUR, {"x": 1}),
+        (BEFORE, orchestrator, {"x": 5}),
+        (BEFORE, Policy((All(MaxAttempts(2), Echo(9, across="scope")),)), {"x": 5}),
     ],
 )
 def test_a_standing_counts_each_finding_of_the_last_attempt(loop, policy, echoes):
@@ -122,16 +113,12 @@ async def test_each_decision_is_stored_with_what_it_rested_on(tmp_path):
     assert stored.verdicts == tuple(one.verdict for one in stored.decisions)
     assert stored.verdicts[-1] == result.verdict
     for one in stored.decisions:
-        part = replace(result.loop, attempts=result.loop.attempts[: one.attempt])
-        assert one.standing == standing_of(part, policy)
+        assert one.standing == standing_of(result.loop.upto(one.attempt), policy)
         assert stored.created <= one.decided <= one.at <= stored.updated
     assert [one.standing.fatigue for one in stored.decisions] == [0.0, 0.15, 0.3]
     told = reasoning(stored.loop, stored.decisions)
-    assert [(one.rerun, one.decided) for one in told] == [
-        (0, "again"),
-        (1, "again"),
-        (2, "stopped"),
-    ]
+    assert [one.rerun for one in told] == [0, 1, 2]
+    assert [one.decided for one in told] == ["again", "again", "stopped"]
     assert [one.labels for one in told] == [labels] * 3
     assert [dict(attempt.labels) for attempt in stored.loop.attempts] == [labels] * 3
     await store.close()

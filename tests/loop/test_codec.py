@@ -18,15 +18,10 @@ from heedful.loop.stop import All, Budget, Echo, MaxAttempts, Repeat
 from tests.loop import support
 
 candidates = st.text().map(Candidate.of) | st.builds(Candidate, st.text())
+number, labels = st.integers(1, 9), st.dictionaries(support.words, support.words, max_size=2)
 attempts = st.builds(
-    Attempt,
-    st.integers(1, 9),
-    candidates,
-    st.none() | support.evaluations,
-    support.usages,
-    st.none() | st.integers(1, 9),
-    st.dictionaries(support.words, support.words, max_size=2),
-    st.booleans(),
+    *(Attempt, number, candidates, st.none() | support.evaluations, support.usages),
+    *(st.none() | number, labels, st.booleans()),
 )
 
 
@@ -34,15 +29,10 @@ def through_json(plain: Any) -> Any:
     return json.loads(json.dumps(plain))
 
 
-@given(
-    st.one_of(
-        support.findings,
-        support.evaluations,
-        attempts,
-        support.expiring,
-        support.goals.filter(bool).map(lambda goals: goals[0]),
-    )
-)
+some_goal = support.goals.filter(bool).map(lambda goals: goals[0])
+
+
+@given(support.findings | support.evaluations | attempts | support.expiring | some_goal)
 def test_any_record_survives_json(record):
     assert codec.from_document(type(record), through_json(codec.to_document(record))) == record
 
@@ -67,12 +57,8 @@ def test_every_decision_survives_json(loop, policy, attempt, at):
 
 
 def test_an_older_record_is_read():
-    old = {
-        "verdict": "again",
-        "reasons": [{"code": "words", "detail": "too many"}],
-        "feedback": "",
-        "lifted": [],
-    }
+    old = {"verdict": "again", "feedback": "", "lifted": []}
+    old["reasons"] = [{"code": "words", "detail": "too many"}]
     decision = codec.decision_from(old, 1, 0.0)
     assert decision.verdict == Again((Trigger("words", "too many", ""),))
     assert decision.standing == Standing(0.0, 0.0, {})

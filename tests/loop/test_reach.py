@@ -12,20 +12,11 @@ from hypothesis import strategies as st
 
 import heedful
 from heedful import Reach, reach
-from heedful.loop.decide import Again, Done, Policy, decide
+from heedful.loop.decide import Again, Policy, decide
 from heedful.loop.policies import PRESETS, orchestrator
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal, Improvement, Loop, Usage
-from heedful.loop.stop import (
-    All,
-    Budget,
-    Echo,
-    Fatigue,
-    MaxAttempts,
-    Plateau,
-    Repeat,
-    flat,
-    rule_name,
-)
+from heedful.loop.stop import All, Budget, Echo, Fatigue, MaxAttempts, Plateau, Repeat, flat
+from tests.loop import support
 
 # -- every history of an alphabet of its own: what an attempt may be, for the rules there are
 
@@ -55,14 +46,8 @@ def letters(policy: Policy) -> list[Letter]:
 
 def spent(budgets: Sequence[Budget]) -> list[Usage]:
     """Nothing, and each limit of each budget, alone and with each of another."""
-    one = [
-        Usage(prompt_tokens=budget.tokens or 0)
-        if name == "tokens"
-        else Usage(cost=budget.cost or 0.0)
-        for budget in budgets
-        for name in ("tokens", "cost")
-        if getattr(budget, name) is not None
-    ]
+    one = [Usage(prompt_tokens=budget.tokens) for budget in budgets if budget.tokens]
+    one += [Usage(cost=budget.cost) for budget in budgets if budget.cost]
     return list(dict.fromkeys([NOTHING, *one, *(a + b for a, b in product(one, one) if a != b)]))
 
 
@@ -73,17 +58,11 @@ def written(loop: Loop, letter: Letter, step: float) -> Loop:
     last = next((a.evaluation for a in reversed(loop.attempts) if a.evaluation), None)
     score = (last.scores["quality"] if last else 0.0) + step * better
     keys = [f"new {number}" if key == "n" else key for key in finds]
-    found = [
-        Finding("c", k, level="warning", severity=severity, key=k, persistent=k == "p")
-        for k in keys
-    ]
+    found = [Finding("c", k, "", "warning", severity, k, persistent=k == "p") for k in keys]
     evaluation = Evaluation(tuple(found), {"quality": score}, met=met) if judged else None
-    text = "text 1" if seen in ("same", "greedy") else f"text {number}"
-    near = 1 if seen == "near" and number > 1 else None
-    candidate = heedful.Candidate.of(text)
-    return loop.then(
-        heedful.Attempt(number, candidate, evaluation, usage, near, greedy=seen == "greedy")
-    )
+    text = heedful.Candidate.of(f"text {1 if seen in ('same', 'greedy') else number}")
+    near, cold = 1 if seen == "near" and number > 1 else None, seen == "greedy"
+    return loop.then(heedful.Attempt(number, text, evaluation, usage, near, greedy=cold))
 
 
 def without(policy: Policy, place: int) -> Policy:
@@ -92,13 +71,9 @@ def without(policy: Policy, place: int) -> Policy:
 
 
 def alone(loop: Loop, policy: Policy) -> list[int]:
-    """The places of the rules that alone stop the loop."""
-    stopped = isinstance(decide(loop, policy), Done)
-    return [
-        place
-        for place in range(len(policy.rules) * stopped)
-        if isinstance(decide(loop, without(policy, place)), Again)
-    ]
+    """The places of the rules without each of which the loop goes on."""
+    places = range(len(policy.rules))
+    return [n for n in places if isinstance(decide(loop, without(policy, n)), Again)]
 
 
 def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
@@ -119,14 +94,10 @@ def first_fires(policy: Policy, most: int) -> tuple[dict[int, int], int]:
         if tried > most or not waiting:
             return found, length - 1 if waiting else 99
         longer = [written(loop, letter, step) for loop in waiting for letter in alphabet]
-        going = []
-        for loop in longer:
-            if isinstance(decide(loop, policy), Again):
-                going.append(loop)
-                continue
-            for place in alone(loop, policy):
-                found.setdefault(place, length)
-        waiting = going
+        waiting = [loop for loop in longer if isinstance(decide(loop, policy), Again)]
+        going = set(map(id, waiting))
+        for place in {n for loop in longer if id(loop) not in going for n in alone(loop, policy)}:
+            found.setdefault(place, length)
     return found, 7
 
 
@@ -134,18 +105,12 @@ def shows(one: Reach, policy: Policy, place: int) -> None:
     """The history is what it is given for: Done by that rule alone, Again before and without it."""
     loop = one.history
     assert loop is not None
-    assert one.proof == ""
-    assert one.rule is policy.rules[place]
-    verdict = decide(loop, policy)
-    assert isinstance(verdict, Done)
-    assert not verdict.passed
-    assert [stop.rule for stop in verdict.stopped_by] == [rule_name(one.rule)]
+    assert (one.proof, one.rule) == ("", policy.rules[place])
+    assert support.rules(decide(loop, policy)) == [one.name]
     assert isinstance(decide(loop, without(policy, place)), Again)
     for end in range(1, len(loop.attempts)):
-        part = replace(loop, attempts=loop.attempts[:end])
-        assert isinstance(decide(part, policy), Again)
-    assert loop.overrides == ()
-    assert loop.cancelled == ""
+        assert isinstance(decide(loop.upto(end), policy), Again)
+    assert (loop.overrides, loop.cancelled) == ((), "")
 
 
 def confirmed(policy: Policy, most: int) -> None:
@@ -154,7 +119,7 @@ def confirmed(policy: Policy, most: int) -> None:
         if one.history is not None:
             shows(one, policy, place)
             length = len(one.history.attempts)
-            assert length <= found.get(place, 99), one
+            assert found.get(place, length) >= length, one
             assert place in found or length > tried, one
         else:
             assert one.proof
@@ -244,7 +209,6 @@ def test_every_rule_of_a_preset_can_fire_except_fatigue_of_the_orchestrator(name
 
 
 def test_fatigue_half_needs_more_than_three_reruns():
-    assert str(reach(orchestrator)[1]) == "fatigue cannot fire: 3 reruns reach 0.45 < 0.5"
     for limit, fires in ((5, False), (6, True)):  # at the fifth attempt both would speak
         more = replace(orchestrator, rules=(MaxAttempts(limit), *orchestrator.rules[1:]))
         assert [one.history is not None for one in reach(more)] == [True, fires, True]
@@ -268,12 +232,8 @@ class Odd(MaxAttempts):
 class Unmoved(Improvement):
     """What counts as better, with code of the user's own in it."""
 
-    def __call__(self, best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
+    def __call__(self, *evaluations: object) -> bool:
         return False
-
-
-def always(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
-    return True
 
 
 @pytest.mark.parametrize(
@@ -284,7 +244,7 @@ def always(best: Evaluation, new: Evaluation, goals: tuple[Goal, ...]) -> bool:
         (Policy((Odd(1), MaxAttempts(4))), [3, 0]),
         (Policy((All(Odd(9), MaxAttempts(2)), MaxAttempts(2))), [0, 2]),
         (Policy((Plateau(2), MaxAttempts(4)), improvement=Unmoved()), [3, 0]),
-        (Policy((Fatigue(), MaxAttempts(3)), improvement=always), [0, 3]),
+        (Policy((Fatigue(), MaxAttempts(3)), improvement=lambda *evaluations: True), [0, 3]),
     ],
 )
 def test_nothing_is_proven_about_code_of_the_user(policy, lengths):
@@ -308,8 +268,6 @@ def test_nothing_is_proven_about_code_of_the_user(policy, lengths):
 def test_no_attempt_of_a_history_passes_whatever_the_goals(goals):
     policy = Policy((MaxAttempts(4), Fatigue(0.3), Plateau(3)), goals=goals)
     made = reach(policy)
-    assert [one.history is not None for one in made] == [True, True, False]
+    assert [one.history and one.history.goals for one in made] == [goals, goals, None]
     for place, one in enumerate(made[:2]):
         shows(one, policy, place)
-        assert one.history is not None
-        assert one.history.goals == goals

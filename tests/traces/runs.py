@@ -61,32 +61,26 @@ def chat() -> list[Data]:
 
 def claude() -> list[Data]:
     """Entries of a session of Claude Code."""
-    entries: list[Data] = [
-        {"type": "file-history-snapshot", "messageId": "m0", "snapshot": {}},
-        {"type": "system", "subtype": "informational", "content": SYSTEM},
-        {"type": "user", "message": {"role": "user", "content": QUESTION}},
-    ]
+
+    def entry(kind: str, content: Any, **more: Any) -> Data:
+        return {"type": kind, "message": {"role": kind, "content": content, **more}}
+
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 7}
+    entries: list[Data] = [{"type": "system", "subtype": "informational", "content": SYSTEM}]
+    entries.append(entry("user", QUESTION))
     for place, (call, tool, arguments, result, error) in enumerate(STEPS):
         blocks: list[Data] = [] if place else [{"type": "text", "text": THOUGHT}]
         blocks.append({"type": "tool_use", "id": call, "name": tool, "input": arguments})
-        usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 7}
-        for block in blocks:
-            message = {"id": f"msg_{place}", "role": "assistant", "content": [block]}
-            entries.append({"type": "assistant", "message": message | {"usage": usage}})
-        given: Data = {"type": "tool_result", "tool_use_id": call, "content": result or error}
-        if error:
-            given["is_error"] = True
-        elif place:
-            given["content"] = [{"type": "text", "text": result}]
-        entries.append({"type": "user", "message": {"role": "user", "content": [given]}})
-    final = {"id": "msg_9", "role": "assistant", "content": [{"type": "text", "text": FOUND}]}
-    entries.append({"type": "assistant", "message": final})
-    shared = {"sessionId": "session-1", "isSidechain": False, "version": "2.1.12"}
-    for place, entry in enumerate(entries[1:]):
-        time = f"2026-01-31T12:00:{place:02}.500Z"
-        parent = f"uuid-{place - 1}" if place else None
-        entry.update(shared, uuid=f"uuid-{place}", parentUuid=parent, timestamp=time)
-    return entries
+        made = {"id": f"msg_{place}", "usage": usage}
+        entries += [entry("assistant", [block], **made) for block in blocks]
+        content: Any = [{"type": "text", "text": result}] if place else error
+        given = {"type": "tool_result", "tool_use_id": call, "content": content}
+        entries.append(entry("user", [given | ({"is_error": True} if error else {})]))
+    entries.append(entry("assistant", [{"type": "text", "text": FOUND}], id="msg_9"))
+    for place, one in enumerate(entries):
+        one |= {"uuid": f"uuid-{place}", "timestamp": f"2026-01-31T12:00:{place:02}.500Z"}
+        one |= {"sessionId": "session-1", "isSidechain": False}
+    return [{"type": "file-history-snapshot", "messageId": "m0", "snapshot": {}}, *entries]
 
 
 def value(data: Any) -> Data:
@@ -202,21 +196,18 @@ def flat(prefix: str, messages: Sequence[Data]) -> Data:
     """Messages as OpenInference has them."""
     made: Data = {}
     for place, message in enumerate(messages):
-        at = f"{prefix}.{place}.message"
-        made[f"{at}.role"] = message["role"]
+        held = {name: message[name] for name in ("role", "tool_call_id") if name in message}
         content = message["content"]
         if isinstance(content, list):
-            made[f"{at}.contents.0.message_content.type"] = "text"
-            made[f"{at}.contents.0.message_content.text"] = content[0]["text"]
+            named = content[0].items()
+            held |= {f"contents.0.message_content.{name}": text for name, text in named}
         elif content:
-            made[f"{at}.content"] = content
-        if "tool_call_id" in message:
-            made[f"{at}.tool_call_id"] = message["tool_call_id"]
+            held["content"] = content
         for number, call in enumerate(message.get("tool_calls", ())):
-            of = f"{at}.tool_calls.{number}.tool_call"
-            made[f"{of}.id"] = call["id"]
-            made[f"{of}.function.name"] = call["function"]["name"]
-            made[f"{of}.function.arguments"] = call["function"]["arguments"]
+            of = f"tool_calls.{number}.tool_call"
+            held |= {f"{of}.function.{name}": text for name, text in call["function"].items()}
+            held[f"{of}.id"] = call["id"]
+        made |= {f"{prefix}.{place}.message.{name}": value for name, value in held.items()}
     return made
 
 
@@ -250,20 +241,14 @@ def openinference() -> list[Data]:
 
 def own() -> Data:
     """Our own form."""
-    events: list[Data] = [
-        {"event_type": "system_event", "content": SYSTEM},
-        {"event_type": "user_message", "content": QUESTION},
-        {"event_type": "llm_response", "content": THOUGHT},
-    ]
+    said = (("system_event", SYSTEM), ("user_message", QUESTION), ("llm_response", THOUGHT))
+    events: list[Data] = [{"event_type": kind, "content": content} for kind, content in said]
     for call, tool, arguments, result, error in STEPS:
-        events.append(
-            {"event_type": "tool_call", "tool_name": tool, "arguments": arguments, "call": call}
-        )
-        answer: Data = {"event_type": "tool_response", "tool_name": tool, "call": call}
-        told = (
-            {"error": {"message": error, "code": "LookupError"}} if error else {"content": result}
-        )
-        events.append(answer | told)
+        of = {"tool_name": tool, "call": call}
+        events.append({"event_type": "tool_call", "arguments": arguments} | of)
+        failed = {"error": {"message": error, "code": "LookupError"}}
+        told = failed if error else {"content": result}
+        events.append({"event_type": "tool_response"} | of | told)
     return {"events": [*events, {"event_type": "llm_response", "content": FOUND}]}
 
 

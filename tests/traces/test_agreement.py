@@ -15,18 +15,8 @@ from heedful.traces import reading as traces
 from heedful.traces import write
 from heedful.traces.episode import ENDED, Episode, Event, Fault
 from heedful.traces.signals import answered
-from tests.traces.runs import (
-    EXPECTED,
-    FILES,
-    QUESTION,
-    TRACE,
-    claude,
-    document,
-    genai,
-    lines,
-    openinference,
-    steps,
-)
+from tests.traces import runs
+from tests.traces.runs import EXPECTED, FILES, claude, document, genai, lines, openinference
 
 
 def only(data: bytes, **more: object) -> Episode:
@@ -37,8 +27,8 @@ def only(data: bytes, **more: object) -> Episode:
 @pytest.mark.parametrize("name", FILES)
 def test_the_same_run_in_every_format_is_the_same_steps(name, tmp_path):
     episode = only(FILES[name])
-    assert steps(episode) == EXPECTED
-    assert episode.task == QUESTION
+    assert runs.steps(episode) == EXPECTED
+    assert episode.task == runs.QUESTION
     assert episode.outcome == "partial"  # nobody said how it ended
     assert answered(episode.events) == {3: 4, 5: 6}
     assert len({event.id for event in episode.events}) == len(EXPECTED)
@@ -61,11 +51,8 @@ def test_what_a_file_holds_twice_counts_once(entries):
 @pytest.mark.parametrize("spans", [genai(), openinference()])
 @pytest.mark.parametrize("seed", range(10))
 def test_spans_in_any_order_are_the_same_episode(spans, seed):
-    mixed = random.Random(seed).sample(spans, len(spans))
-    assert (
-        only(lines([document([one]) for one in mixed])).digest
-        == only(lines([document(spans)])).digest
-    )
+    mixed = [document([one]) for one in random.Random(seed).sample(spans, len(spans))]
+    assert only(lines(mixed)).digest == only(lines([document(spans)])).digest
 
 
 @pytest.mark.parametrize("format", ["otlp", "auto"])
@@ -73,7 +60,7 @@ def test_requests_with_their_lengths_before_them_are_read(format):
     request = FILES["genai protobuf"]
     framed = b"".join(len(one).to_bytes(4, "big") + one for one in (request, request))
     episode = only(framed, format=format)
-    assert (steps(episode), episode.id) == (EXPECTED, TRACE)
+    assert (runs.steps(episode), episode.id) == (EXPECTED, runs.TRACE)
 
 
 @pytest.mark.parametrize("name", ["genai document", "genai protobuf"])
@@ -108,34 +95,18 @@ DATA = st.recursive(
     max_leaves=6,
 )
 OBJECT = st.dictionaries(TEXT, DATA, max_size=3)
-EVENT = st.builds(
-    Event,
-    type=st.sampled_from(["tool_call", "tool_response", "llm_response", "my own"]),
-    content=TEXT,
-    agent=TEXT,
-    tool=TEXT,
-    arguments=st.none() | TEXT | OBJECT,
-    call=TEXT,
-    error=TEXT,
-    code=TEXT,
-    at=st.none() | st.floats(0, 4e9),
-    meta=OBJECT,
+TYPE = st.sampled_from(["tool_call", "tool_response", "llm_response", "my own"])
+AT, ARGUMENTS = st.none() | st.floats(0, 4e9), st.none() | TEXT | OBJECT
+EVENT = st.builds(Event, TYPE, *3 * [TEXT], ARGUMENTS, *4 * [TEXT], AT, OBJECT)
+EVENTS = st.lists(EVENT, max_size=5).map(
+    lambda events: tuple(replace(one, id=f"id {n}") for n, one in enumerate(events))
 )
+FAULT, TOOLS = st.builds(Fault, TEXT, TEXT, TEXT), st.lists(TEXT, max_size=3, unique=True)
+COUNT = st.integers(0, 9)
 EPISODE = st.builds(
-    Episode,
-    events=st.lists(EVENT, max_size=5).map(
-        lambda events: tuple(replace(one, id=f"id {n}") for n, one in enumerate(events))
-    ),
-    outcome=st.sampled_from(ENDED),
-    task=TEXT,
-    goal=TEXT,
-    fault=st.none() | st.builds(Fault, TEXT, TEXT, TEXT),
-    id=TEXT,
-    session=TEXT,
-    tools=st.lists(TEXT, max_size=3, unique=True).map(tuple),
-    usage=st.builds(Usage, st.integers(0, 9), st.integers(0, 9), st.just(0), st.floats(0, 9)),
-    omitted=st.integers(0, 99),
-    source=st.sampled_from(["", "loop", "otlp"]),
+    *(Episode, EVENTS, st.sampled_from(ENDED), TEXT, TEXT, st.none() | FAULT, TEXT, TEXT),
+    *(TOOLS.map(tuple), st.builds(Usage, COUNT, COUNT, COUNT, st.floats(0, 9)), COUNT),
+    st.sampled_from(["", "loop", "otlp"]),
 )
 
 

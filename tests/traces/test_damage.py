@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,20 +24,13 @@ from heedful.traces.spans import pieces
 from tests.traces.runs import FILES, Data, claude, document, genai, lines, openinference, own
 
 
-def drained(found: Iterator[Episode]) -> tuple[list[Episode], TraceFileError | None]:
+def refused(data: bytes, *before: str, **more: Any) -> TraceFileError:
+    """Read a damaged file; `before` are the digests of the episodes before the damage."""
     episodes: list[Episode] = []
-    try:
-        episodes.extend(found)
-    except TraceFileError as error:
-        return episodes, error
-    return episodes, None
-
-
-def refused(data: bytes, **more: Any) -> TraceFileError:
-    episodes, error = drained(traces.read(data, **more))
-    assert error is not None
-    assert episodes == []
-    return error
+    with pytest.raises(TraceFileError) as caught:
+        episodes.extend(traces.read(data, **more))
+    assert [one.digest for one in episodes] == [*before]
+    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -60,8 +54,7 @@ def refused(data: bytes, **more: Any) -> TraceFileError:
 def test_what_is_no_file_of_traces(data, line, said):
     error = refused(data)
     assert (error.line, error.path) == (line, "the traces")
-    with pytest.raises(TraceFileError, match=said):
-        raise error
+    assert re.search(said, str(error))
 
 
 @pytest.mark.parametrize(
@@ -102,18 +95,14 @@ def test_what_is_whole_before_a_cut_is_given(name):
     request = FILES["genai protobuf"]
     whole = FILES.get(name) or len(request).to_bytes(4, "big") + request
     [known] = traces.read(whole)
-    episodes, error = drained(traces.read(whole + (whole[:50] if name == "protobuf" else b'{"ty')))
-    assert [one.digest for one in episodes] == [known.digest]
-    assert error is not None
-    if name == "protobuf":
-        assert "ends in the midst" in str(error)
-    else:
-        assert error.line == FILES[name].count(b"\n") + 1
-        assert "not JSON" in str(error)
+    error = refused(whole + (whole[:50] if name == "protobuf" else b'{"ty'), known.digest)
+    line, said = (0, "ends in the midst")
+    if name != "protobuf":
+        line, said = FILES[name].count(b"\n") + 1, "not JSON"
+    assert (error.line, said in str(error)) == (line, True)
     for first in (own(), [{"role": "user"}], claude()[1], document([])):
-        _, error = drained(traces.read(lines([first, {"else": 1}])))
-        assert error is not None
-        assert error.line == 2
+        known_digests = [one.digest for one in traces.read(lines([first]))]
+        assert refused(lines([first, {"else": 1}]), *known_digests).line == 2
 
 
 def test_a_file_that_is_not_there_and_a_format_that_is_not_known(tmp_path):
@@ -164,10 +153,9 @@ def test_any_bytes_and_any_damage_to_bytes(name, data):
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    inner: Any = value.items() if isinstance(value, dict) else ()
-    inner = enumerate(value) if isinstance(value, list) else inner
-    for key, one in inner:
-        yield from places(one, (*path, key))
+    keys = range(len(value)) if isinstance(value, list) else ()
+    for key in value if isinstance(value, dict) else keys:
+        yield from places(value[key], (*path, key))
 
 
 VALUES: dict[str, Any] = {
@@ -209,19 +197,21 @@ def read(events: list[Data], limits: Limits = Limits(), **more: Any) -> Episode:
     return episode
 
 
-def test_of_a_long_episode_the_head_and_the_tail_are_kept():
-    def read_events(count: int, most: int, **more: Any) -> Episode:
-        events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
-        return read(events, Limits(events=most), **more)
-
-    for count in (0, 1, 99, 100):
-        episode = read_events(count, 100)
-        assert (len(episode.events), episode.omitted) == (count, 0)
-    assert read_events(9, 1).omitted == 8
-    episode = read_events(1_000, 21, omitted=5)
-    kept = [int(event.content) for event in episode.events]
-    assert kept == [*range(1, 12), *range(991, 1_001)]
-    assert episode.omitted == 5 + 979
+@pytest.mark.parametrize(
+    ("count", "most", "kept"),
+    [
+        (0, 100, []),
+        (99, 100, range(1, 100)),
+        (100, 100, range(1, 101)),
+        (9, 1, [1]),
+        (1_000, 21, [*range(1, 12), *range(991, 1_001)]),
+    ],
+)
+def test_of_a_long_episode_the_head_and_the_tail_are_kept(count, most, kept):
+    events = [{"type": "tool_response", "content": str(n)} for n in range(1, count + 1)]
+    episode = read(events, Limits(events=most), omitted=5)
+    assert [int(event.content) for event in episode.events] == [*kept]
+    assert episode.omitted == 5 + count - len(kept)
 
 
 @pytest.mark.parametrize("text", ["x" * 201, "ä" * 99_999, f"{KEY} " * 9_000])
@@ -268,21 +258,15 @@ def test_no_secret_enters_an_episode(name):
     data = FILES[name]
     for text in ("Where is order A-17?", "A-17: shipped on Monday", "I will look the order up."):
         data = data.replace(text.encode(), KEY.ljust(len(text)).encode())
-    assert KEY.encode() in data
     [episode] = traces.read(data)
-    text = repr(episode)
-    assert "AKIA" not in text
-    assert "aws_key" in text
+    assert "AKIA" not in repr(episode)
+    assert "aws_key" in repr(episode)
 
 
 def test_ids_that_hold_secrets_still_tell_calls_apart():
-    keys = [KEY, KEY.replace("7", "8")]
-    events = [
-        {"type": kind, "call": key} for key in keys for kind in ("tool_call", "tool_response")
-    ]
-    first, answer, second, other = read(events).events
-    assert (first.call, second.call) == (answer.call, other.call)
-    assert first.call != second.call
+    keys = [KEY, KEY, KEY.replace("7", "8")]
+    first, answer, other = read([{"type": "tool_call", "call": key} for key in keys]).events
+    assert first.call == answer.call != other.call
     assert "AKIA" not in first.call
 
 

@@ -28,54 +28,43 @@ BROKEN = Event("error_event", error="no such file")
 NAMED = Event("error_event", error="no such file", call="1")
 
 
-def trace(*steps: tuple[str, Any, str]) -> list[Event]:
-    return [e for tool, arguments, said in steps for e in (call(tool, arguments), result(said))]
-
-
 def times(*events: Event) -> int:
     found = repeated_step(events, 2)
     return found.times if found else 1
 
 
 def test_the_first_run_that_is_long_enough_is_the_answer_with_all_its_steps():
-    events = [USER, *4 * STEP]
-    assert repeated_step(events) is None
-    assert repeated_step([*events, call()]) is None
-    found = repeated_step([*events, *STEP])
+    assert repeated_step([USER, *4 * STEP, call()]) is None
+    found = repeated_step([USER, *5 * STEP])
     assert found == RepeatedStep("look", (1, 3, 5, 7, 9), (2, 4, 6, 8, 10))
     assert str(found) == "look: the same arguments and the same result 5 times in a row"
-    events = trace(*2 * [("a", "", "")], *6 * [("b", "", "")], ("c", "", ""), *7 * [("d", "", "")])
+    events = [e for tool in "aabbbbbbcddddddd" for e in (call(tool), result())]
     found = repeated_step(events)
     assert found is not None
     assert (found.tool, found.times, found.calls[0]) == ("b", 6, 4)
     assert times(*events) == 2
 
 
-DIFFERENT: list[tuple[Any, Any]] = [
-    ('{"n": 1}', '{"n": "1"}'),
-    ({"n": 1}, {"n": True}),
-    ("[1, 2]", "[2, 1]"),
+ARGUMENTS: list[tuple[Any, Any, bool]] = [
+    ('{"n": 1}', '{"n": "1"}', False),
+    ({"n": 1}, {"n": True}, False),
+    ("[1, 2]", "[2, 1]", False),
+    ('{"n": 1}', '{"n": 1.0}', True),
+    ('{"a": 1, "b": [{"c": 2, "d": 3}]}', '{"b":[{"d":3,"c":2}],\n"a":1}', True),
+    (MappingProxyType({"a": 1, "b": 2}), {"b": 2, "a": 1}, True),
+    ("9" * 5_000, "9" * 5_000, True),  # more digits than Python reads
+    ("[" * 99_999, "[" * 99_999, True),  # deeper than Python reads
+    ({1: "a", "b": {2}}, {1: "a", "b": {2}}, True),  # no JSON at all
 ]
-EQUAL: list[tuple[Any, Any]] = [
-    ('{"n": 1}', '{"n": 1.0}'),
-    ('{"a": 1, "b": [{"c": 2, "d": 3}]}', '{"b":[{"d":3,"c":2}],\n"a":1}'),
-    (MappingProxyType({"a": 1, "b": 2}), {"b": 2, "a": 1}),
-    ("9" * 5_000, "9" * 5_000),  # more digits than Python reads
-    ("[" * 99_999, "[" * 99_999),  # deeper than Python reads
-    ({1: "a", "b": {2}}, {1: "a", "b": {2}}),  # no JSON at all
+CALLS = [
+    *((call(arguments=one), call(arguments=other), equal) for one, other, equal in ARGUMENTS),
+    (call(arguments=None, content="ls"), call(arguments=None, content="pwd"), False),
+    (call(arguments=None, content="ls -l"), call(arguments="ls -l"), True),
+    (call(content="first I look", id="1"), call(), True),  # words beside recorded arguments
 ]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
-        *((call(arguments=one), call(arguments=other), False) for one, other in DIFFERENT),
-        (call(arguments=None, content="ls"), call(arguments=None, content="pwd"), False),
-        *((call(arguments=one), call(arguments=other), True) for one, other in EQUAL),
-        (call(arguments=None, content="ls -l"), call(arguments="ls -l"), True),
-        (call(content="first I look", id="1"), call(), True),  # words beside recorded arguments
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "equal"), CALLS)
 def test_calls_are_equal_by_tool_agent_and_arguments(one, other, equal):
     assert times(one, result(id="2"), other, result(id="3")) == 1 + equal
     assert times(one, result(), one, result(), other, result()) == 2 + equal
@@ -118,18 +107,13 @@ def test_results_are_found_by_id_in_any_order():
     assert repeated_step([call("a"), call("b"), *answers, call("b"), result("2")], 2) is not None
 
 
+TIMER, OTHER = Event("system_event", "the timer fired"), [call("other"), result()]
+NO_REASON = [[SAID], [ASKED, SAID], [result("whose?")]]
+REASONS = [[USER], [TIMER], OTHER, [call(), SAID], [call(agent="bob"), result()]]
+
+
 @pytest.mark.parametrize(
-    ("between", "same"),
-    [
-        ([SAID], True),
-        ([ASKED, SAID], True),
-        ([result("whose?")], True),
-        ([USER], False),
-        ([Event("system_event", "the timer fired")], False),
-        ([call("other"), result()], False),
-        ([call(), SAID], False),
-        ([call(agent="bob"), result()], False),
-    ],
+    ("between", "same"), [*((one, True) for one in NO_REASON), *((one, False) for one in REASONS)]
 )
 def test_a_reason_to_ask_again_restarts_the_count(between, same):
     assert times(*STEP, *between, *STEP) == 1 + same

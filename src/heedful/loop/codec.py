@@ -14,16 +14,8 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from heedful.errors import InvalidInput
-from heedful.loop.decide import (
-    Again,
-    Decision,
-    Done,
-    LiftedStop,
-    Policy,
-    Standing,
-    Trigger,
-    Verdict,
-)
+from heedful.loop import decide
+from heedful.loop.decide import Again, Decision, Done, LiftedStop, Policy, Standing, Verdict
 from heedful.loop.record import Attempt, Evaluation, Goal, Improvement, Loop, Override
 from heedful.loop.stop import RULES, All, Stop, StopRule, rule_name
 
@@ -37,7 +29,7 @@ _WRITTEN: Mapping[type, frozenset[str]] = {
     Evaluation: frozenset(("findings", "scores")),
     **{
         kind: frozenset(field.name for field in fields(kind))
-        for kind in (Goal, Override, Trigger, Again, Done)
+        for kind in (Goal, Override, decide.Trigger, Again, Done)
     },
 }
 
@@ -47,7 +39,7 @@ def to_document(record: Any) -> Plain:
     if isinstance(record, LiftedStop):
         return {**to_document(record.stop), "by": record.by, "override": record.override}
     document = {}
-    for name, default in _defaults(type(record)):
+    for name, default in _defaults(type(record)):  # type: ignore[arg-type]  # mypy: no Hashable
         value = getattr(record, name)
         if default is MISSING or value != default:
             document[name] = value if type(value) in _SCALARS else _plain(value)
@@ -57,28 +49,21 @@ def to_document(record: Any) -> Plain:
 def from_document(kind: type[T], plain: Mapping[str, Any]) -> T:
     """Return the record of that kind; the inverse of `to_document`."""
     values = dict(plain)
-    for name, read in _readers(kind).items():
+    for name, read in _readers(kind).items():  # type: ignore[arg-type]  # mypy: no Hashable
         if name in values:
             values[name] = read(values[name])
     return kind(**values)
 
 
-def _find_defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+@cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
     """Return each field with the default value that is left out; MISSING if it is written."""
     written = _WRITTEN.get(kind)
-    if written is None:
-        return tuple((field.name, field.default) for field in fields(kind))
-    return tuple(
-        (field.name, MISSING if field.name in written else _default(field))
-        for field in fields(kind)
-    )
-
-
-_defaults: Callable[[type], tuple[tuple[str, Any], ...]] = cache(_find_defaults)
-
-
-def _default(field: Any) -> Any:
-    return field.default_factory() if field.default is MISSING else field.default
+    held: Any = {field.name: field.default for field in fields(kind)}
+    if written is not None:
+        made = {f.name: f.default_factory() for f in fields(kind) if callable(f.default_factory)}
+        held |= made | dict.fromkeys(written, MISSING)
+    return tuple(held.items())
 
 
 def _plain(value: Any) -> Any:
@@ -89,37 +74,27 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _find_readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
+@cache
+def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any]]:
     """Return a function for each field whose value is not stored as it is."""
     hints = get_type_hints(kind)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
-    return {name: reader for name, reader in readers.items() if reader is not _same}
+    return {name: reader for name, reader in readers.items() if reader}
 
 
-_readers: Callable[[type], Mapping[str, Callable[[Any], Any]]] = cache(_find_readers)
-
-
-def _reader(hint: Any) -> Callable[[Any], Any]:
+def _reader(hint: Any) -> Callable[[Any], Any] | None:
     arguments = [each for each in get_args(hint) if each not in (type(None), ...)]
     if hint is LiftedStop:
-        return _lifted_stop
+        return lambda one: LiftedStop(Stop(one["rule"], one["detail"]), one["by"], one["override"])
     if isinstance(hint, type) and is_dataclass(hint):
         return partial(from_document, hint)
     if get_origin(hint) is tuple:
         each = _reader(arguments[0])
-        return lambda values: tuple(map(each, values))
+        return (lambda values: tuple(map(each, values))) if each else tuple
     if get_origin(hint) in (Union, UnionType) and len(arguments) == 1:
         read = _reader(arguments[0])
-        return read if read is _same else lambda value: None if value is None else read(value)
-    return _same
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _lifted_stop(plain: Mapping[str, Any]) -> LiftedStop:
-    return LiftedStop(Stop(plain["rule"], plain["detail"]), plain["by"], plain["override"])
+        return read and (lambda value: None if value is None else read(value))
+    return None
 
 
 def verdict_to(verdict: Verdict) -> Plain:
@@ -159,8 +134,8 @@ def rule_to(rule: StopRule) -> Plain:
 
 def rule_from(plain: Mapping[str, Any]) -> StopRule:
     """Return the shipped rule that `plain` describes. Raises InvalidInput naming rule or field."""
-    settings = {name: value for name, value in plain.items() if name != "rule"}
-    name = plain.get("rule", "")
+    settings = dict(plain)
+    name = settings.pop("rule", "")
     if name == "all":
         return All(*map(rule_from, _rules(settings)))
     if name not in RULES:

@@ -213,18 +213,17 @@ def _spoken(
             raise InvalidInput(name, detail, "text that says why the loop must end, or None")
         if detail:
             spoken.append((Stop(rule_name(rule), detail), _liftable((rule,))))
-    return sorted(spoken, key=lambda one: _place(one[0].rule))
+
+    def place(rule: str) -> int:  # of an `All` the last of its members
+        named = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
+        return max(named, default=len(PRECEDENCE))
+
+    return sorted(spoken, key=lambda one: place(one[0].rule))
 
 
 def _liftable(rules: Iterable[StopRule]) -> frozenset[str]:
     """Return the names under which rules, or their members, can be lifted."""
     return LIFTABLE & {rule_name(part) for part in flat(rules)}
-
-
-def _place(rule: str) -> int:
-    """Return the place of a rule in the precedence; for an `All` the last of its members."""
-    places = [PRECEDENCE.index(name) for name in rule.split("+") if name in PRECEDENCE]
-    return max(places, default=len(PRECEDENCE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,32 +322,22 @@ def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> 
 
 def reasoning(loop: Loop, decisions: Iterable[Decision]) -> tuple[Reasoning, ...]:
     """Return the reasons for the recorded decisions of a loop, oldest first."""
-    return tuple(_reasoning(loop, decision) for decision in decisions)
-
-
-def _reasoning(loop: Loop, decision: Decision) -> Reasoning:
-    verdict = decision.verdict
-    last = loop.attempts[decision.attempt - 1] if decision.attempt else None
-    evaluation = last.evaluation if last else None
-    found = triggers(evaluation, loop.goals) if evaluation else ()
-    stops = () if isinstance(verdict, Again) else verdict.stopped_by
-    if stops:
-        decided, reason, detail = "stopped", stops[0].rule, "; ".join(stop.detail for stop in stops)
-    elif isinstance(verdict, Again):
-        decided, reason = "again", found[0].reason if found else ""
-        detail = f"Triggered by {', '.join(dict.fromkeys(t.code for t in found))}" if found else ""
-    else:
-        decided, reason, detail = "passed", "passed", ""
-    return Reasoning(
-        loop.id,
-        decision.attempt,
-        decided,
-        reason,
-        detail,
-        found,
-        (*stops, *(one.stop for one in verdict.lifted)),
-        verdict.lifted,
-        decision.standing,
-        last.labels if last else {},
-        decision.at,
-    )
+    reasons = []
+    for decision in decisions:
+        verdict, standing = decision.verdict, decision.standing
+        last = loop.attempts[decision.attempt - 1] if decision.attempt else None
+        found = triggers(last.evaluation, loop.goals) if last and last.evaluation else ()
+        stops = () if isinstance(verdict, Again) else verdict.stopped_by
+        decided = reason = "stopped" if stops else "passed"
+        detail = "; ".join(stop.detail for stop in stops)
+        if stops:
+            reason = stops[0].rule
+        elif isinstance(verdict, Again):
+            decided, reason = "again", found[0].reason if found else ""
+            codes = ", ".join(dict.fromkeys(trigger.code for trigger in found))
+            detail = f"Triggered by {codes}" if codes else ""
+        what = (loop.id, decision.attempt, decided, reason, detail, found)
+        spoke = (*stops, *(one.stop for one in verdict.lifted))
+        labels = last.labels if last else {}
+        reasons.append(Reasoning(*what, spoke, verdict.lifted, standing, labels, decision.at))
+    return tuple(reasons)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from heedful.loop import record
 from heedful.loop.decide import Again, Done, Policy, Verdict, consume_overrides, decide, triggers
-from heedful.loop.record import Improvement, Loop, Usage, check_goals, clean, format_score
+from heedful.loop.record import Evaluation, Improvement, Loop, clean, format_score
 from heedful.loop.stop import All, StopRule, rule_name
 
 FARTHEST = 1 << 24  # steps of a threshold that are tried in either direction
@@ -53,22 +54,20 @@ def changes(loop: Loop, policy: Policy, verdict: Verdict) -> tuple[Change, ...]:
     case, was = (loop, policy), _ends(verdict)[0]
     if not gives(loop, policy, verdict):
         return ()
-    found: dict[tuple[str, str], list[Change]] = {}
-    for what, now, path in _knobs(loop, policy):
-        for direction in (1, -1):
-            if change := _smallest(case, what, now, path, direction, was):
-                found.setdefault((what, change.outcome), []).append(change)
-    last = loop.attempts[-1].evaluation if loop.attempts else None
-    missed = last.unmet(loop.goals) if last is not None and was != "passed" else ()
-    scores = last.scores if last is not None else {}
-    for goal in missed:
-        score, to = float(scores[goal.score]), float(goal.threshold)
+    last = (loop.attempts[-1].evaluation if loop.attempts else None) or Evaluation()
+    found = [
+        change
+        for what, now, path in _knobs(last, loop, policy)
+        for direction in (1, -1)
+        if (change := _smallest(case, what, now, path, direction, was))
+    ]
+    made = {change.what for change in found if change.outcome == "passed"}
+    for goal in last.unmet(loop.goals) if was != "passed" else ():
+        what, to = f"score {goal.score}", float(goal.threshold)
         changed = _with(case, (*_SCORES, goal.score), to)
-        if _ends(decide(*changed))[0] == "passed":
-            change = Change(f"score {goal.score}", score, to, "passed", *changed)
-            found[change.what, "passed"] = [change]
-    every = (change for same in found.values() for change in same)
-    return tuple(sorted(every, key=lambda change: change.size))
+        if what not in made and _ends(decide(*changed))[0] == "passed":
+            found.append(Change(what, float(last.scores[goal.score]), to, "passed", *changed))
+    return tuple(sorted(found, key=lambda change: change.size))
 
 
 def _smallest(
@@ -81,7 +80,7 @@ def _smallest(
         value = now + steps if isinstance(now, int) else round(now + steps * 0.001, 3)
         try:
             loop, policy = _with(case, path, value)
-            check_goals(loop.goals)
+            record.check_goals(loop.goals)
         except ValueError:  # InvalidInput, or a rule of the user's own that refuses the value
             return None
         return Change(what, now, value, _ends(decide(loop, policy))[0], loop, policy)
@@ -116,13 +115,11 @@ def _ends(verdict: Verdict) -> tuple[str, ...]:
 _SCORES: Path = (0, "attempts", -1, "evaluation", "scores")
 
 
-def _knobs(loop: Loop, policy: Policy) -> Iterator[tuple[str, float, Path]]:
+def _knobs(last: Evaluation, loop: Loop, policy: Policy) -> Iterator[tuple[str, float, Path]]:
     """Yield each value that can change: its name, its present value, and the way to it."""
-    last = loop.attempts[-1].evaluation if loop.attempts else None
-    scores = last.scores if last is not None else {}
-    scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in scores]
+    scored = [(n, goal) for n, goal in enumerate(loop.goals) if goal.score in last.scores]
     for name in dict.fromkeys(goal.score for _, goal in scored):
-        yield f"score {name}", float(scores[name]), (*_SCORES, name)
+        yield f"score {name}", float(last.scores[name]), (*_SCORES, name)
     for n, goal in scored:
         yield f"threshold of {goal.score}", float(goal.threshold), (0, "goals", n, "threshold")
     if isinstance(policy.improvement, Improvement):
@@ -231,7 +228,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
     rule. That holds for the last attempt, too, if its verdict used an override.
     """
     used = tuple(replace(o, used=0, decisions=o.used, until=None) for o in loop.overrides)
-    past = replace(loop, overrides=used, extra=Usage(), cancelled="")
+    past = replace(loop, overrides=used, extra=record.NOTHING, cancelled="")
     verdicts: dict[int, Verdict] = {}
     for end in range(1, len(loop.attempts)):
         past = replace(past, attempts=loop.attempts[:end])
@@ -247,12 +244,7 @@ def _decide_again(loop: Loop, policy: Policy) -> dict[int, Verdict]:
 
 def _decided(verdict: Verdict) -> str:
     if isinstance(verdict, Again):
-        lifted = ", ".join(
-            f"{one.stop.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted
-        )
-        return f"again ({lifted})" if lifted else "again"
-    if verdict.passed:
-        return "passed"
-    return "stopped by " + "; ".join(
-        f"{s.rule}: {clean(s.detail, 400)}" for s in verdict.stopped_by
-    )
+        by = (f"{one.stop.rule} overridden by {clean(one.by, 60)}" for one in verdict.lifted)
+        return f"again ({', '.join(by)})" if verdict.lifted else "again"
+    stops = (f"{stop.rule}: {clean(stop.detail, 400)}" for stop in verdict.stopped_by)
+    return "passed" if verdict.passed else f"stopped by {'; '.join(stops)}"

@@ -142,7 +142,12 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
     plain = {**policy_to(base), "name": ""}
     plain |= {name: value for name, value in changes.items() if name in PLAIN}
     if "goals" in changes:
-        plain["goals"] = _goals(base, changes["goals"])
+        if not isinstance(changes["goals"], list | tuple):
+            raise InvalidInput("goals", changes["goals"], 'a list such as ["alignment >= 0.75"]')
+        given = [goal(each) for each in changes["goals"]]
+        replaced = {(each.score, each.direction) for each in given}
+        kept = [each for each in base.goals if (each.score, each.direction) not in replaced]
+        plain["goals"] = list(map(to_document, (*kept, *given)))
     check_number("min_gain", plain["min_gain"], 0.001, LARGEST)  # where None would mean the default
     if not isinstance(plain["name"], str):
         raise InvalidInput("name", plain["name"], "text")
@@ -154,16 +159,6 @@ def _changed(base: Policy, changes: Mapping[str, Any]) -> Policy:
         return policy_from(plain)
     except TypeError as error:
         raise InvalidInput("policy", dict(changes), f"a policy ({error})") from error
-
-
-def _goals(base: Policy, value: Any) -> list[dict[str, Any]]:
-    """Return the new goals and those goals of the base that they do not replace."""
-    if not isinstance(value, list | tuple):
-        raise InvalidInput("goals", value, 'a list such as ["alignment >= 0.75"]')
-    given = [goal(each) for each in value]
-    replaced = {(each.score, each.direction) for each in given}
-    kept = [each for each in base.goals if (each.score, each.direction) not in replaced]
-    return list(map(to_document, (*kept, *given)))
 
 
 def _with_rule(rules: list[dict[str, Any]], name: str, value: Any) -> list[dict[str, Any]]:

@@ -13,22 +13,9 @@ from itertools import product
 from math import ceil
 from typing import Any, Literal, TypeVar
 
-from heedful.loop import stop
+from heedful.loop import record, stop
 from heedful.loop.decide import Policy, check_types
-from heedful.loop.record import (
-    LARGEST,
-    NOTHING,
-    Attempt,
-    Candidate,
-    Evaluation,
-    Finding,
-    Goal,
-    Improvement,
-    Loop,
-    Usage,
-    format_score,
-    thousandths,
-)
+from heedful.loop.record import NOTHING, Attempt, Goal, Loop, Usage, thousandths
 from heedful.loop.stop import StopRule, rule_name
 
 R = TypeVar("R")
@@ -99,7 +86,7 @@ def reach(policy: Policy, most: int = MOST) -> tuple[Reach, ...]:
     return tuple(_reach(policy, place, most) for place in range(len(policy.rules)))
 
 
-def _reach(policy: Policy, place: int, most: int) -> Reach:
+def _reach(policy: Policy, place: int, tries: int) -> Reach:
     rule, others = policy.rules[place], policy.rules[:place] + policy.rules[place + 1 :]
     parts = tuple(stop.flat((rule,)))
     alphabet = _alphabet(policy, parts)
@@ -108,7 +95,7 @@ def _reach(policy: Policy, place: int, most: int) -> Reach:
     known: set[Any] = set()
     before: set[str] = set()
     tried = 0
-    while waiting and tried < most and len(waiting[0].symbols) < LONGEST:
+    while waiting and tried < tries and len(waiting[0].symbols) < LONGEST:
         found: list[History] = []
         for history in (longer for one in waiting for longer in one.and_then(alphabet)):
             tried += 1
@@ -123,19 +110,17 @@ def _reach(policy: Policy, place: int, most: int) -> Reach:
                 known.add(view)
                 found.append(history)
         waiting = found
-    own = _own(stop.flat(policy.rules)) or type(policy.improvement) is not Improvement
-    return Reach(rule, None, "" if waiting or own else _proof(policy, rule, sorted(before)))
-
-
-def _proof(policy: Policy, rule: StopRule, before: Sequence[str]) -> str:
-    reruns = min((other.limit for other in _of(policy.rules, stop.MaxAttempts)), default=1001) - 1
+    own = _own(stop.flat(policy.rules)) or type(policy.improvement) is not record.Improvement
+    if waiting or own:
+        return Reach(rule, None)
     if isinstance(rule, stop.Fatigue):
-        level = reruns * thousandths(rule.increment)
-        if level < thousandths(rule.limit):
-            return (
-                f"{reruns} reruns reach {format_score(level / 1000)} < {format_score(rule.limit)}"
-            )
-    return f"{' or '.join(before) or 'nothing'} ends every loop before it alone would"
+        most = min((one.limit for one in _of(others, stop.MaxAttempts)), default=1001) - 1
+        level = most * thousandths(rule.increment) / 1000
+        if thousandths(level) < thousandths(rule.limit):
+            reached, limit = record.format_score(level), record.format_score(rule.limit)
+            return Reach(rule, None, f"{most} reruns reach {reached} < {limit}")
+    names = " or ".join(sorted(before)) or "nothing"
+    return Reach(rule, None, f"{names} ends every loop before it alone would")
 
 
 def _of(rules: Iterable[StopRule], kind: type[R]) -> list[R]:
@@ -194,9 +179,11 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
         scores[goals[0].score] = _missing(goals[0], short)
         keys = [f"{NEW} {number}" if key == NEW else key for key in symbol.found]
         worst = symbol.severity
-        found = [Finding("check", k, "", level, worst, k, persistent=k == KEPT) for k in keys]
-        evaluation = Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
-        candidate = Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
+        found = [
+            record.Finding("check", k, "", level, worst, k, persistent=k == KEPT) for k in keys
+        ]
+        evaluation = record.Evaluation(tuple(found), scores, met=met) if symbol.evaluated else None
+        candidate = record.Candidate.of(f"candidate {1 if symbol.seen == 'same' else number}")
         near = 1 if symbol.seen == "near" and number > 1 else None
         attempts.append(Attempt(number, candidate, evaluation, symbol.spends, near))
     echoes = {KEPT: history.echoes} if history.echoes else {}
@@ -206,7 +193,7 @@ def _loop(policy: Policy, parts: Sequence[StopRule], history: History) -> Loop:
 def _missing(goal: Goal, by: int) -> float:
     """Return a score that misses the goal by `by` thousandths."""
     score = thousandths(goal.threshold) - (by if goal.direction == "at_least" else -by)
-    return max(-LARGEST, min(LARGEST, score / 1000))
+    return max(-record.LARGEST, min(record.LARGEST, score / 1000))
 
 
 def _view(policy: Policy, parts: Sequence[StopRule], loop: Loop, history: History) -> Any:

@@ -12,12 +12,13 @@ import json
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
-from typing import Any, Generic, Literal, TypeVar
+from operator import add, attrgetter
+from typing import Any, Literal
 
 from heedful.errors import InvalidInput
 
-T = TypeVar("T")
 # The largest score or threshold: up to here floats that differ by a thousandth are different.
 LARGEST = 1e12
 LARGEST_INTEGER = 2**63 - 1  # that a database holds
@@ -25,20 +26,6 @@ LARGEST_INTEGER = 2**63 - 1  # that a database holds
 MOST = 1_500
 EACH = 400
 HEAD = "The last answer was not accepted:"
-
-
-class lazy(Generic[T]):  # noqa: N801 - used as a decorator
-    """An attribute computed when it is first read; functools' own takes a lock before 3.12."""
-
-    def __init__(self, function: Callable[[Any], T]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
-
-    def __get__(self, record: Any, owner: Any = None) -> T:
-        if record is None:
-            return self  # type: ignore[return-value]  # help() and the like ask the class
-        value = record.__dict__[self._function.__name__] = self._function(record)
-        return value
 
 
 def thousandths(value: float) -> int:
@@ -109,15 +96,10 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         if other is NOTHING:
             return self
-        return Usage(
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.cost + other.cost,
-            self.seconds + other.seconds,
-        )
+        return Usage(*map(add, _USAGE(self), _USAGE(other)))
 
 
+_USAGE = attrgetter(*Usage.__dataclass_fields__)
 NOTHING = Usage()
 
 
@@ -149,7 +131,7 @@ class Finding:
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise InvalidInput("level", self.level, "error, warning or note")
-        check_number("severity", self.severity, 0, 1)
+        check_share("severity", self.severity)
         if not self.key:
             object.__setattr__(self, "key", f"{self.check}: {self.message}")
 
@@ -214,30 +196,28 @@ class Evaluation:
     met: float | None = None
 
     def __post_init__(self) -> None:
-        if type(self.preference) is not float or self.preference:
-            check_number("preference", self.preference, -LARGEST, LARGEST)
-        if self.met is not None and not (type(self.met) is float and 0.0 <= self.met <= 1.0):
-            check_number("met", self.met, 0, 1)
+        check_number("preference", self.preference, -LARGEST, LARGEST)
+        if self.met is not None:
+            check_share("met", self.met)
         for name, value in self.scores.items():
             if not hasattr(value, "__float__") or not abs(value) <= LARGEST:
                 allowed = "a number within ±1e12; leave it out if unknown"
                 raise InvalidInput(f"score {name}", value, allowed)
-            if not isinstance(value, int | float):  # numpy's: records hold plain numbers
-                plain = {key: float(score) for key, score in self.scores.items()}
-                object.__setattr__(self, "scores", plain)
-                break
+        if not all(isinstance(value, int | float) for value in self.scores.values()):  # numpy's
+            plain = {name: float(score) for name, score in self.scores.items()}
+            object.__setattr__(self, "scores", plain)
 
-    @lazy
+    @cached_property
     def errors(self) -> tuple[Finding, ...]:
         """The findings of level error."""
         return tuple(f for f in self.findings if f.level == "error")
 
-    @lazy
+    @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of all errors and warnings."""
         return frozenset(f.key for f in self.findings if f.level != "note")
 
-    @lazy
+    @cached_property
     def worst(self) -> float:
         """The highest severity of the errors and warnings; 0.0 without any."""
         return max((f.severity for f in self.findings if f.level != "note"), default=0.0)
@@ -405,19 +385,12 @@ class Loop:
         part.__dict__.update(ranks=self.ranks[:end], improved=self.improved[:end])
         return part
 
-    @lazy
+    @cached_property
     def usage(self) -> Usage:
         """What all attempts cost together, plus what was spent outside them."""
-        calls, prompt, completion, cost, seconds = 0, 0, 0, 0.0, 0.0
-        for part in (self.extra, *(attempt.usage for attempt in self.attempts)):
-            calls += part.calls
-            prompt += part.prompt_tokens
-            completion += part.completion_tokens
-            cost += part.cost
-            seconds += part.seconds
-        return Usage(calls, prompt, completion, cost, seconds)
+        return sum((attempt.usage for attempt in self.attempts), self.extra)
 
-    @lazy
+    @cached_property
     def ranks(self) -> tuple[Rank | None, ...]:
         """For each attempt a key that sorts the best first, None if it was not evaluated.
 
@@ -455,7 +428,7 @@ class Loop:
                 counts[key] = counts.get(key, 0) + 1
         return counts
 
-    @lazy
+    @cached_property
     def repeats(self) -> int:
         """How many attempts had a candidate that the loop had before, exactly or nearly."""
         seen: set[str] = set()
@@ -465,12 +438,12 @@ class Loop:
             seen.add(attempt.candidate.digest)
         return count
 
-    @lazy
+    @cached_property
     def best(self) -> int | None:
         """The number of the best evaluated attempt; None if nothing was evaluated."""
         return min((r for r in self.ranks if r is not None), default=(0, 0, 0, None))[-1]
 
-    @lazy
+    @cached_property
     def improved(self) -> tuple[bool, ...]:
         """For each attempt, True if it improved on those before it, as the first does."""
         answers: list[bool] = []

@@ -199,25 +199,19 @@ def grid(base: Policy | None = None) -> Iterator[Policy]:
     Improvement, goals and `unscored` are those of `base`.
     """
     base = base or policy("stage")
-    kept = list(_settings(base))
+    better = base.improvement if isinstance(base.improvement, Improvement) else Improvement()
+    kept = [
+        *[f"min_gain={better.min_gain!r}"] * (better.min_gain != Improvement().min_gain),
+        *[f"against={better.against}"] * (better.against != "best"),
+        *[f"unscored={base.unscored}"] * (base.unscored != "stop"),
+        *map(str, base.goals),
+    ]
     for written in WRITTEN:
         # Other rules cannot matter after a single attempt.
         for limit in range(1 if written == "stage" else 2, MOST + 1):
             made = policy(f"{written}, attempts.limit={limit}")
             name = ", ".join([made.name, *kept])
             yield Policy(made.rules, base.improvement, base.unscored, name, base.goals)
-
-
-def _settings(base: Policy) -> Iterator[str]:
-    """Yield the settings of a policy besides its rules, as people write them."""
-    better = base.improvement if isinstance(base.improvement, Improvement) else Improvement()
-    if better.min_gain != Improvement().min_gain:
-        yield f"min_gain={better.min_gain!r}"
-    if better.against != "best":
-        yield f"against={better.against}"
-    if base.unscored != "stop":
-        yield f"unscored={base.unscored}"
-    yield from map(str, base.goals)
 
 
 def tune(

@@ -120,17 +120,17 @@ class Fatigue:
 
     def __call__(self, loop: Loop) -> str | None:
         level = self.level(loop)
-        if record.thousandths(level) < record.thousandths(self.limit):
-            return None
-        return f"fatigue {level:.2f} has reached {self.limit:.2f}"
+        reached = record.thousandths(level) >= record.thousandths(self.limit)
+        return f"fatigue {level:.2f} has reached {self.limit:.2f}" if reached else None
 
 
 @dataclass(frozen=True, slots=True)
 class Echo:
     """Stop when the same finding, by its key, occurs in `times` different attempts.
 
-    Attempts count since the last improvement, for persistent findings since the start. With
-    `across="scope"` the counts of earlier loops, which the host loads, are added.
+    Attempts count since the last improvement, or since the start if the finding is persistent in
+    the last attempt. With `across="scope"` the counts of earlier loops, which the host loads, are
+    added.
     """
 
     times: int = 3
@@ -145,12 +145,14 @@ class Echo:
     def counts(self, loop: Loop) -> dict[str, int]:
         """Count, for each finding of the last attempt, the attempts that had it."""
         last = loop.attempts[-1].evaluation if loop.attempts else None
-        here = loop.count_findings()
         found = last.findings if last is not None else ()
-        counts = {f.key: here.get(f.key, 0) for f in found if f.level != "note"}
-        if self.across == "scope":
-            for key in counts:
-                counts[key] += loop.echoes.get(key, 0)
+        persistent = {f.key for f in found if f.persistent}
+        earlier = loop.echoes if self.across == "scope" else {}
+        counts = {f.key: earlier.get(f.key, 0) for f in found if f.level != "note"}
+        for index, attempt in enumerate(loop.attempts):
+            held = attempt.evaluation.keys if attempt.evaluation else frozenset()
+            for key in held & counts.keys():
+                counts[key] += index >= loop.last_improvement or key in persistent
         return counts
 
     def __call__(self, loop: Loop) -> str | None:
@@ -249,9 +251,7 @@ class NothingMet:
 
     def __call__(self, loop: Loop) -> str | None:
         met = [a.evaluation.met for a in loop.attempts if a.evaluation is not None]
-        if not met or any(share is None or share > 0 for share in met):
-            return None
-        return "nothing that was asked is met so far"
+        return "nothing that was asked is met so far" if {*met} == {0} else None
 
 
 RULES: Mapping[str, Callable[..., StopRule]] = {
@@ -340,11 +340,9 @@ def find_near_repeat(candidate: Candidate, earlier: Iterable[Attempt]) -> int | 
 
 def decisive_tokens(text: str) -> list[str]:
     """Return, in order, the tokens that make a difference whenever they change."""
-    return [t for t in _TOKEN.findall(text) if _is_decisive(t)]
-
-
-def _is_decisive(token: str) -> bool:
-    if token in _OPERATORS or any(c.isdigit() for c in token):
-        return True
-    low = token.lower()
-    return low in _NEGATIONS or low.endswith(("n't", "n’t"))
+    found = []
+    for token in _TOKEN.findall(text):
+        negates = token.lower() in _NEGATIONS or token.lower().endswith(("n't", "n’t"))
+        if negates or token in _OPERATORS or any(map(str.isdigit, token)):
+            found.append(token)
+    return found

@@ -30,12 +30,10 @@ SCORES = ("correctness", "helpfulness", "safety", "completeness", "efficiency")
 SEVERITY: dict[Level, float] = {"error": 1.0, "warning": 0.5, "note": 0.0}
 MOST_FINDINGS = 10  # of one score; their number is in its reason
 EVENTS_SHOWN = 100  # to a critic; of a longer run the first and the last
-RELATIVE = 1e-9  # numbers this close are one number written in two ways
 
 _NUMBER = re.compile(
     r"(?<![\w.-])-?(?>\d{1,3}(?:,\d{3})+|\d+)(?>(?:\.\d+)?(?:[eE][+-]?\d+)?)(?!\w)"
 )
-_EDGES = " .,;:!?\"'`*_“”‘’"
 _ABSENT = object()
 
 
@@ -182,25 +180,21 @@ def _whole(
         places = tuple(dict.fromkeys(at for each in those for at in each.places))
         problems.append(_Problem(f"{value}: {why}", places, "note"))
         for what, shown, level in problems:
-            key = f"{score}: why" if level == "note" else ""
-            evidence = _names(run, shown)
-            findings.append(
-                Finding(score, what, "", level, SEVERITY[level], key, evidence=evidence)
-            )
+            given = (level, SEVERITY[level], f"{score}: why" if level == "note" else "")
+            findings.append(Finding(score, what, "", *given, evidence=_names(run, shown)))
     others = {name: value for each in heard for name, value in each.scores.items()}
     others = {name: value for name, value in others.items() if name not in SCORES}
-    where = _names(run, answer)
     for finding in (finding for each in heard for finding in each.findings):
-        evidence = ": ".join(filter(None, (where, finding.evidence)))
+        evidence = ": ".join(filter(None, (_names(run, answer), finding.evidence)))
         findings.append(replace(finding, evidence=evidence))
     usage = sum((each.usage for each in heard), NOTHING)
     met = next((each.met for each in heard if each.met is not None), None)
     return Evaluation(tuple(findings), others | scores, usage, met=met)
 
 
-def _names(run: Course, places: Iterable[int]) -> str:
+def _names(run: Course, places: Sequence[int]) -> str:
     """Return the ids of events, at most 20; without an id the position, from 0."""
-    kept = tuple(places)[: signals.MOST_EVIDENCE]
+    kept = places[: signals.MOST_EVIDENCE]
     return ", ".join(quote(run.events[at].id) or f"event {at}" for at in kept)
 
 
@@ -236,7 +230,7 @@ def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
         holds = re.search(rf"(?<!\w){re.escape(expected)}(?!\w)", given) is not None
     elif isinstance(wanted, int | float) and not isinstance(wanted, bool):
         numbers = {float(match[0].replace(",", "")) for match in _NUMBER.finditer(text)}
-        holds = any(math.isclose(value, wanted, rel_tol=RELATIVE) for value in numbers)
+        holds = any(math.isclose(value, wanted, rel_tol=1e-9) for value in numbers)
         same, kind = holds and len(numbers) == 1, "number"
     else:
         data = _json_in(text.casefold() if isinstance(wanted, bool) else text)
@@ -260,7 +254,7 @@ def normalize(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     plain = " ".join(folded.split())
-    return plain.strip(_EDGES) or plain
+    return plain.strip(" .,;:!?\"'`*_“”‘’") or plain
 
 
 def _json_in(text: str) -> Any:
@@ -411,12 +405,9 @@ def _efficiency(
         raise InvalidInput("best", best, "an Episode or a Usage")
     steps, failed, again = _steps(run, polls)
     if steps:
-        kinds = (("failed", failed), ("repeated an earlier result", again))
-        wasted = [
-            _Problem(f"{len(places)} of {steps} steps {what}", places, "warning")
-            for what, places in kinds
-            if places
-        ]
+        kinds = ((failed, "failed"), (again, "repeated an earlier result"))
+        said = ((f"{len(those)} of {steps} steps {what}", those) for those, what in kinds if those)
+        wasted = [_Problem(*each, "warning") for each in said]
         why = f"of {steps} steps {len(failed)} failed and {len(again)} repeated an earlier result"
         waste = [*failed, *again]
         yield _Judgement("efficiency", 1 - len(waste) / steps, why, wasted, waste)
@@ -442,11 +433,9 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
     again = []
     for at in sorted(steps.difference(failed)):
         step = signals.step_key(run.events, at, run.result[at])
-        if not step or run.events[at].tool in polls:
-            continue
-        if step in before:
-            again.append(at)
-        before.add(step)
+        if step and run.events[at].tool not in polls:
+            again += [at] if step in before else []
+            before.add(step)
     return len(steps), failed, again
 
 
@@ -466,10 +455,9 @@ def _by_critic(
 ) -> list[_Judgement]:
     """Return the judgements, with open ones replaced by the scores of a critic."""
     by = f"{critic.name} ({', '.join(dict.fromkeys(each.model.name for each in critic.judges))})"
-    unknown = [each for each in judged if each.value is None and each.score in scores]
-    kept = [each for each in judged if each not in unknown]
+    kept = [each for each in judged if each.value is not None or each.score not in scores]
     for score, value in scores.items():
-        open_before = [each for each in unknown if each.score == score]
+        open_before = [each for each in judged if each.value is None and each.score == score]
         why = [*(f"code cannot tell: {each.why}" for each in open_before), "a critic gives it"]
         problems = [problem for each in open_before for problem in each.problems]
         kept.append(_Judgement(score, value, "; ".join(why), problems, places, by))

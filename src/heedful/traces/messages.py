@@ -23,11 +23,7 @@ SPOKEN = {
     **dict.fromkeys(("system", "developer"), "system_event"),
 }
 CALLS = frozenset({"tool_call", "tool_use", "server_tool_use", "mcp_tool_use"})
-RESULTS = frozenset({"tool_call_response", "tool_result"})
 THOUGHTS = frozenset({"thinking", "reasoning"})
-TEXTS = ("text", "content", "thinking", "refusal")
-# The types of the entries of a Claude Code session that tell of the run.
-SESSION_ENTRIES = frozenset({"user", "assistant", "system", "summary"})
 # Names of a request to reflect on events, and ours.
 ALIASES = {
     "event_type": "type",
@@ -40,7 +36,6 @@ ALIASES = {
     "session_id": "session",
 }
 _WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
-YEAR_10000 = 253_402_300_800
 
 
 def message_events(
@@ -61,7 +56,7 @@ def message_events(
             names[call] = tool
             given = arguments_of(first_of(part, "arguments", "input"))
             events.append(Event("tool_call", "", agent, tool, given, call))
-        elif kind in RESULTS:
+        elif kind in ("tool_call_response", "tool_result"):
             call = text_field(part, "tool_use_id") or text_field(part, "id")
             tool = text_field(part, "name") or names.get(call, "")
             text = text_of(first_of(part, "response", "result", "content"))
@@ -84,7 +79,8 @@ def first_of(held: Mapping[str, Any], *names: str) -> Any:
 def _part_text(part: Mapping[str, Any], kind: str) -> str:
     if kind and kind not in THOUGHTS and "text" not in kind and kind != "refusal":
         return f"[{kind}]"
-    return next((str(part[name]) for name in TEXTS if isinstance(part.get(name), str)), "")
+    texts = (part.get(name) for name in ("text", "content", "thinking", "refusal"))
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
@@ -139,12 +135,51 @@ def seconds(value: Any) -> float | None:
             moment = datetime.fromisoformat(value.strip())
             number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     plain = isinstance(number, int | float) and not isinstance(number, bool)
-    if not plain or not 0 <= number < YEAR_10000:
+    if not plain or not 0 <= number < 253_402_300_800:  # the year 10000
         raise InvalidInput("time", value, "seconds since 1970, or like 2026-01-31T12:00:00Z")
     return float(number)
 
 
-class ChatReader:
+class EpisodeReader:
+    """Reads heedful's own form: one episode a line, each an object with `events`."""
+
+    source = "heedful"
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def add(self, value: Any) -> list[Episode]:
+        """Take a value of the file, and return the episodes that it ends. Raises InvalidInput."""
+        if not isinstance(value, Mapping) or "events" not in value:
+            raise InvalidInput("an episode", value, "an object with events")
+        given = _canonical_names(value)
+        gathering = Gathering(self._limits, self.source)
+        gathering.add_all(map(_event, objects(given["events"], "events")))
+        outcome, tools = given.get("outcome"), given.get("tools")
+        if outcome is not None and outcome not in ENDED:
+            raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
+        tools = [] if tools is None else tools
+        if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
+            raise InvalidInput("tools", tools, "a list of names")
+        episode = gathering.episode(
+            task=text_field(given, "task") if "task" in given else None,
+            outcome=outcome,
+            fault=_fault(first_of(given, "fault", "error")),
+            tools=tools,
+            usage=_usage(given.get("usage")),
+            omitted=_count(given, "omitted"),
+            goal=text_field(given, "goal"),
+            id=text_field(given, "id"),
+            session=text_field(given, "session"),
+        )
+        return [episode]
+
+    def finish(self) -> list[Episode]:
+        """Return the episodes that end with the file."""
+        return []
+
+
+class ChatReader(EpisodeReader):
     """Reads conversations in OpenAI's form, each a list of messages or an object with `messages`.
 
     Lines that are one message each make one conversation together. The format does not say whether
@@ -154,12 +189,11 @@ class ChatReader:
     source = "chat"
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        super().__init__(limits)
         self._lines = Gathering(limits, self.source)
         self._names: dict[str, str] = {}
 
     def add(self, value: Any) -> list[Episode]:
-        """Return the conversation that a line or document holds. Raises InvalidInput."""
         if isinstance(value, Mapping) and "messages" not in value:
             self._lines.add_all(chat_events(value, self._names))
             return []
@@ -173,7 +207,6 @@ class ChatReader:
         return [gathering.episode(outcome=outcome, id=id, tools=tools)]
 
     def finish(self) -> list[Episode]:
-        """Return the conversation of lines that were one message each."""
         return [self._lines.episode()] if self._lines.count else []
 
 
@@ -221,7 +254,7 @@ class _Session:
     tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-class SessionReader:
+class SessionReader(EpisodeReader):
     """Reads sessions of Claude Code, one entry a line: one episode a session, in file order.
 
     Entries are sorted by time, since side chains and the kept part of a longer session may be
@@ -232,14 +265,13 @@ class SessionReader:
     source = "claude-code"
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        super().__init__(limits)
         self._sessions: dict[str, _Session] = {}
 
     def add(self, value: Any) -> list[Episode]:
-        """Take an entry; a session ends with the file. Raises InvalidInput."""
         if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
             raise InvalidInput("an entry", value, "an object with a type")
-        if value["type"] not in SESSION_ENTRIES:
+        if value["type"] not in ("user", "assistant", "system", "summary"):
             return []
         id = text_field(value, "sessionId") or next(reversed(self._sessions), "")
         if id and "" in self._sessions:  # entries before the first that names a session
@@ -259,7 +291,6 @@ class SessionReader:
         return []
 
     def finish(self) -> list[Episode]:
-        """Return the sessions of the file."""
         found = []
         for id, session in self._sessions.items():
             counts = session.tokens.values()
@@ -292,45 +323,6 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
     if entry.get("isApiErrorMessage") is True:
         return [Event("error_event", error=each.content, code="api_error") for each in events]
     return events
-
-
-class EpisodeReader:
-    """Reads heedful's own form: one episode a line, each an object with `events`."""
-
-    source = "heedful"
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-
-    def add(self, value: Any) -> list[Episode]:
-        """Return the episode of a line. Raises InvalidInput."""
-        if not isinstance(value, Mapping) or "events" not in value:
-            raise InvalidInput("an episode", value, "an object with events")
-        given = _canonical_names(value)
-        gathering = Gathering(self._limits, self.source)
-        gathering.add_all(map(_event, objects(given["events"], "events")))
-        outcome, tools = given.get("outcome"), given.get("tools")
-        if outcome is not None and outcome not in ENDED:
-            raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
-        tools = [] if tools is None else tools
-        if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
-            raise InvalidInput("tools", tools, "a list of names")
-        episode = gathering.episode(
-            task=text_field(given, "task") if "task" in given else None,
-            outcome=outcome,
-            fault=_fault(first_of(given, "fault", "error")),
-            tools=tools,
-            usage=_usage(given.get("usage")),
-            omitted=_count(given, "omitted"),
-            goal=text_field(given, "goal"),
-            id=text_field(given, "id"),
-            session=text_field(given, "session"),
-        )
-        return [episode]
-
-    def finish(self) -> list[Episode]:
-        """Return nothing: every line is a whole episode."""
-        return []
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -398,8 +390,7 @@ def amount(value: Mapping[str, Any], name: str) -> float:
 
 
 def _count(value: Mapping[str, Any], name: str) -> int:
-    number = amount(value, name)
-    if not isinstance(number, int):
+    if not isinstance(number := amount(value, name), int):
         raise InvalidInput(name, number, "a whole number")
     return number
 
@@ -408,19 +399,14 @@ def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
     """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
     for episode in episodes:
         held = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
-        held["events"] = list(map(_event_document, held["events"]))
+        for place, event in enumerate(held["events"]):
+            error = {"message": event.pop("error", ""), "code": event.pop("code", "")}
+            event["error"] = {name: text for name, text in error.items() if text}
+            kept = {n: value for n, value in event.items() if value or n not in ("error", "meta")}
+            held["events"][place] = {_WRITTEN.get(name, name): kept[name] for name in kept}
         held.pop("source", None)
         if fault := held.pop("fault", None):
             renamed = {"category": "error_category", "message": "error_message"}
             held["error"] = {renamed.get(name, name): text for name, text in fault.items()}
         document = {_WRITTEN.get(name, name): value for name, value in held.items()}
         yield json.dumps(document, default=dict, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def _event_document(held: dict[str, Any]) -> dict[str, Any]:
-    error = {"message": held.pop("error", ""), "code": held.pop("code", "")}
-    held["error"] = {name: text for name, text in error.items() if text}
-    for name in ("error", "meta"):
-        if not held[name]:
-            del held[name]
-    return {_WRITTEN.get(name, name): value for name, value in held.items()}

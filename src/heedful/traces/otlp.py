@@ -18,11 +18,6 @@ from heedful.traces.episode import Event, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
-# The instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`).
-OWN = "heedful"
-# The bits of a span's flags that say its parent is remote (OTLP 1.1).
-REMOTE = 0x300
-_INTEGER = re.compile(r"-?[0-9]{1,20}")
 CODES: Mapping[Any, str] = {
     **dict.fromkeys((1, "STATUS_CODE_OK"), "ok"),
     **dict.fromkeys((2, "STATUS_CODE_ERROR"), "error"),
@@ -50,9 +45,6 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "arguments": ("gen_ai.tool.call.arguments", "gen_ai.retrieval.query.text", "input.value"),
     "result": ("gen_ai.tool.call.result", "gen_ai.retrieval.documents", "output.value"),
 }
-# Messages as events of a span, as the conventions had them until 1.36.
-EVENTS = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
-_PLACE = re.compile("[0-9]{1,9}")
 
 
 @dataclass(slots=True)
@@ -122,10 +114,10 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
         CODES.get(code, "") if isinstance(code, int | str) else "",
         text_field(status, "message"),
         [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs],
-        _integer(given, "flags", "bits") & REMOTE == REMOTE,
+        _integer(given, "flags", "bits") & 0x300 == 0x300,  # its parent is remote (OTLP 1.1)
     )
-    # heedful's own spans only connect a trace.
-    return replace(span, attributes={}, message="", events=()) if scope == OWN else span
+    # heedful's own spans (`heedful.telemetry.SCOPE`) only connect a trace.
+    return replace(span, attributes={}, message="", events=()) if scope == "heedful" else span
 
 
 def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970") -> int:
@@ -138,7 +130,7 @@ def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since
 
 def _number(held: Any) -> Any:
     """Turn the text or the float that JSON has for an integer into an integer."""
-    text = isinstance(held, str) and _INTEGER.fullmatch(held)
+    text = isinstance(held, str) and re.fullmatch("-?[0-9]{1,20}", held)
     return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
 
@@ -200,7 +192,12 @@ def step_of(span: Span) -> Step:
     if kind == "tool":
         _add_tool(step, span, named)
     elif held.get(OPENINFERENCE):
-        _add_openinference(step, held)
+        tools = _listed(held, "llm.tools.")
+        schemas = [one if "name" in one else json_data(one.get("json_schema")) for one in tools]
+        with suppress(InvalidInput):
+            step.tools = messages.offered_tools(schemas)
+        step.inputs = _inferred_events(step, held, "input", "user")
+        step.outputs = _inferred_events(step, held, "output", "assistant")
     else:
         _add_genai(step, span)
     return step
@@ -262,21 +259,13 @@ def _add_genai(step: Step, span: Span) -> None:
     step.inputs += _events(json_data(held.get("gen_ai.input.messages")), "user")
     step.outputs += _events(json_data(held.get("gen_ai.output.messages")), "assistant")
     for name, more in span.events:
-        if role := EVENTS.fullmatch(name):
+        # Messages as events of a span, as the conventions had them until 1.36.
+        if role := re.fullmatch(r"gen_ai\.(system|user|assistant|tool)\.message", name):
             step.inputs += _events([{"tool_call_id": more.get("id"), **more}], role[1])
         elif name == "gen_ai.choice":
             message = json_data(more.get("message"))
             whole = message if isinstance(message, Mapping) else {"content": message}
             step.outputs += _events([whole], "assistant")
-
-
-def _add_openinference(step: Step, held: Attributes) -> None:
-    tools = _listed(held, "llm.tools.")
-    with suppress(InvalidInput):
-        named = (tool if "name" in tool else json_data(tool.get("json_schema")) for tool in tools)
-        step.tools = messages.offered_tools(list(named))
-    step.inputs = _inferred_events(step, held, "input", "user")
-    step.outputs = _inferred_events(step, held, "output", "assistant")
 
 
 def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tuple[Event, ...]:
@@ -285,31 +274,22 @@ def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tupl
         if isinstance(contents := message.pop("contents", None), list):
             # Calls appear here a second time.
             message["content"] = [p for p in contents if p.get("type") != "tool_use"]
-    events = _events(found, role)
     value, kind = held.get(f"{side}.value"), held.get(f"{side}.mime_type")
-    if (
-        not events
-        and isinstance(value, str)
-        and (kind != "application/json" or step.kind == "model")
-    ):
-        return _events([{"content": value}], role)
-    return events
+    plain = isinstance(value, str) and (kind != "application/json" or step.kind == "model")
+    return _events(found, role) or (_events([{"content": value}], role) if plain else ())
 
 
 def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
     """Rebuild the objects that attributes such as `PREFIX0.message.role` spell out, in order."""
     tree: dict[str, Any] = {}
     for key, value in held.items():
-        if not key.startswith(prefix):
-            continue
-        *path, last = key[len(prefix) :].split(".")
-        at = tree
-        for part in path[:20]:
-            inner = at.get(part)
-            if not isinstance(inner, dict):
-                inner = at[part] = {}
-            at = inner
-        at[last] = value
+        if key.startswith(prefix):
+            *path, last = key[len(prefix) :].split(".")
+            at = tree
+            for part in path[:20]:
+                at[part] = inner = at[part] if isinstance(at.get(part), dict) else {}
+                at = inner
+            at[last] = value
     found = _in_order(tree)
     return found if isinstance(found, list) else []
 
@@ -319,7 +299,7 @@ def _in_order(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
-    places = sorted((name for name in inner if _PLACE.fullmatch(name)), key=int)
+    places = sorted((name for name in inner if re.fullmatch("[0-9]{1,9}", name)), key=int)
     if not places:
         return inner
     entries = [inner[place] for place in places if isinstance(inner[place], dict)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from io import BufferedReader, BytesIO, FileIO
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from heedful.errors import InvalidInput, TraceFileError, UnknownName, UsageError
 from heedful.traces.episode import Episode, Limits
@@ -18,11 +18,8 @@ from heedful.traces.messages import ChatReader, EpisodeReader, SessionReader
 from heedful.traces.spans import SpanReader
 
 File = str | os.PathLike[str] | bytes
-# The tag of a ResourceSpans in an ExportTraceServiceRequest, which is its only field in use.
-TAG = 0x0A
 # Bytes that JSON never has: protobuf has a length or a tag below 0x20 at its beginning.
 CONTROLS = frozenset(range(0x20)) - set(b"\t\n\r")
-GZIP = b"\x1f\x8b"
 # A name in the first object of a file -> the format that has it; the first one present counts.
 MARKS = {
     **dict.fromkeys(("role", "messages"), "chat"),
@@ -34,16 +31,8 @@ MARKS = {
 Values = Iterator[tuple[int, Any]]
 
 
-class _Reader(Protocol):
-    def add(self, value: Any) -> list[Episode]: ...
-    def finish(self) -> list[Episode]: ...
-
-
-FORMATS: Mapping[str, Callable[[Limits], _Reader]] = {
-    "heedful": EpisodeReader,
-    "otlp": SpanReader,
-    "chat": ChatReader,
-    "claude-code": SessionReader,
+FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
+    reader.source: reader for reader in (EpisodeReader, SpanReader, ChatReader, SessionReader)
 }
 
 
@@ -118,7 +107,7 @@ def _format(value: Any) -> str:
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
     """Yield the values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
-    opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(GZIP) else file
+    opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
     try:
         yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
     except (OSError, EOFError, zlib.error) as error:
@@ -168,7 +157,7 @@ def _refuse_constant(name: str) -> Any:
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
     """Yield one request, or many requests with their lengths in front of them."""
-    if file.peek(1)[0] == TAG:
+    if file.peek(1)[0] == 0x0A:  # the tag of a ResourceSpans, the only field of a request in use
         yield 0, _within(most, name, 0, file.read(most + 1))
     while size := file.read(4):
         length = int.from_bytes(size, "big")

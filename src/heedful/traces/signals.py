@@ -32,24 +32,9 @@ GIVEN = frozenset({"user_message", "system_event", "llm_call", "summary"})
 # Events that bring nothing new from outside: what agents said, and what came of their own steps.
 NO_NEWS = ANSWERS | {"llm_call", "llm_response"}
 
-# How much of a text is read: its two ends, in characters; and how many values.
+# How much of a text is read: its two ends, in characters.
 HEAD, TAIL = 6_000, 2_000
-MOST_VALUES = 200
-# Whole numbers up to here are in every text: that two texts share one says nothing.
-SMALL = 10
-# How much of a text a signal shows, in characters, and how many events prove one signal.
-SHOWN = 120
-MOST_EVIDENCE = 20
-MOST_SHOWN_VALUES = 3
-
-# So many equal steps in a row are a repetition; at 5, where a loop is stopped, it is certain.
-TIMES, CERTAIN = 3, 5
-# The share of words that a second try has in common with the first. Values that are close letter by
-# letter count too (0.6 is a close match in difflib); longer ones have words.
-SAME = 1 / 4
-CLOSE, LONGEST_VALUE = 0.6, 40
-# How many calls are listed that came between a failed call and its retry.
-MOST_BETWEEN = 3
+MOST_EVIDENCE = 20  # events that prove one signal
 
 # A result of a call that failed, if its event does not say so: the text begins with an error, or
 # holds an exit status, a traceback or a flag in JSON. On the 24,951 recorded tool results that it
@@ -113,7 +98,11 @@ def course(episode: Episode) -> Course:
     """Read an episode: linear in the number of events, 8,000 characters of each."""
     events, task = episode.events, ends(f"{episode.task}\n{episode.goal}")
     texts = [ends(event_text(event)) for event in events]
-    roles = tuple(_role(event, text, task) for event, text in zip(events, texts, strict=True))
+    roles: list[Role] = []
+    for event, text in zip(events, texts, strict=True):
+        asked = event.type in GIVEN or (task.strip() and text.strip() == task.strip())
+        answers: Role = "result" if event.type in ANSWERS else "given" if asked else "said"
+        roles.append("act" if event.type == "tool_call" else answers)
     result: list[int | None] = [None] * len(events)
     act: list[int | None] = [None] * len(events)
     for call, answer in answered(events).items():
@@ -126,7 +115,7 @@ def course(episode: Episode) -> Course:
     failures = tuple(map(_failure_text, events, roles, texts))
     spoken = (at for at in reversed(range(len(events))) if roles[at] in ("said", "act"))
     last = next((at for at in spoken if new[at]), None)
-    return Course(episode, events, roles, tuple(result), tuple(act), failures, new, last)
+    return Course(episode, events, tuple(roles), tuple(result), tuple(act), failures, new, last)
 
 
 def ends(text: str) -> str:
@@ -149,18 +138,9 @@ def values(text: str) -> frozenset[str]:
     text = _LIST_MARK.sub("", text)
     numbers = (match[0].replace(",", "") for match in NUMBER.finditer(text))
     plain = (n.rstrip("0").removesuffix(".") if "." in n else n for n in numbers)
-    large = (n for n in plain if "." in n or len(n) > 2 or int(n) > SMALL)
+    large = (n for n in plain if "." in n or len(n) > 2 or int(n) > 10)  # every text has 1 to 10
     names = (match[0].strip(" .:,'’").lower() for match in _NAME.finditer(text))
-    return frozenset(islice(chain(large, names), MOST_VALUES))
-
-
-def _role(event: Event, text: str, task: str) -> Role:
-    if event.type in ANSWERS:
-        return "result"
-    if event.type == "tool_call":
-        return "act"
-    given = event.type in GIVEN or (task.strip() and text.strip() == task.strip())
-    return "given" if given else "said"
+    return frozenset(islice(chain(large, names), 200))
 
 
 def _failure_text(event: Event, role: Role, text: str) -> str:
@@ -287,18 +267,16 @@ def canonical_arguments(call: Event) -> str:
 
 def canonical_json(value: Any) -> str:
     """Return the same JSON for equal data, in any order of keys; 1.0 is 1."""
+
+    def number(digits: str) -> float | int:
+        return int(float(digits)) if float(digits).is_integer() else float(digits)
+
     try:
         text = json.dumps(value, sort_keys=True, default=json_default)
-        if "." in text:
-            text = json.dumps(json.loads(text, parse_float=_whole), sort_keys=True)
+        data = json.loads(text, parse_float=number) if "." in text else None
+        return text if data is None else json.dumps(data, sort_keys=True)
     except (ValueError, TypeError, RecursionError):
         return json.dumps(repr(value))
-    return text
-
-
-def _whole(digits: str) -> float | int:
-    value = float(digits)
-    return int(value) if value.is_integer() else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +325,7 @@ def signals_of(run: Course) -> tuple[Signal, ...]:
 
 def quote(text: str) -> str:
     """Return a text as a signal shows it: short, on one line, as data."""
-    return clean(text, SHOWN)
+    return clean(text, 120)
 
 
 def _causes(run: Course) -> Found:
@@ -410,7 +388,7 @@ def _retries(run: Course) -> Found:
                 for place in range(before + 1, at)
                 if run.roles[place] == "act" and run.events[place].tool not in ("", event.tool)
             ]
-            between = others[-MOST_BETWEEN:] if changed == "nothing" else []
+            between = others[-3:] if changed == "nothing" else []
             tools = ", ".join(dict.fromkeys(quote(run.events[place].tool) for place in between))
             other = f" and {tools} in between" if tools else ""
             words = f"works after a call that failed{other}; what changed: {changed}"
@@ -419,9 +397,8 @@ def _retries(run: Course) -> Found:
 
 def _change(run: Course, before: int, at: int) -> str:
     """Describe how a second try of a call differs from the first; "" for another call."""
-    old, new = (object_arguments(run.events[place]) for place in (before, at))
-    texts = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in (old, new))
-    first, second = texts
+    old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
+    first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
     if not _alike(first, second):
         return ""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -447,18 +424,19 @@ def object_arguments(call: Event) -> Mapping[str, Any] | str:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Return True if two texts share words, or differ by a few letters, their order or case."""
+    """Return True if two texts share a quarter of their words, or short ones most letters."""
     words, others = set(_WORD.findall(old)), set(_WORD.findall(new))
-    if words == others or len(words & others) >= SAME * len(words | others):
+    if words == others or len(words & others) >= len(words | others) / 4:
         return True
-    short = max(len(old), len(new)) <= LONGEST_VALUE
-    return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= CLOSE
+    short = max(len(old), len(new)) <= 40
+    return short and SequenceMatcher(None, old.lower(), new.lower()).ratio() >= 0.6
 
 
 def _repeated(run: Course) -> Found:
     """Yield the first repeated step."""
-    if step := repeated_step(run.events, TIMES):
-        yield step.calls[1], step.calls, min(1.0, step.times / CERTAIN), str(step)
+    if step := repeated_step(run.events, 3):
+        # It is certain at 5, where a loop is stopped.
+        yield step.calls[1], step.calls, min(1.0, step.times / 5), str(step)
 
 
 def _answer(run: Course) -> Found:
@@ -477,9 +455,8 @@ def _answer(run: Course) -> Found:
         by_step.setdefault(origin[value], []).append(value)
     name = "run" if run.episode.outcome == "partial" else "failed run"
     for at, held in sorted(by_step.items()):
-        listed = ", ".join(map(quote, held[:MOST_SHOWN_VALUES]))
-        left = len(held) - MOST_SHOWN_VALUES
-        listed += f" and {left} more" if left > 0 else ""
+        listed = ", ".join(map(quote, held[:3]))
+        listed += f" and {len(held) - 3} more" if len(held) > 3 else ""
         words = f"the answer of the {name} rests on it: {listed} came up first here"
         yield at, (at, last), 1.0, words
 

@@ -12,20 +12,19 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from heedful.loop.record import Usage
 from heedful.redact import redact, redact_data
 from heedful.traces import episode, otlp
 from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
+from heedful.traces.messages import EpisodeReader
 from heedful.traces.otlp import Attributes, Span, Step
 
-# How many open calls of a tool are searched for the arguments of a span that names no call.
-MOST_OPEN = 1_000
 Steps = Mapping[str, Step]
 
 
-class SpanReader:
+class SpanReader(EpisodeReader):
     """Collects spans as they come, cut at once, and puts them in order at the end.
 
     One episode a trace. Events are in the order of time, a span's input at its start and its output
@@ -37,13 +36,12 @@ class SpanReader:
     source = "otlp"
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        super().__init__(limits)
         self._traces: dict[str, dict[str, Step]] = {}
         # Equal events are kept once: each call of a model repeats the chat so far.
         self._events: dict[Hashable, Event] = {}
 
     def add(self, value: Any) -> list[Episode]:
-        """Take a request to export spans, JSON or protobuf. Raises InvalidInput, ImportError."""
         read = otlp.from_request if isinstance(value, bytes) else otlp.from_json
         return self.add_spans(read(value))
 
@@ -76,11 +74,8 @@ class SpanReader:
         ]
 
 
-class _Moment(NamedTuple):
-    at: int
-    place: int
-    step: Step
-    ends: bool
+# A time, the place in the order of equal times, the step, and if it ends then.
+_Moment = tuple[int, int, Step, bool]
 
 
 def _moments(steps: Steps) -> list[_Moment]:
@@ -103,8 +98,8 @@ def _moments(steps: Steps) -> list[_Moment]:
     while waiting:
         step, after, agent, model, ends = waiting.pop()
         if ends:
-            last = after if step.end else moments[-1].at
-            moments.append(_Moment(max(after, last), len(moments), step, True))
+            last = after if step.end else moments[-1][0]
+            moments.append((max(after, last), len(moments), step, True))
         elif step.id not in seen:
             seen.add(step.id)
             start = max(step.start, after)
@@ -114,7 +109,7 @@ def _moments(steps: Steps) -> list[_Moment]:
                 if model is not None:
                     model.kind = "around"
                 model = step
-            moments.append(_Moment(start, len(moments), step, False))
+            moments.append((start, len(moments), step, False))
             waiting.append((step, max(step.end, start), agent, model, True))
             inner_steps = reversed(children.get(step.id, ()))
             waiting += ((child, start, agent, model, False) for child in inner_steps)
@@ -141,7 +136,7 @@ class _EventLog:
             return
         event = step.inputs[0]
         waiting = self._open.get(event.tool, {})
-        oldest = islice(waiting.items(), MOST_OPEN)
+        oldest = islice(waiting.items(), 1_000)
         same = (call for call, arguments in oldest if arguments == event.arguments)
         named = event.call or next(same, "") or next(iter(waiting), "") or step.id
         call = self._renamed.get(named, named)
@@ -212,13 +207,13 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     for at, _, step, ends in moments:
         if step.kind:
             (log.end if ends else log.begin)(step, at)
-    begun = [moment.step for moment in moments if not moment.ends]
+    begun = [step for *_, step, ends in moments if not ends]
     roots = [step for step in begun if step.parent not in trace]
     errors = [step.error for step in roots if step.error]
     steps = [step for step in begun if step.kind]
     models = [step for step in steps if step.kind == "model"]
     counted = models or steps[:1]  # the agent around them, if no model is recorded
-    times = [moment.at for moment in moments if moment.at]
+    times = [at for at, *_ in moments if at]
     usage = Usage(
         len(models),
         sum(step.tokens[0] for step in counted),
@@ -301,15 +296,11 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
     """Redact attributes; those that hold JSON still do."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
-        data = value
-        if isinstance(value, str) and value[:1] in ("{", "["):
-            data = episode.json_data(value)
-        whole = value if episode.is_deep(data, episode.DEEPEST) else data
-        for key, clean in redact_data({name: whole}).items():
-            if clean == whole:
-                kept[key] = value
-            else:
-                kept[key] = clean if whole is value else json.dumps(clean, ensure_ascii=False)
+        data = episode.json_data(value) if str(value)[:1] in ("{", "[") else value
+        data = value if episode.is_deep(data, episode.DEEPEST) else data
+        for key, clean in redact_data({name: data}).items():
+            text = clean if data is value else json.dumps(clean, ensure_ascii=False)
+            kept[key] = value if clean == data else text
     return kept
 
 
