@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -111,9 +110,9 @@ def test_a_role_of_ones_own_may_be_data():
 def test_a_role_or_an_argument_that_cannot_be_used_is_refused(arguments, message):
     fine = {"name": "r", "instruction": "Judge.", "scores": {"a": "at_least"}}
     asked = {"role": "alignment", "model": ScriptedModel()} | arguments
-    make = partial(checks.Role, **fine | arguments) if fine.keys() & arguments else None
+    make: Callable[..., object] = checks.Role if fine.keys() & arguments else checks.critic
     with pytest.raises(InvalidInput, match=message):
-        (make or partial(checks.critic, **asked))()
+        make(**(fine | arguments if make is checks.Role else asked))
 
 
 def test_a_model_is_opened_by_its_name_once_for_all():

@@ -329,7 +329,11 @@ NOW = Context("a task")
 def written(folder: Path, suffix: str) -> Path:
     path = folder / f"results*[1]'{suffix}"  # no character of a name has a meaning
     frame = pl.DataFrame(RESULTS)
-    write = {".csv": frame.write_csv, ".json": frame.write_json, ".jsonl": frame.write_ndjson}
+    write: dict[str, Any] = {
+        ".csv": frame.write_csv,
+        ".json": frame.write_json,
+        ".jsonl": frame.write_ndjson,
+    }
     write |= {".tsv": partial(frame.write_csv, separator="\t"), ".parquet": frame.write_parquet}
     write[suffix](path)
     return path

@@ -24,7 +24,7 @@ SIMPLE: list[Any] = [
     checks.not_empty(),
     checks.regex(r"[a-z ]+"),
 ]
-NEEDLES = (checks.contains, checks.excludes)
+NEEDLES: tuple[Any, ...] = (checks.contains, checks.excludes)
 ALL = [*SIMPLE, checks_schema.json_schema({"type": "object"})]
 
 
@@ -112,7 +112,8 @@ def test_equals_does_not_leak_the_expected_text():
         (checks.words, {"at_least": 5, "at_most": 4}, "at_most"),
         (checks.characters, {"at_least": "3"}, "at_least"),
         (checks.equals, {"expected": " "}, "expected"),
-        *((partial(f, *n), {}, "needles") for f in NEEDLES for n in [(), ("",), (1,)]),
+        *((partial(f, n), {}, "needles") for f in NEEDLES for n in ("", 1)),
+        *((f, {}, "needles") for f in NEEDLES),
         (checks.regex, {"pattern": "("}, "pattern"),
         (checks.regex, {"pattern": "a", "fix": None}, "fix"),
         (checks.regex, {"pattern": "a", "full": 1}, "full"),

@@ -57,7 +57,7 @@ def test_every_decision_survives_json(loop, policy, attempt, at):
 
 
 def test_an_older_record_is_read():
-    old = {"verdict": "again", "feedback": "", "lifted": []}
+    old: dict[str, Any] = {"verdict": "again", "feedback": "", "lifted": []}
     old["reasons"] = [{"code": "words", "detail": "too many"}]
     decision = codec.decision_from(old, 1, 0.0)
     assert decision.verdict == Again((Trigger("words", "too many", ""),))

@@ -116,8 +116,9 @@ def test_goals_that_no_score_can_meet_together_are_refused(goals, wrong):
     for make in makers:
         with pytest.raises(InvalidInput) if wrong else nullcontext() as caught:
             make()
-        assert not wrong or str(caught.value).startswith(wrong)
-        assert not wrong or caught.value.field == wrong.split(" is ")[0]
+        if caught is not None:
+            assert str(caught.value).startswith(wrong)
+            assert caught.value.field == wrong.split(" is ")[0]
 
 
 @pytest.mark.parametrize("numbers", [[2], [1, 3], [1, 1], [0, 1]])

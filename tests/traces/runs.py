@@ -196,7 +196,7 @@ def flat(prefix: str, messages: Sequence[Data]) -> Data:
     """Messages as OpenInference has them."""
     made: Data = {}
     for place, message in enumerate(messages):
-        held = {name: message[name] for name in ("role", "tool_call_id") if name in message}
+        held: Data = {name: message[name] for name in ("role", "tool_call_id") if name in message}
         content = message["content"]
         if isinstance(content, list):
             named = content[0].items()

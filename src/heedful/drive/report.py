@@ -59,6 +59,7 @@ class AttemptReport:
         given = self.output is not None
         own = record.Candidate.of(self.output if given else f"{loop.id}/{number}")
         candidate = record.Candidate(self.digest or own.digest, own.text if given else None)
+        judges = (*map(stop.rule_name, self.checks), *[REPORT] * (self.evaluation is not None))
         return record.Attempt(
             number,
             candidate,
@@ -68,7 +69,7 @@ class AttemptReport:
             self.labels,
             report=self.name,
             reported_as=self.reported_as,
-            judged_by=(*map(stop.rule_name, self.checks), *[REPORT] * (self.evaluation is not None)),
+            judged_by=judges,
             vouched=self.evaluation is None or self.vouched,
         )
 
