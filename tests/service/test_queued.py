@@ -215,7 +215,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_reflection_is_made_up_
     async with PostgresQueue(url) as queue:
         await queue.defer("reflect", SCOPE, digest=one)
     first = worker(tmp_path, url, "--model", "slow:answer")
-    await until(calls.exists)
+    await until(lambda: calls.exists() and calls.read_text(encoding="utf-8"))
     first.kill()
     first.communicate()
     assert await store.read(SCOPE, episodes.counts) == {"waiting": 1}
