@@ -33,7 +33,9 @@ class InvalidInput(UsageError, ValueError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        self.field, self.value, self.allowed = field, value, allowed
+        self.field: str = field
+        self.value: object = value
+        self.allowed: str = allowed
         super().__init__(f"{field} is {_short(value)}; it must be {allowed}")
 
 
@@ -41,7 +43,9 @@ class UnknownName(UsageError):
     """No such name exists; the message lists the names that do."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
-        self.kind, self.name, self.known = kind, name, tuple(known)
+        self.kind: str = kind
+        self.name: str = name
+        self.known: tuple[str, ...] = tuple(known)
         super().__init__(f"no {kind} is called {name!r}; there are: {', '.join(known)}")
 
 
@@ -53,7 +57,8 @@ class PackageMissing(UsageError, ImportError):
     """
 
     def __init__(self, what: str, package: str, extra: str) -> None:
-        self.package, self.extra = package, extra
+        self.package: str = package
+        self.extra: str = extra
         super().__init__(f"{what} needs {package}: pip install 'heedful[{extra}]'")
 
 
@@ -61,7 +66,9 @@ class LineError(UsageError):
     """A file cannot be read; `line` counts from 1 and is 0 if no line is to blame."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
-        self.path, self.line, self.what = path, line, what
+        self.path: str = path
+        self.line: int = line
+        self.what: str = what
         where = f"{path}:{line}" if line else path
         super().__init__(f"{where}: {what}")
 
@@ -106,7 +113,8 @@ class NotQuarantined(UsageError):
     """The example does not wait in quarantine, so it cannot be ruled on; `state` is its state."""
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
-        self.id, self.state = id, state
+        self.id: int = id
+        self.state: str = state
         super().__init__(
             f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
             f"heedful quarantine show {id} tells why"
@@ -117,7 +125,8 @@ class RollbackRefused(UsageError):
     """A dream was already rolled back, or a later dream, with the id `first`, builds on it."""
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
-        self.id, self.first = id, first
+        self.id: int = id
+        self.first: int = first
         super().__init__(f"dream {id} cannot be rolled back: {why}")
 
 
@@ -133,7 +142,9 @@ class QuotaExceeded(UsageError):
     """An untrusted source has reached its quota in a scope; nothing was written."""
 
     def __init__(self, source: str, what: str, count: int, quota: int, remedy: str) -> None:
-        self.source, self.count, self.quota = source, count, quota
+        self.source: str = source
+        self.count: int = count
+        self.quota: int = quota
         super().__init__(
             f"source {_short(source)} would have {count} {what}, its quota is {quota}; {remedy}"
         )
@@ -159,7 +170,9 @@ class NotFound(HeedfulError):
     """Nothing is stored under this id."""
 
     def __init__(self, kind: str, id: str, where: str) -> None:
-        self.kind, self.id, self.where = kind, id, where
+        self.kind: str = kind
+        self.id: str = id
+        self.where: str = where
         remedies = {
             "example": "; heedful quarantine list shows the ids of what waits",
             "source": "; heedful quarantine list shows the sources of what waits",
@@ -194,7 +207,8 @@ class StageFailed(UserCodeError):
     """The function of a pipeline's stage raised; a stored run can be resumed by its id `run`."""
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
-        self.stage, self.run = stage, run
+        self.stage: str = stage
+        self.run: str = run
         again = f"; what was done before is kept, run again with id={run!r}" if run else ""
         super().__init__(
             f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; fix it{again}"
@@ -269,7 +283,8 @@ class WeightsError(ModelUnavailable):
     """
 
     def __init__(self, name: str, what: str, tried: Sequence[str] = ()) -> None:
-        self.name, self.tried = name, tuple(tried)
+        self.name: str = name
+        self.tried: tuple[str, ...] = tuple(tried)
         lines = "".join(f"\n  - {line}" for line in tried)
         super().__init__(f"weights {name!r}: {what}{lines}")
 
@@ -285,7 +300,8 @@ class MalformedAnswer(ModelError):
     """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
-        self.answer, self.usage = answer, usage
+        self.answer: str = answer
+        self.usage: Any = usage
         super().__init__(f"{what}; it began: {_short(answer)}")
 
 
@@ -315,7 +331,8 @@ class Refused(RemoteError):
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        self.status, self.code = status, code
+        self.status: int = status
+        self.code: str = code
         super().__init__(f"the service answered {status}{f' ({code})' if code else ''}: {message}")
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from heedful.errors import PackageMissing
 from heedful.loop.decide import Done, Verdict
@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # an optional package
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+P = ParamSpec("P")
+T = TypeVar("T")
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
 Finished = Callable[[str, str, int, int], None]
@@ -238,26 +239,37 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
     return _own(decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0)
 
 
-def _traced(
-    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
-) -> Callable[[F], F]:
-    """Make a decorator of awaited calls: `opened(*arguments)` gives the span's name and attributes.
+class Traced(Protocol):
+    """A decorator of awaited calls that leaves their arguments and results unchanged."""
 
-    `closed(exporter, span, result, seconds, *arguments)` completes the span.
+    def __call__(
+        self, work: Callable[P, Coroutine[Any, Any, T]], /
+    ) -> Callable[P, Coroutine[Any, Any, T]]:
+        """Return the same call within a span."""
+        ...
+
+
+def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
+    """Make a decorator: `opened(*arguments)` gives the name and attributes of a span.
+
+    `closed(exporter, span, result, seconds, *arguments)` completes it.
     """
 
-    def decorate(work: F) -> F:
-        @wraps(work)
-        async def spanned(*arguments: Any, **options: Any) -> Any:
-            if not _active:
-                return await work(*arguments, **options)
-            exporter, began = _active[0], time.perf_counter()
+    def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        async def spanned(exporter: _Exporter, *arguments: P.args, **options: P.kwargs) -> T:
+            began = time.perf_counter()
             with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
                 closed(exporter, span, result, time.perf_counter() - began, *arguments)
                 return result
 
-        return cast("F", spanned)
+        @wraps(work)
+        def either(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+            if not _active:
+                return work(*arguments, **options)
+            return spanned(_active[0], *arguments, **options)
+
+        return either
 
     return decorate
 
@@ -299,28 +311,28 @@ def _search_closed(
     exporter.recall.record(seconds)
 
 
-loop = _traced(
+loop: Traced = _traced(
     lambda run: ("heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}),
     lambda _, span, result, *__: span.set_attributes(
         {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
     ),
 )
-attempt = _traced(
+attempt: Traced = _traced(
     lambda run, state: (
         "heedful.attempt",
         {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
     ),
     _attempt_closed,
 )
-check = _traced(_check_opened, _check_closed)
-search = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
-upsert = _traced(
+check: Traced = _traced(_check_opened, _check_closed)
+search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
+upsert: Traced = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
     lambda _, span, answer, *__: span.set_attributes(
         {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
     ),
 )
-stage = _traced(
+stage: Traced = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
         _own(stage=report.name, attempts=len(report.attempts), status=report.status)

@@ -159,7 +159,7 @@ def _version(wanted: bool) -> None:
 
 VERSION = Option("--version", is_eager=True, callback=_version, help="Show the version.")
 HELP = {"help_option_names": ["-h", "--help"]}
-app = typer.Typer(cls=Commands, no_args_is_help=True, context_settings=HELP, **PLAIN)
+app: typer.Typer = typer.Typer(cls=Commands, no_args_is_help=True, context_settings=HELP, **PLAIN)
 
 
 @app.callback()

@@ -218,7 +218,7 @@ class Progress:
         from rich.console import Console
 
         self._console = Console(stderr=True, highlight=False)
-        self.live = self._console.is_terminal  # bars are drawn
+        self.live: bool = self._console.is_terminal  # bars are drawn
         words = progress.TextColumn("{task.description:<14}", markup=False)
         count = progress.TextColumn("{task.fields[count]}", markup=False)
         columns = (words, progress.BarColumn(bar_width=24), progress.TimeElapsedColumn(), count)

@@ -76,9 +76,9 @@ def read_tasks(path: Path) -> list[Task]:
     TaskFileError with the line.
     """
     text = text_of(path, TaskFileError)
-    parse = PARSERS.get(path.suffix.lower())
+    parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(PARSERS)}")
+        raise TaskFileError(str(path), 0, f"its name must end in one of {', '.join(_PARSERS)}")
     entries = parse(path, text)
     if not entries:
         raise TaskFileError(str(path), 0, "it holds no task; give at least one with id and task")
@@ -222,4 +222,4 @@ def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-PARSERS = {".jsonl": json_lines, ".yaml": _yaml, ".yml": _yaml, ".toml": _toml}
+_PARSERS = {".jsonl": json_lines, ".yaml": _yaml, ".yml": _yaml, ".toml": _toml}

@@ -48,7 +48,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import invalid_value
-from heedful.store.store import FOLDER, MEMORY, Db, Store, Threads, Work, read_sql, share
+from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Store, Threads, Work, read_sql, share
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ class Session(Db):
     statement is prepared only once. Text gets the type that its place in the statement needs.
     """
 
-    dialect = "postgres"
+    dialect: Dialect = "postgres"
 
     def __init__(self, conninfo: str, url: str = "") -> None:
         self.url = url

@@ -17,7 +17,18 @@ from weakref import finalize
 
 from heedful import errors
 from heedful.lessons.lesson import Scope
-from heedful.store.store import MEMORY, Answers, Db, Job, Store, Threads, Work, read_sql, share
+from heedful.store.store import (
+    MEMORY,
+    Answers,
+    Db,
+    Dialect,
+    Job,
+    Store,
+    Threads,
+    Work,
+    read_sql,
+    share,
+)
 
 T = TypeVar("T")
 # The most waiting writes in one commit.
@@ -27,7 +38,7 @@ GROUP = 256
 class Connection(sqlite3.Connection, Db):
     """A connection with named statements."""
 
-    dialect = "sqlite"
+    dialect: Dialect = "sqlite"
 
     def undo(self) -> None:
         """End an open transaction; close the connection if that fails."""
