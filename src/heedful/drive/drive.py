@@ -391,8 +391,7 @@ class Run(Generic[C]):
             self.data,
             temperature,
             self.seed + number - 1,
-            shown.examples,
-            shown.advice,
+            *((shown.examples, shown.advice) if shown.found else ((), ())),
             self._began,
         )
 
