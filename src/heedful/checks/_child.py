@@ -66,7 +66,7 @@ def limit(seconds: float, memory_mb: float) -> None:
 
 
 def refuse(event: str, args: tuple[Any, ...]) -> None:
-    """Refuse, as an audit hook, to start or signal processes: those could outlive the program."""
+    """Stop the program from starting or signalling a process, which could outlive it."""
     if event.startswith(REFUSED):
         raise PermissionError(f"the program may not start or signal processes here ({event})")
 

@@ -392,10 +392,10 @@ def _judge_keys(key: Sequence[str], same_as: Any, data: Any, context: Context) -
 
 
 def rows(source: Any = None, key: str | Sequence[str] = (), same_as: Any = None) -> TableCheck:
-    """Check that every row has a key of its own, and the same keys as `same_as`, in any order.
+    """Check that each row has a unique key, and that both tables have the same keys.
 
-    `key` names the columns that tell rows apart, `same_as` is another source. Raises InvalidInput
-    without `key`.
+    `key` names the column or columns that identify a row. `same_as` is the other source, if there
+    is one; the order of rows does not matter. Raises InvalidInput without `key`.
     """
     names = _names("key", key)
     require(bool(names), "key", key, "the columns that tell rows apart")

@@ -80,10 +80,11 @@ def require(fine: bool, field: str, value: object, allowed: str) -> None:
 
 
 def words(at_least: int = 0, at_most: int | None = None) -> TextCheck:
-    """Check the number of words, the runs of characters between whitespace; bounds included.
+    """Check that the number of words is within the bounds, which are inclusive.
 
-    Scripts written without spaces have few such words: use `characters` for them. Raises
-    InvalidInput without any bound, or for bounds that no text can meet.
+    A word is a run of characters between whitespace. Scripts written without spaces have few such
+    words: use `characters` for them. Raises InvalidInput if no bound is given or no text can meet
+    the bounds.
     """
     return _length("words", lambda text: len(text.split()), at_least, at_most)
 

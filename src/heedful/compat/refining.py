@@ -62,7 +62,7 @@ def check_convergence(loop: record.Loop, policy: decide.Policy = policies.reflec
 
 
 def has_converged(result: Result[Any]) -> bool:
-    """Return True if the loop of a result converged, and did not only use up its attempts."""
+    """Return True if the loop passed, or a rule stopped it that is not a limit."""
     return _settled(result.verdict)
 
 

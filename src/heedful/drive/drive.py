@@ -314,7 +314,7 @@ class Run(Generic[C]):
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
-        """Write an entry, and keep what was written of it."""
+        """Write an entry to the journal, and remember what is written."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
             self.stored = journal.after_commit(self.stored, entry, committed)

@@ -293,7 +293,7 @@ PAUSE = 0.02  # seconds, at most
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read, and the one entry that may be written on it."""
+    """A loop as it was read; one entry may be written to it, if the loop has not changed since."""
 
     store: Store
     scope: Scope

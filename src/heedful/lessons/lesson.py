@@ -345,7 +345,7 @@ def check_trust(trust: object) -> None:
 
 
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raise InvalidInput unless `values` is a sequence of that kind; a text is not one."""
+    """Raise InvalidInput unless `values` is a sequence of `kind`; str and bytes are not allowed."""
     text = isinstance(values, str | bytes)
     if text or not isinstance(values, Sequence) or not all(isinstance(v, kind) for v in values):
         raise InvalidInput(field, values, allowed)

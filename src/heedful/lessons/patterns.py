@@ -149,7 +149,7 @@ def is_learnable(pattern: Signature) -> bool:
 
 
 def is_assertion(error_type: str, pattern: str) -> bool:
-    """Return True if a pattern is named by what it expects: it is never merged with another."""
+    """Return True if the pattern is of an assertion: it has an expected value, and never merges."""
     return "<ACTUAL>" in pattern or "assert" in f"{error_type} {pattern}".lower()
 
 

@@ -328,7 +328,7 @@ class _Table:
         return _difference(self.right) if self.fair else None
 
     def evidence(self, better: bool) -> float:
-        """Return the logarithm of the evidence that showing the lesson is better, or worse."""
+        """Return the logarithm of the evidence that the lesson helps, if `better`, or hurts."""
         if not self.gain or (self.gain > 0) != better:
             return -inf
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]

@@ -52,7 +52,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One attempt of a history: `seen` is "near" or "same" as the first, `found` are its keys."""
+    """One attempt of a history. `found` holds the keys of its findings.
+
+    `seen` is "same" or "near" if its candidate equals or resembles that of the first attempt.
+    """
 
     improves: bool
     seen: str = ""

@@ -415,9 +415,9 @@ class Loop:
         return next((n for n in reversed(range(len(improved))) if improved[n]), 0)
 
     def count_findings(self) -> dict[str, int]:
-        """Count the attempts that have each finding, by its key, without notes.
+        """Count, for each finding's key, the attempts with that finding; notes are ignored.
 
-        Attempts count since the last improvement, for persistent findings since the start.
+        Only attempts since the last improvement count. For persistent findings, all attempts count.
         """
         since = self.last_improvement
         counts: dict[str, int] = {}

@@ -225,7 +225,7 @@ def sentences(text: str) -> list[str]:
 
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
-    """Check a sentence against the events at these positions and what the run was given."""
+    """Check a sentence against the task, goal and fault, and the events at these positions."""
     known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
     fault = episode.fault
     held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]

@@ -34,7 +34,7 @@ def open_model(
     timeout: float | None = None,
     progress: Progress | None = None,
 ) -> Model:
-    """Return the model called `name`, which has one of FORMS; close it after use.
+    """Return the model called `name` (FORMS lists the possible names); close the model after use.
 
     `cache`, `threads`, `context` (in tokens) and `progress` are for embedded models, `api_key` for
     models on the network. `timeout` is in seconds for each call; None means 120 s on the network

@@ -56,9 +56,9 @@ class Model(Protocol):
         temperature: float = 0.0,
         seed: int = 0,
     ) -> Answer:
-        """Answer the chat; with `schema` (JSON Schema) the text is JSON, asked to fit the schema.
+        """Answer the chat. With `schema` (JSON Schema), the model is asked for JSON that fits it.
 
-        Raises a kind of ModelError; never returns an error as text.
+        Raises a subclass of ModelError; never returns an error as text.
         """
         ...
 

@@ -151,7 +151,7 @@ class AttemptView:
 
     @property
     def text(self) -> str:
-        """The lines; those of a difference with their signs."""
+        """The lines as one text; in a difference each line begins with its sign."""
         begin = "{0.sign} {1}" if self.before else "{1}"
         return "\n".join(begin.format(line, line.visible()) for line in self.lines)
 

@@ -97,7 +97,7 @@ def answer(report: Report, question: str = "") -> RunAnswer:
 
 
 def find_stage(report: Report, stage: str) -> StageReport:
-    """Return the stage of that name, or else of that number from 1. Raises UnknownName."""
+    """Return the stage with this name, or else with this number, from 1. Raises UnknownName."""
     known = {str(number): found for number, found in enumerate(report.stages, 1)}
     known |= {found.name: found for found in report.stages}
     return known.get(stage) or report.stage(stage)

@@ -105,7 +105,7 @@ class Before:
         return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
-        """Make the state as it was before; values that JSON cannot carry are the same objects."""
+        """Restore the state; values that JSON cannot carry come back as the same objects."""
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
@@ -272,7 +272,7 @@ class StageState:
         self._latest = at.attempt
 
     def undo(self) -> None:
-        """Make the state as it was before the stage."""
+        """Restore the state from before the stage."""
         self._latest = 0
         self._before.restore(self.state)
 

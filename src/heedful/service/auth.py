@@ -92,7 +92,7 @@ class Caller:
             raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Write an audit entry, with plain data, in the transaction of the next effect."""
+        """Write an audit entry, with plain data, in the transaction of the next write."""
         store.also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:

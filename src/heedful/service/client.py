@@ -502,5 +502,5 @@ def _read(kind: type[T], plain: Any) -> T:
 
 
 def verdict(plain: Plain) -> Verdict:
-    """Return the verdict in the answer to a report."""
+    """Read the verdict from the service's answer to a reported attempt."""
     return verdict_from({**plain, "verdict": plain["decision"]})

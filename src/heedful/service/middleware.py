@@ -1,7 +1,7 @@
-"""The way of every request: its caller, size and form, rate and place; and its effects, once.
+"""Handle every request: identify the caller, limit rate and size, and check the body.
 
-Every answer also passes here, and gets its headers, a log line and a metric. A call repeated with
-its Idempotency-Key has its effect once and gets the same answer.
+Every answer also passes through here and gets its headers, a log line and a metric. A call that is
+repeated with its Idempotency-Key takes effect only once and gets the same answer.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def new_id() -> str:
 
 
 def id_of(key: str) -> str:
-    """Return the id of a key given as an id, a beginning, or the whole key.
+    """Return the id, or its beginning, from an id, a part of an id, or a whole key.
 
     >>> id_of("heedful_0cb7fbdbffce")
     '0cb7fbdbffce'

@@ -438,9 +438,9 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
 
 
 def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
-    """Release or reject entries, all or none; on record.
+    """Release or reject entries of the quarantine, all or none, and record each ruling.
 
-    A released entry gets the trust of the operator. Raises NotFound, NotQuarantined, InvalidInput.
+    A released entry gets the trust level "operator". Raises NotFound, NotQuarantined, InvalidInput.
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")

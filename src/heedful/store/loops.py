@@ -426,7 +426,7 @@ def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[
 
 
 def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
-    """Count the loops without goals that lack a score for a goal of the policy."""
+    """Count the loops that take the policy's goals and have an evaluation without their scores."""
     loops = [one.loop for one in recorded if not one.loop.goals]
     return sum(
         any(a.evaluation is not None and a.evaluation.unscored(policy.goals) for a in loop.attempts)

@@ -515,7 +515,7 @@ class _Pool(Threads[Session]):
         raise AssertionError  # the last round returns or raises
 
     def alone(self, begin: str, work: Work[T]) -> T:
-        """Run `work` once, as `transact` does, on a connection that is closed afterwards."""
+        """Run `work` like `transact`, but without retries and on a connection of its own."""
         try:
             with closing(self._connect()) as session:
                 return session.within(begin, work, "rollback")

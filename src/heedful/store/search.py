@@ -350,7 +350,7 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
 
 
 def by_codes(one: Sought, query: Rows) -> list[int]:
-    """Return the nearest examples and some more, by the codes in memory."""
+    """Compare the codes in memory; return the nearest examples, a few more than the limit."""
     import numpy as np
 
     codes = one.db.local(Vectors).codes(one.db, one.key, one.corpus, len(query))
@@ -368,7 +368,7 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
 
 
 def by_database(one: Sought, query: Rows) -> list[int]:
-    """Return the nearest examples and some more, by the database, which compares every vector."""
+    """Let the database compare every vector; return a few more examples than the limit."""
     values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
     if values["near"] is None:
         return []

@@ -494,7 +494,7 @@ class Effects:
         return asyncio.current_task() is self._task
 
     def also(self, extra: Extra) -> None:
-        """Run `extra` in the transaction of the next effect."""
+        """Run `extra` in the same transaction as the next write of this call."""
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:

@@ -161,7 +161,7 @@ class ExposureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRecord:
-    """How a loop ended that had exposures; `began` is the time of these."""
+    """How a loop with exposures ended; `began` is the time of its first exposure."""
 
     type: Literal["outcome"] = "outcome"
     loop: str

@@ -1,4 +1,4 @@
-"""The health of the service, its description for people, its API keys, and its audit log."""
+"""Routes for operators: health, metrics, the page of the API, API keys and the audit log."""
 
 from __future__ import annotations
 
