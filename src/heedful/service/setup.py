@@ -31,8 +31,8 @@ class Metrics:
         # Otherwise each series gets a second one with its start time; the switch is process-wide.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
         to: Any = {"registry": self._registry}
-        counter = partial(Counter, **to)
         of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
         self.requests: Counter = counter("heedful_requests", "Requests answered", (*of, "status"))
         self.seconds: Histogram = Histogram(
