@@ -155,12 +155,10 @@ class Completion:
 
     def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if everything in the completion equals the stored attempt."""
-        value, stored = self.value, attempt.evaluation or record.Evaluation()
-        sent = self.evaluation or record.Evaluation()
-        tags, known = (
-            {each.key: each.severity for each in of.findings if each.key.startswith(BIAS)}
-            for of in (sent, stored)
-        )
+        value, none = self.value, record.Evaluation()
+        sent, stored = self.evaluation or none, attempt.evaluation or none
+        known = {one.key: one.severity for one in stored.findings if one.key.startswith(BIAS)}
+        tags = {one.key: one.severity for one in sent.findings}
         same = value is None or record.Candidate.of(value).digest == attempt.candidate.digest
         scored = sent.scores.items() <= stored.scores.items()
         return same and scored and (self.bias_tags is None or tags == known)

@@ -196,20 +196,16 @@ def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of work and its queue; a higher `priority` runs first.
-
-    With `alone` a scope runs one such job at a time, because the job is about all of the scope.
-    """
+    """A kind of work and its queue; a higher `priority` runs first."""
 
     run: Callable[..., Awaitable[None]]
     queue: str
     priority: int
-    alone: bool = True
 
 
 TASKS: Mapping[str, Task] = {
-    "drive": Task(drive, "loops", 50, alone=False),
-    "reflect": Task(reflect, "reflection", 40, alone=False),
+    "drive": Task(drive, "loops", 50),
+    "reflect": Task(reflect, "reflection", 40),
     "prove": Task(prove, "memory", 30),
     "embed": Task(embed, "memory", 20),
     "dream": Task(dream, "memory", 10),
@@ -252,8 +248,11 @@ class Job:
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that only one job holds at a time; None if the store keeps jobs apart."""
-        return self._named(self.kind.queue) if self.kind.alone else None
+        """Return the lock that only one job of the scope's memory holds at a time, else None.
+
+        The store keeps other jobs apart.
+        """
+        return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
         whole = json.dumps([self.scope.tenant, self.scope.project, *what])
