@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeVar
 
 from heedful.loop import codec, decide, record, stop
 from heedful.store.records import StoredLoop
-from heedful.store.runs import iso
 
 ALIGNMENT, DRIFT = "alignment", "drift"
 BIAS = "bias: "  # how the keys of findings that are bias tags begin
@@ -70,7 +69,7 @@ class LoopView:
         """Return what was decided and why, and the reruns, with the one just decided on."""
         rules = stop.flat(self.policy.rules)
         limits = [rule.limit - 1 for rule in rules if isinstance(rule, stop.MaxAttempts)]
-        most, before = min(limits, default=None), max(0, self.number - 1)
+        most, count = min(limits, default=None), max(0, self.number - 1) + self.again
         reason, detail, triggers = "", "", []
         for why in decide.reasoning(self.loop, [self.decision] if self.decision else []):
             reason, detail = "" if why.decided == "passed" else why.reason, why.detail
@@ -85,10 +84,10 @@ class LoopView:
             "rerun_reason": reason or None,
             "rerun_reason_detail": detail or None,
             "rerun_trigger": triggers,
-            "rerun_number": self.number if self.again else before,
-            "rerun_count": before + self.again,
+            "rerun_number": count,
+            "rerun_count": count,
             "max_reruns": most,
-            "rerun_limit_reached": most is not None and before + self.again >= most,
+            "rerun_limit_reached": most is not None and count >= most,
             "force_finalize": bool(self.stopped_by),
             "overridden": bool(self._lifted),
             "overridden_by": ", ".join(dict.fromkeys(lift.by for lift in self._lifted)) or None,
@@ -100,7 +99,9 @@ class LoopView:
         improved = self.number > 1 and self.loop.improved[self.number - 1]
         tired = fatigue(worn.fatigue, round(worn.fatigue - worn.change, 3), self.policy, improved)
         most = rule_of(self.policy, stop.Echo).times
-        repeated = {tag(key): n for key, n in worn.echoes.items() if n >= min(2, most)}
+        repeated = {
+            key.removeprefix(BIAS): n for key, n in worn.echoes.items() if n >= min(2, most)
+        }
         return {
             **echo(repeated, most),
             **tired,
@@ -115,7 +116,7 @@ class LoopView:
         scores = {name: float(score) for name, score in evaluation.scores.items()}
         text, labels = (attempt.candidate.text, attempt.labels) if attempt else (None, {})
         biases = [each for each in evaluation.findings if each.key.startswith(BIAS)]
-        tags = [{"tag": tag(each.key), "severity": each.severity} for each in biases]
+        tags = [{"tag": one.key.removeprefix(BIAS), "severity": one.severity} for one in biases]
         return {
             "alignment_score": scores.get(ALIGNMENT),
             "drift_score": scores.get(DRIFT),
@@ -156,11 +157,6 @@ def echo(counts: Mapping[str, int], threshold: int) -> dict[str, Any]:
         "trigger": "pessimist" if repeated else None,
         "action": "halt_loop" if repeated else None,
     }
-
-
-def tag(key: str) -> str:
-    """Return the bias tag of a finding, or the key of a finding that has no tag."""
-    return key.removeprefix(BIAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +251,3 @@ TRACE = (
     "rerun_reason_detail rerun_trigger force_finalize overridden_by orchestrator_persona "
     "reflection_persona"
 ).split()
-
-
-def trace(view: LoopView, number: int) -> dict[str, Any]:
-    """Return the trace of one attempt; the next attempt, before its report, is pending."""
-    ended = "finalized" if view.decision is not None and not view.again else "completed"
-    facts = {
-        **view.facts,
-        "loop_id": view.name(number),
-        "status": "pending" if number > len(view.loop.attempts) else ended,
-        "timestamp": iso(view.decision.at) if view.decision else None,
-        "rerun_of": view.name(number - 1) if number > 1 else None,
-        "rerun_depth": number - 1,
-    }
-    return {name: facts[name] for name in TRACE}

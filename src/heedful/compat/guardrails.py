@@ -155,12 +155,10 @@ class Completion:
 
     def agrees(self, attempt: record.Attempt) -> bool:
         """Return True if everything in the completion equals the stored attempt."""
-        value, stored = self.value, attempt.evaluation or record.Evaluation()
-        sent = self.evaluation or record.Evaluation()
-        tags, known = (
-            {each.key: each.severity for each in of.findings if each.key.startswith(BIAS)}
-            for of in (sent, stored)
-        )
+        value, none = self.value, record.Evaluation()
+        sent, stored = self.evaluation or none, attempt.evaluation or none
+        known = {one.key: one.severity for one in stored.findings if one.key.startswith(BIAS)}
+        tags = {one.key: one.severity for one in sent.findings}
         same = value is None or record.Candidate.of(value).digest == attempt.candidate.digest
         scored = sent.scores.items() <= stored.scores.items()
         return same and scored and (self.bias_tags is None or tags == known)
@@ -191,10 +189,12 @@ def judges_of(
         raise InvalidInput(f"{missing[0]}_score", None, "given, or a summary or an output to judge")
     summary, output = completion.summary, completion.output
     also = [PESSIMIST] * (completion.bias_tags is None) + [SUMMARY] * (summary is not None)
-    judges = {role: critics[role] for role in (*missing, *also) if role in critics}
-    able = (*missing, *also) if isinstance(judge, Model) else missing if judge is not None else ()
-    for role in able:
-        judges.setdefault(role, critic(role, judge, goal=goal if role == ALIGNMENT else ""))
+    judges: dict[str, Check] = {}
+    for role in (*missing, *also):
+        if role in critics:
+            judges[role] = critics[role]
+        elif isinstance(judge, Model) or (judge is not None and role in missing):
+            judges[role] = critic(role, judge, goal=goal if role == ALIGNMENT else "")
     if unjudged := [role for role in missing if role not in judges]:
         how = "given: there is no model to judge it; configure one (HEEDFUL_MODEL), or critics"
         raise InvalidInput(f"{unjudged[0]}_score", None, how)
@@ -210,15 +210,6 @@ def judges_of(
         return replace(judged, findings=findings, scores=scores, usage=usage)
 
     return [reflection]
-
-
-@dataclass(frozen=True, slots=True)
-class NamedAttempt:
-    """An attempt of a loop, by its number; a loop that does not exist yet is not `known`."""
-
-    number: int
-    stored: StoredLoop
-    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +251,35 @@ class GuardedLoops:
         The same completion again changes nothing. Raises AttemptTaken for a different one, NotFound
         for an unknown loop without content, and the errors of `heedful.drive.report.report`.
         """
-        found = await self.find(name)
-        id, task = found.stored.id, found.stored.head.task
-        if found.known and completion.task is not None and redact(completion.task) != task:
+        stored, number = await self.find(name)
+        id, task = stored.id, stored.head.task
+        if stored.created and completion.task is not None and redact(completion.task) != task:
             raise Conflict(f"loop {id!r} is about another task: {str(task)[:80]}")
-        if found.number > len(found.stored.loop.attempts):
-            await self._report(found, name, completion, personas)
+        if number > len(stored.loop.attempts):
+            if not completion.scores and completion.value is completion.bias_tags is None:
+                if not stored.created:
+                    raise NotFound("loop", name, self.store.url)
+                allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
+                raise InvalidInput("summary", None, allowed)
+            known = stored.head.context
+            goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
+            checks = judges_of(completion, self.judge, self.critics, goal)
+            place = self.store, self.scope, id
+            if not stored.created:
+                task, about = completion.task or goal or name, {"goal": goal} if goal else None
+                await report.open_loop(*place, task, policy=self.settings.policy, context=about)
+            made = report.AttemptReport(
+                completion.value,
+                evaluation=completion.evaluation,
+                checks=checks,
+                labels=personas,
+                reported_as=name,
+                vouched=self.vouched,
+            )
+            with suppress(AttemptTaken):  # stored by another completion, or with other scores
+                await report.report(*place, number, made, self.memory)
         view = await self.view(id)
-        if not completion.agrees(view.loop.attempts[found.number - 1]):
+        if not completion.agrees(view.loop.attempts[number - 1]):
             raise AttemptTaken(f"the completion of {name!r} was reported with other content")
         if lifted := [rule for rule in rules if rule in view.stopped_by]:
             await self.lift(id, lifted, by)
@@ -282,32 +294,33 @@ class GuardedLoops:
         stored = await self.store.read(self.scope, loop_store.read, id)
         return LoopView(stored, await self._next_name(stored), number)
 
-    async def find(self, name: str) -> NamedAttempt:
-        """Return the attempt with this name: the first of the loop with this id, or a loop's rerun.
+    async def find(self, name: str) -> tuple[StoredLoop, int]:
+        """Return the loop with an attempt of this name, and the number of the attempt.
 
-        An unknown name means the first attempt of a new loop. Raises InvalidInput, StoreError.
+        The name is the id of the loop or the name of a rerun. An unknown name means the first
+        attempt of a new loop, whose `created` is 0. Raises InvalidInput, StoreError.
         """
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise InvalidInput("loop_id", name, f"1 to {LONGEST_NAME} printable characters")
         if (stored := await self._read(name)) is not None:
-            return NamedAttempt(1, stored)
+            return stored, 1
         for end in range(len(name) - 1, 0, -1):
             if name[end] != "_" or (stored := await self._read(name[:end])) is None:
                 continue
             following = len(stored.loop.attempts) + 1
             for attempt in range(2, following):
                 if answers.name_of(stored, attempt) == name:
-                    return NamedAttempt(attempt, stored)
+                    return stored, attempt
             if following > 1 and await self._next_name(stored) == name:
-                return NamedAttempt(following, stored)
+                return stored, following
         policy = self.settings.policy
         head, loop = Head("", (), codec.policy_to(policy)), record.Loop(name, policy.goals)
-        return NamedAttempt(1, StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), known=False)
+        return StoredLoop(name, head, loop, (), (), {}, 0, 0.0, 0.0), 1
 
-    async def known(self, name: str) -> NamedAttempt:
-        """Return the attempt with this name. Raises NotFound, StoreError."""
+    async def known(self, name: str) -> tuple[StoredLoop, int]:
+        """Return what `find` does. Raises NotFound, StoreError."""
         found = await self.find(name)
-        if not found.known:
+        if not found[0].created:
             raise NotFound("loop", name, self.store.url)
         return found
 
@@ -333,34 +346,6 @@ class GuardedLoops:
         while await self._read(name := f"{stored.id}{dashes}r{len(stored.loop.attempts)}"):
             dashes += "_"
         return name
-
-    async def _report(
-        self, found: NamedAttempt, name: str, completion: Completion, personas: Mapping[str, str]
-    ) -> None:
-        """Store a completion as an attempt; open its loop before the first."""
-        sent = completion.value, completion.bias_tags
-        if not completion.scores and sent == (None, None):
-            if not found.known:
-                raise NotFound("loop", name, self.store.url)
-            allowed = "given: a summary, an output or the scores of this attempt, to reflect on"
-            raise InvalidInput("summary", None, allowed)
-        known = found.stored.head.context
-        goal = completion.goal or str((isinstance(known, Mapping) and known.get("goal")) or "")
-        checks = judges_of(completion, self.judge, self.critics, goal)
-        place = self.store, self.scope, found.stored.id
-        if not found.known:
-            task, about = completion.task or goal or name, {"goal": goal} if goal else None
-            await report.open_loop(*place, task, policy=self.settings.policy, context=about)
-        made = report.AttemptReport(
-            completion.value,
-            evaluation=completion.evaluation,
-            checks=checks,
-            labels=personas,
-            reported_as=name,
-            vouched=self.vouched,
-        )
-        with suppress(AttemptTaken):  # stored by another completion, or with other scores
-            await report.report(*place, found.number, made, self.memory)
 
 
 async def process_loop_completion(
@@ -399,7 +384,8 @@ async def get_guardrails_status(
 ) -> dict[str, Any]:
     """Return the state of a loop. Raises NotFound, StoreError."""
     loops = GuardedLoops.of(store)
-    view = await loops.view((await loops.known(loop_id)).stored.id)
+    stored, _ = await loops.known(loop_id)
+    view = await loops.view(stored.id)
     standing = view.answer(answers.LoopStanding, loop_id=loop_id)
     return asdict(answers.GuardrailsStatus("success", standing))
 
@@ -421,7 +407,7 @@ async def override_guardrails(
     """
     loops = GuardedLoops.of(store)
     rules = _rules(override_fatigue, override_max_reruns, override_bias_echo)
-    stored = (await loops.known(loop_id)).stored
+    stored, _ = await loops.known(loop_id)
     await loops.lift(stored.id, rules, override_by or "", override_reason or "")
     given = override_fatigue, override_max_reruns, override_by, override_reason
     return asdict(answers.GuardrailsOverride("success", loop_id, *given))
@@ -430,11 +416,21 @@ async def override_guardrails(
 async def get_loop_trace(
     loop_id: str, *, store: GuardedLoops | Store | str = STORE
 ) -> dict[str, Any]:
-    """Return all recorded facts of one attempt, as a trace. Raises NotFound."""
+    """Return all facts of one attempt; it is pending before its report. Raises NotFound."""
     loops = GuardedLoops.of(store)
-    found = await loops.known(loop_id)
-    number = min(found.number, len(found.stored.loop.attempts))
-    return answers.trace(await loops.view(found.stored.id, number), found.number)
+    stored, number = await loops.known(loop_id)
+    made = len(stored.loop.attempts)
+    view = await loops.view(stored.id, min(number, made))
+    ended = "finalized" if view.decision is not None and not view.again else "completed"
+    facts = {
+        **view.facts,
+        "loop_id": view.name(number),
+        "status": "pending" if number > made else ended,
+        "timestamp": iso(view.decision.at) if view.decision else None,
+        "rerun_of": view.name(number - 1) if number > 1 else None,
+        "rerun_depth": number - 1,
+    }
+    return {name: facts[name] for name in answers.TRACE}
 
 
 async def enforce_rerun_limits(
@@ -450,12 +446,12 @@ async def enforce_rerun_limits(
     OverrideRefused, StoreError.
     """
     loops = GuardedLoops.of(store)
-    found, now = await loops.find(loop_id), time.time()
-    view = LoopView(found.stored, "")
-    reached, overrides = view.facts["rerun_limit_reached"], override_max_reruns and found.known
+    (stored, _), now = await loops.find(loop_id), time.time()
+    view = LoopView(stored, "")
+    reached, overrides = view.facts["rerun_limit_reached"], override_max_reruns and stored.created
     if overrides and reached and not view.lifted_by("attempts", now):
-        await loops.lift(found.stored.id, ["attempts"], override_by or "")
-        view = await loops.view(found.stored.id)
+        await loops.lift(stored.id, ["attempts"], override_by or "")
+        view = await loops.view(stored.id)
     by = view.lifted_by("attempts", now) if reached else ""
     return {
         **{name: view.facts[name] for name in ("rerun_count", "max_reruns")},
@@ -478,11 +474,11 @@ async def detect_bias_repetition(
     Writes nothing, because a completion writes its tags. Raises InvalidInput, StoreError.
     """
     loops, completion = GuardedLoops.of(store), Completion(bias_tags=bias_tags)
-    stored = (await loops.find(loop_id)).stored
+    stored, _ = await loops.find(loop_id)
     earlier = await loops.store.read(loops.scope, loop_store.echoes, stored.id, journal.ECHO_WINDOW)
     loop = _then(replace(stored.loop, echoes=earlier), completion)
     counts = stop.Echo(threshold, across="scope").counts(loop)
-    return answers.echo({answers.tag(key): n for key, n in counts.items()}, threshold)
+    return answers.echo({key.removeprefix(BIAS): n for key, n in counts.items()}, threshold)
 
 
 async def calculate_fatigue_score(
@@ -500,7 +496,7 @@ async def calculate_fatigue_score(
     loops = GuardedLoops.of(store)
     completion = Completion(alignment_score=alignment_score, drift_score=drift_score)
     record.check_share("previous_fatigue", previous_fatigue or 0.0)
-    stored = (await loops.find(loop_id)).stored
+    stored, _ = await loops.find(loop_id)
     policy = codec.policy_from(stored.head.policy)
     rule = answers.rule_of(policy, stop.Fatigue)
     loop = replace(stored.loop, improves=policy.improvement)

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput
@@ -53,13 +54,12 @@ class Reflections:
         They are HEEDFUL_REFLECTION_ENABLED and HEEDFUL_REFLECTION_MODE, or else the older names
         REFLECTIVE_MEMORY_ENABLED and REFLECTIVE_MEMORY_MODE. Raises InvalidInput.
         """
-        known = {str(name).lower(): value for name, value in settings.items()}
+        known = {str(name).lower(): str(value).strip().lower() for name, value in settings.items()}
         values: dict[str, Any] = {}
         for name, older in OLDER.items():
-            value = known.get(f"heedful_reflection_{name}", known.get(older))
-            if value is not None:
-                plain = str(value).strip().lower()
-                values[name] = TRUTHS.get(plain, value) if name == "enabled" else plain
+            spellings = f"heedful_reflection_{name}", older
+            if given := [known[spelling] for spelling in spellings if spelling in known]:
+                values[name] = TRUTHS.get(given[0], given[0]) if name == "enabled" else given[0]
         return cls(**values)
 
 
@@ -90,25 +90,6 @@ class ReflectionAnswer:
     metadata: RunMetadata
     generated_at: str
 
-    @classmethod
-    def of(cls, result: Reflected) -> ReflectionAnswer:
-        """Return the answer for a reflection on a run."""
-        lesson, strategy, meta = result.reflection, result.strategy, result.reflection.meta
-        return cls(
-            reflection_id=lesson.signature.digest,
-            strategy_id=strategy.signature.digest if strategy else None,
-            reflection_text=lesson.text,
-            strategy_text=strategy.text if strategy else None,
-            importance=lesson.importance,
-            confidence=meta["confidence"],
-            tags=list(lesson.tags),
-            error_category=meta["error_category"] or None,
-            source_event_ids=list(meta["source_event_ids"]),
-            related_memory_ids=list(meta["related_memory_ids"]),
-            metadata=RunMetadata(*(meta[field.name] for field in fields(RunMetadata))),
-            generated_at=iso(time.time()),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ReflectionRow:
@@ -129,8 +110,23 @@ class Generated(dict[str, Any]):
     """The answer of `generate_reflection`: a dictionary that also holds the lessons to store."""
 
     def __init__(self, result: Reflected) -> None:
-        super().__init__(asdict(ReflectionAnswer.of(result)))
         self.result: Reflected = result
+        lesson, strategy, meta = result.reflection, result.strategy, result.reflection.meta
+        answer = ReflectionAnswer(
+            reflection_id=lesson.signature.digest,
+            strategy_id=strategy.signature.digest if strategy else None,
+            reflection_text=lesson.text,
+            strategy_text=strategy.text if strategy else None,
+            importance=lesson.importance,
+            confidence=meta["confidence"],
+            tags=list(lesson.tags),
+            error_category=meta["error_category"] or None,
+            source_event_ids=list(meta["source_event_ids"]),
+            related_memory_ids=list(meta["related_memory_ids"]),
+            metadata=RunMetadata(*(meta[field.name] for field in fields(RunMetadata))),
+            generated_at=iso(time.time()),
+        )
+        super().__init__(asdict(answer))
 
 
 async def generate_reflection(
@@ -217,7 +213,17 @@ async def query_reflections(
     which: Any = tags if isinstance(tags, str) else tuple(tags or ())
     only = Filter(which, match, importance=min_importance)
     memory = Memory.of(store, Scope(tenant_id, project_id))
-    if not query_text:
+    found: list[Any]
+    if query_text:
+        options: Any = {"tags": only.tags, "match": match, "importance": min_importance}
+        matches: list[Match] = []
+        for kind in PRODUCTS:
+            matches += await memory.recall(query_text, k, kind=kind, **options)
+        now = time.time()
+        matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
+        names = attrgetter("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
+        found = list(map(names, matches[:k]))
+    else:
         enough = any if match == "any" else all
         rows = [
             row
@@ -228,24 +234,14 @@ async def query_reflections(
             and (not only.tags or enough(tag in row["tags"] for tag in only.tags))
         ]
         rows.sort(key=lambda row: (-row["importance"], -row["last_seen"], row["kind"], row["id"]))
-        names = ("signature", "kind", "text", "importance", "tags", "error_type", "last_seen")
-        return [_row(*(row[name] for name in names)) for row in rows[:k]]
-    options: Any = {"tags": only.tags, "match": match, "importance": min_importance}
-    matches: list[Match] = []
-    for kind in PRODUCTS:
-        matches += await memory.recall(query_text, k, kind=kind, **options)
-    now = time.time()
-    matches.sort(key=lambda one: (-relevance(one) * worth(one, now), one.kind, one.signature))
-    known = ("signature", "kind", "lesson", "importance", "tags", "error_type", "at")
-    return [_row(*(getattr(match, name) for name in known)) for match in matches[:k]]
-
-
-def _row(
-    id: str, kind: Any, text: str, importance: float, tags: Sequence[str], category: str, at: float
-) -> dict[str, Any]:
-    known = (category or None) if kind == "reflection" else None
-    row = ReflectionRow(id, kind, text, importance, list(tags), known, SOURCE, LAYER, iso(at))
-    return asdict(row)
+        columns = "signature kind text importance tags error_type last_seen".split()
+        found = list(map(itemgetter(*columns), rows[:k]))
+    answers = []
+    for id, kind, text, importance, labels, category, at in found:
+        known = (category or None) if kind == "reflection" else None
+        about = ReflectionRow(id, kind, text, importance, [*labels], known, SOURCE, LAYER, iso(at))
+        answers.append(asdict(about))
+    return answers
 
 
 def _read_episode(context: Mapping[str, Any]) -> Episode:

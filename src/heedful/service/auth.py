@@ -86,11 +86,6 @@ class Caller:
             raise Forbidden(f"the key is bound to {bound}, not to project {project!r}")
         return replace(self, scope=Scope(self.tenant, project))
 
-    def own(self, tenant: object) -> None:
-        """Check that a named tenant is the key's own. Raises TenantMismatch."""
-        if tenant is not None and tenant != self.tenant:
-            raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
-
     def record(self, action: str, subject: str, **detail: Any) -> None:
         """Write an audit entry, with plain data, in the transaction of the next write."""
         store.also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
@@ -163,11 +158,12 @@ class Needs:
         has_body = request.scope["route"].body_field and await request.body()
         body = await request.json() if has_body else None
         body = body if isinstance(body, dict) else {}
-        for name in ("tenant", "tenant_id"):
-            caller.own(request.query_params.get(name))
-            caller.own(body.get(name))
-        named = body.get("project_id")
-        project = named if named and isinstance(named, str) else project
+        for named in (request.query_params, body):
+            for tenant in (named.get("tenant"), named.get("tenant_id")):
+                if tenant not in (None, caller.tenant):
+                    raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
+        if isinstance(body.get("project_id"), str):
+            project = body["project_id"] or project
         return caller.within(project) if project else caller
 
 

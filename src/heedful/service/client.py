@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 # Seconds. The pause between tries is random, up to a bound that starts at FIRST and doubles up to
 # LONGEST. OBEYED is the longest Retry-After that is waited for.
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
-MOST = 200  # the rows of a page
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
-PAIR = tuple(schemas.NewExample.model_fields)  # what is sent of an example
 T = TypeVar("T")
 Plain = Mapping[str, Any]
 
@@ -278,7 +276,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         The text has an operator's trust if the key may approve. Otherwise it has a tool's trust and
         waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
         """
-        pair = example and {name: getattr(example, name) for name in PAIR}
+        sent = schemas.NewExample.model_fields
+        pair = example and {name: getattr(example, name) for name in sent}
         body: dict[str, Any] = {"error_type": error_type, "text": text, "lesson": lesson}
         body |= {"example": pair, "tags": list(tags), "context": context}
         body |= {"importance": importance, "source": source}
@@ -331,7 +330,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     async def prove(self) -> Proof:
         """Return what exposures and outcomes prove about the lessons, most exposed first."""
-        return await self._ask(Proof, "GET", "proof", limit=MOST)
+        return await self._ask(Proof, "GET", "proof", limit=200)
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
         """Send a finished run; return its `digest` and `state`, and with `wait` what it `taught`.

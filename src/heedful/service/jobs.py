@@ -196,20 +196,16 @@ def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of work and its queue; a higher `priority` runs first.
-
-    With `alone` a scope runs one such job at a time, because the job is about all of the scope.
-    """
+    """A kind of work and its queue; a higher `priority` runs first."""
 
     run: Callable[..., Awaitable[None]]
     queue: str
     priority: int
-    alone: bool = True
 
 
 TASKS: Mapping[str, Task] = {
-    "drive": Task(drive, "loops", 50, alone=False),
-    "reflect": Task(reflect, "reflection", 40, alone=False),
+    "drive": Task(drive, "loops", 50),
+    "reflect": Task(reflect, "reflection", 40),
     "prove": Task(prove, "memory", 30),
     "embed": Task(embed, "memory", 20),
     "dream": Task(dream, "memory", 10),
@@ -252,8 +248,11 @@ class Job:
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that only one job holds at a time; None if the store keeps jobs apart."""
-        return self._named(self.kind.queue) if self.kind.alone else None
+        """Return the lock that only one job of the scope's memory holds at a time, else None.
+
+        The store keeps other jobs apart.
+        """
+        return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
         whole = json.dumps([self.scope.tenant, self.scope.project, *what])
@@ -360,12 +359,11 @@ GRACE = 30.0
 
 @dataclass(slots=True)
 class _Entry:
-    """A queued job, the trace it belongs to, and its state."""
+    """A queued job, the trace it belongs to, and since when it is in its state."""
 
     job: Job
-    holds: str | None
     carried: dict[str, str]
-    since: float
+    since: float = field(default_factory=time.time)
     tries: int = 0
     ready: bool = True
 
@@ -392,15 +390,13 @@ class LocalQueue(Work):
         self._running: dict[asyncio.Task[None], _Entry] = {}
         self._rounds: list[asyncio.Task[None]] = []
         self._failed: Counter[str] = Counter()
-        self._open = True
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
         """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
-            carried, now = telemetry.trace_headers(), time.time()
-            self._waiting[job.name] = _Entry(job, job.holds, carried, now)
-            self._go()
+            self._waiting[job.name] = _Entry(job, telemetry.trace_headers())
+            self._begin()
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state; `failed` counts from the start of this process."""
@@ -419,42 +415,43 @@ class LocalQueue(Work):
             await asyncio.sleep(0)  # callbacks deal with the results
 
     async def __aenter__(self) -> LocalQueue:
-        for round, seconds in ((sweep, SWEEP), (night, NIGHT)):
-            self._rounds.append(asyncio.create_task(self._repeat(round, seconds)))
+        async def repeat(round: Callable[..., Awaitable[None]], seconds: float) -> None:
+            while True:
+                await go_round(round.__name__, partial(round, self, self._tools))
+                await asyncio.sleep(seconds)
+
+        rounds = repeat(sweep, SWEEP), repeat(night, NIGHT)
+        self._rounds = [asyncio.create_task(each) for each in rounds]
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Start no more jobs; let running jobs finish, or give them back."""
-        self._open = False
+        self._concurrency = 0
         for round in self._rounds:
             round.cancel()
         if self._running:
-            _, late = await asyncio.wait(self._running, timeout=GRACE)
-            for task in late:
-                task.cancel()
+            await asyncio.wait(self._running, timeout=GRACE)
+        for task in self._running:
+            task.cancel()
         await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
 
-    async def _repeat(self, round: Callable[..., Awaitable[None]], seconds: float) -> None:
-        while True:
-            await go_round(round.__name__, partial(round, self, self._tools))
-            await asyncio.sleep(seconds)
-
-    def _go(self) -> None:
-        while self._open and len(self._running) < self._concurrency:
-            held = {entry.holds for entry in self._running.values()} - {None}
-            ready = [one for one in self._waiting.values() if one.ready and one.holds not in held]
+    def _begin(self) -> None:
+        """Begin the most urgent jobs; of equally urgent jobs the first."""
+        while len(self._running) < self._concurrency:
+            held = {entry.job.holds for entry in self._running.values()} - {None}
+            ready = [e for e in self._waiting.values() if e.ready and e.job.holds not in held]
             if not ready:
                 break
-            entry = max(ready, key=lambda one: one.job.kind.priority)  # of equals the first
+            entry = max(ready, key=lambda one: one.job.kind.priority)
             del self._waiting[entry.job.name]
             entry.since, entry.tries = time.time(), entry.tries + 1
-            arguments = (entry.job, self._tools, entry.tries, entry.carried, self._listener)
+            work = do(entry.job, self._tools, entry.tries, entry.carried, self._listener)
             # A job does not inherit the context of the code that queued it.
-            task = asyncio.create_task(do(*arguments), context=Variables())
+            task = asyncio.create_task(work, context=Variables())
             self._running[task] = entry
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _end(self, task: asyncio.Task[None]) -> None:
         entry = self._running.pop(task)
         error = None if task.cancelled() else task.exception()
         wait = again_in(error, entry.tries)
@@ -467,8 +464,8 @@ class LocalQueue(Work):
             entry.since, entry.ready = time.time(), False
             self._waiting[entry.job.name] = entry
             asyncio.get_running_loop().call_later(wait, self._again, entry)
-        self._go()
+        self._begin()
 
     def _again(self, entry: _Entry) -> None:
         entry.ready = True
-        self._go()
+        self._begin()

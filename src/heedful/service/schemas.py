@@ -6,7 +6,7 @@ for callers. All else is a record of the library, in a `Shape` where HTTP needs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -36,7 +36,7 @@ def _without_null_character(text: str) -> str:
     return text
 
 
-def inside(value: Any) -> Iterable[Any]:
+def inside(value: Any) -> Collection[Any]:
     """Return the values in a list or an object, and nothing for other JSON data."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 

@@ -153,11 +153,7 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
         raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
     if any(getattr(completion, flag) for flag in FLAGS):
         caller.needs("approve")
-    arguments = completion.model_dump(exclude=WHO)
-    by = completion.override_by or caller.name
-    return await guardrails.process_loop_completion(
-        **arguments, override_by=by, store=_loops(caller)
-    )
+    return await guardrails.process_loop_completion(**_arguments(completion, caller))
 
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
@@ -169,11 +165,12 @@ async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
 @router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
     """Let a loop go on past limits; a loop that has ended is decided again at once."""
-    arguments = change.model_dump(exclude=WHO)
-    by = change.override_by or caller.name
-    return await guardrails.override_guardrails(
-        loop_id, **arguments, override_by=by, store=_loops(caller)
-    )
+    return await guardrails.override_guardrails(loop_id, **_arguments(change, caller))
+
+
+def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
+    by = {"override_by": body.override_by or caller.name}
+    return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller)}
 
 
 def _loops(caller: Caller) -> guardrails.GuardedLoops:
@@ -216,11 +213,9 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
     return reflection
 
 
-@reflections.post("/query")
-async def query(question: ReflectionQuery, caller: Reading) -> QueriedReflections:
+@reflections.post("/query", response_model=QueriedReflections)
+async def query(question: ReflectionQuery, caller: Reading) -> Any:
     """Find reflections and strategies that fit a text; without a text, the most important."""
     scope, options = caller.scope, question.model_dump(exclude=WHO)
-    rows: list[Any] = await engine.query_reflections(
-        scope.tenant, scope.project, **options, store=caller.memory
-    )
-    return QueriedReflections(reflections=[engine.ReflectionRow(**row) for row in rows])
+    place = scope.tenant, scope.project
+    return {"reflections": await engine.query_reflections(*place, **options, store=caller.memory)}

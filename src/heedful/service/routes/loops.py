@@ -177,15 +177,11 @@ def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]
     """
     if (length := len(json.dumps(specs))) > LONGEST_TEXT:
         raise InvalidInput("checks", f"{length} characters", f"at most {LONGEST_TEXT} as JSON")
-    asked = sum(max(1, len(_members(spec))) for spec in specs if spec["name"] in CRITICS)
+    critics = (spec for spec in specs if spec["name"] in CRITICS)
+    asked = sum(max(1, len(schemas.inside(spec.get("members")))) for spec in critics)
     if asked > ASKED:
         raise InvalidInput("critics of a report", asked, f"at most {ASKED}")
     return [_check(spec, setup, output) for spec in specs]
-
-
-def _members(spec: Spec) -> list[Any]:
-    members = spec.get("members")
-    return members if isinstance(members, list) else []
 
 
 def _check(spec: Spec, setup: Setup, output: Any) -> Check:
@@ -236,9 +232,8 @@ def _with_own_model(spec: Any, setup: Setup) -> Any:
     judge = setup.model or setup.embedder
     if judge is None:
         raise ModelUnavailable("this service has no model, so no critic can judge")
-    if "members" in spec:
-        own = [_with_own_model(one, setup) for one in _members(spec)]
-        return {**spec, "members": own or spec["members"]}
+    if isinstance(members := spec.get("members"), list):
+        return {**spec, "members": [_with_own_model(one, setup) for one in members]}
     if "model" in spec:
         raise InvalidInput("model of a critic", spec["model"], "left out: the service has its own")
     return {**spec, "model": judge}

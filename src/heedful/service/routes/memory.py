@@ -17,7 +17,7 @@ from heedful.lessons.trust import QuarantinedLesson
 from heedful.memory.dream import Dreams, consolidate
 from heedful.redact import redact
 from heedful.service import schemas
-from heedful.service.auth import Approving, Caller, Limit, Paged, Reading, Writing
+from heedful.service.auth import Approving, Limit, Paged, Reading, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
 from heedful.service.wire import LARGEST_ID, Page
@@ -191,7 +191,7 @@ async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
 async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
     """Remove a source and all that derives from it, also lessons learnt with it in a prompt."""
     if not body.dry_run:
-        _record(caller, "quarantine.revoke", body.source, body.why)
+        caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
         body.source, by=caller.by, why=body.why, dry_run=body.dry_run
     )
@@ -207,7 +207,7 @@ async def show(id: Id, caller: Reading) -> QuarantinedLesson:
 @quarantine.post("/{id}/release")
 async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
     """Let an entry be recalled from now on, with an operator's trust; on record."""
-    _record(caller, "quarantine.release", str(id), body.why)
+    caller.record("quarantine.release", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
     return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
 
@@ -215,13 +215,9 @@ async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
 @quarantine.post("/{id}/reject")
 async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
     """Retire an entry; the same text does not come back. On record."""
-    _record(caller, "quarantine.reject", str(id), body.why)
+    caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
     return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
-
-
-def _record(caller: Caller, action: str, subject: str, why: str) -> None:
-    caller.record(action, subject, project=caller.scope.project, why=why)
 
 
 dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
@@ -232,8 +228,7 @@ async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
     """Merge lessons that say the same, unless recall gets worse; one call undoes it."""
     if not body.dry_run:
         caller.record("dream", caller.scope.project, mode=body.mode)
-    options: dict[str, Any] = {"mode": body.mode, "dry_run": body.dry_run}
-    return await consolidate(caller.memory, by=caller.by, **options)
+    return await consolidate(caller.memory, by=caller.by, mode=body.mode, dry_run=body.dry_run)
 
 
 @dreams.get("", name="log")
@@ -247,6 +242,6 @@ async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
 @dreams.post("/{id}/rollback")
 async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
     """Undo a dream: its `lessons` are back, and later changes stay. On record."""
-    _record(caller, "dream.rollback", str(id), body.why)
+    caller.record("dream.rollback", str(id), project=caller.scope.project, why=body.why)
     back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
     return {"id": id, "lessons": back}
