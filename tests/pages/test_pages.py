@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from heedful.pages import html, markdown
-from heedful.pages.report import happened, visible
+from heedful.pages.report import CUT, READ, _read, happened, output, visible
 from heedful.store.runs import Action, CheckResult, Report, StageAttempt, StageReport, Status
 from tests.conftest import SOAK
 from tests.pages.support import BEGAN, FAR, HOSTILE, TOLD, attempt, example, stage_report, wrong
@@ -95,7 +95,7 @@ def test_the_html_page_has_the_same_words():
     for line in ("41.2 s", FAR.message, FAR.suggestion, TOLD):
         assert line in page.text, line
     assert "Passed: schema, hallucination_detection" in page.text
-    change = '@ line 3\n    "predictions": [\n-     5000.0,\n-     5010.5\n+     212.4,\n'
+    change = '@@ -3,4 +3,4 @@\n   "predictions": [\n-    5000.0,\n-    5010.5\n+    212.4,\n'
     assert f"Output, against attempt 1\n2 lines removed, 2 added\n{change}" in page.text
 
 
@@ -223,6 +223,68 @@ def test_a_secret_is_on_no_page():
         assert "redacted" in page
 
 
+def shown(was: str | None, now: str) -> tuple[list[str], str]:
+    """Return the lines and the note of an output, or of its difference from another."""
+    before = None if was is None else attempt("a", 1, "failed", output=was)
+    lines, note = output(before, attempt("a", 2, "passed", output=now))
+    return list(lines), note
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "lines"),
+    [
+        ("a\nb\nc", "a\nX\nc", ["@@ -1,3 +1,3 @@", " a", "-b", "+X", " c"]),
+        ("", "a", ["@@ -0,0 +1 @@", "+a"]),
+        ("a", "", ["@@ -1 +0,0 @@", "-a"]),
+        ('{"b": 1, "a": 2}', '{"a": 3, "b": 1}',
+         ["@@ -1,3 +1,3 @@", " {", '-  "a": 2,', '+  "a": 3,', '   "b": 1']),
+        ('{"a": 1', '{"a": 2', ["@@ -1 +1 @@", '-{"a": 1', '+{"a": 2']),
+        (f"{'x' * 200}. No! y", f"{'x' * 200}. Yes! y",
+         ["@@ -1,3 +1,3 @@", f" {'x' * 200}. ", "-No! ", "+Yes! ", " y"]),
+        (None, "[" * 2_000, ["[" * CUT] * 5),
+        (None, '{"b":1,"a":\u202e2}', ['{"b":1,"a":[U+202E]2}']),
+    ],
+)  # fmt: skip
+def test_an_output_is_shown_or_how_it_differs(was, now, lines):
+    assert shown(was, now)[0][: len(lines)] == lines
+
+
+KEY = "AKIA" + "IOSFODNN7EXAMPLE"
+LONG = "".join(f"line {n}\n" for n in range(9_000))
+WIDEST = "a" * (READ + 5)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "note"),
+    [
+        ("a", "a", "the same output as before"),
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "the same as before, except for secrets"),
+        (KEY, KEY[:-1] + "F", "the same as before, except for secrets"),
+        ("a\nb", "a", "1 line removed, 0 added"),
+        ("a", "\n".join("b" * 70), "1 line removed, 70 added; 32 more lines not shown"),
+        (LONG, f"{LONG}X", "the same as far as it is read; 70,001 characters not read"),
+        (WIDEST, f"{WIDEST}X", "the same as far as it is read; 2,006 characters not read"),
+        (LONG, LONG.replace("i", "o"), "2,000 lines removed, 2,000 added; 3,961 more lines not"),
+        (None, WIDEST, "235 more lines not shown; 2,005 characters not read"),
+    ],
+)
+def test_a_note_says_how_much_changed(was, now, note):
+    assert shown(was, now)[1].startswith(note)
+
+
+def test_no_half_of_a_secret_is_seen_where_a_long_output_is_cut():
+    was, now = (f"{word} {'x ' * (READ // 2 - 10)}{KEY} {'y ' * READ}" for word in "ab")
+    assert not [line for one in (None, was) for line in shown(one, now)[0] if "AKIA" in line]
+
+
+@given(st.text(alphabet="ab,.;! 。\n", max_size=30), st.integers(1, 80))
+def test_no_line_is_wide_and_no_character_is_lost(piece, times):
+    text = f"a{piece * times}"
+    lines = _read(text)[0]
+    assert "".join(lines) == text.replace("\n", "")
+    assert max(map(len, lines)) <= CUT
+
+
 def test_long_texts_are_cut_with_a_count():
     bad = wrong("check", "m" * 1_000, "f" * 1_000)
     output = "\n".join(f"line {n}" for n in range(500))
@@ -230,10 +292,10 @@ def test_long_texts_are_cut_with_a_count():
     report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
     for page in (html(report), markdown(report)):
         assert f"{'m' * 400} … and 600 characters" in page
-        assert f"{'t' * 6000} … and 3,000 characters" in page
-        assert "line 23" in page
-        assert "line 24" not in page
-        assert "476 more lines not shown." in page
+        assert f"{'t' * 2000} … and 7,000 characters" in page
+        assert "line 39" in page
+        assert "line 40" not in page
+        assert "460 more lines not shown" in page
         count = re.search(r"(\d+) more checks in the file of this attempt", page)
         assert count
         assert int(count[1]) == 90 - page.count("m" * 400)
@@ -256,4 +318,14 @@ def test_the_size_of_a_page_is_bounded(line):
     for page in (html(report), markdown(report)):
         assert len(page.encode()) < LONGEST
         assert "more check" in page  # neither the checks nor the outputs would fit as they are
-        assert re.search(r"[\d,]+ (?:more lines|of them) not shown|more (?:added|removed)", page)
+        assert re.search(r"\d more lines? not shown", page)
+
+
+def test_bars_follow_one_another_as_wide_as_attempts_took():
+    bars = re.findall(r"left:min\(([\d.]+)%,100% - 4px\);width:([\d.]+)%", html(example()))
+    times = [one.execution_time_ms for stage in example().stages for one in stage.attempts]
+    assert [float(width) for _, width in bars] == pytest.approx(
+        [100 * ms / sum(times) for ms in times], abs=0.01
+    )
+    begins = [sum(times[:n]) / sum(times) * 100 for n in range(len(times))]
+    assert [float(left) for left, _ in bars] == pytest.approx(begins, abs=0.01)
