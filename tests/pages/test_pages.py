@@ -292,7 +292,7 @@ def test_long_texts_are_cut_with_a_count():
     report = Report("p", "r", (StageReport("a", "failed", "halted", (one,), 1),))
     for page in (html(report), markdown(report)):
         assert f"{'m' * 400} … and 600 characters" in page
-        assert f"{'t' * 2000} … and 7,000 characters" in page
+        assert f"{'t' * 3000} … and 6,000 characters" in page
         assert "line 39" in page
         assert "line 40" not in page
         assert "460 more lines not shown" in page

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import unified_diff
 from functools import cache, partial
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,7 @@ STANDING: Mapping[str, str] = {
 # characters of its feedback. With them a page of 150 attempts is about 2 MB.
 ROOM = 4_000
 LINES = 40
-FEEDBACK = 2_000
+FEEDBACK = 3_000
 # Characters and lines of an output that are read. The last BEHIND characters of a cut text may be
 # half a secret; the difference of more lines can take minutes.
 READ = 100_000
@@ -163,10 +163,8 @@ def _read(text: str) -> tuple[list[str], int]:
 
     JSON is indented, with sorted keys. Wide lines are split into parts of at most `CUT` characters.
     """
-    rest = max(0, len(text) - READ)
-    text = redact(text[:READ])
-    if rest:
-        text, rest = text[:-BEHIND], rest + BEHIND
+    rest = len(text) - READ + BEHIND if len(text) > READ else 0
+    text = redact(text[:READ])[: -BEHIND if rest else None]
     try:
         data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
         text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) if data else text
@@ -181,12 +179,8 @@ def _read(text: str) -> tuple[list[str], int]:
 
 def first_checks(attempt: StageAttempt) -> Sequence[CheckResult]:
     """Return the checks that a page shows."""
-
-    def texts(check: CheckResult) -> str:
-        pairs = (text for pair in details(check) for text in pair)
-        return "".join(map(cut, (check.check_name, check.message, check.suggestion, *pairs)))
-
-    return attempt.checks[: _fitting(map(texts, attempt.checks))]
+    texts = ((c.check_name, c.message, c.suggestion, *chain(*details(c))) for c in attempt.checks)
+    return attempt.checks[: _fitting("".join(map(cut, shown)) for shown in texts)]
 
 
 def _fitting(texts: Iterable[str]) -> int:
@@ -242,8 +236,6 @@ def visible(text: str) -> str:
     'safe[U+202E]txt.exe'
     """
     text = redact(text)
-    if text.isascii() and text.isprintable():
-        return text
     hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}
     if not hidden:
         return text
