@@ -24,13 +24,12 @@ GOLDEN = Path(__file__).with_name("report.md")
 
 
 class Page(HTMLParser):
-    """The text of a page, its attributes and rows; raises where tags do not balance."""
+    """The text of a page and its attributes; raises where tags do not balance."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.text = ""
-        self.rows: list[list[str]] = []
         self.attributes: list[tuple[str, str, str]] = []
         self.feed(page)
         self.close()
@@ -38,10 +37,6 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
         if tag != "meta":
             self.open.append(tag)
 
@@ -50,16 +45,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data):
         self.text += data
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
 
 
 def tokens(page: str):
     return MarkdownIt("commonmark").enable("table").parse(page)
-
-
-def said(token) -> str:
-    return "".join(one.content for one in token.children)
 
 
 def tables(page: str) -> list[list[list[str]]]:
@@ -71,7 +60,7 @@ def tables(page: str) -> list[list[list[str]]]:
         if token.type == "tr_open":
             found[-1].append([])
         if token.type == "inline" and cell:
-            found[-1][-1].append(said(token))
+            found[-1][-1].append("".join(one.content for one in token.children))
         cell = token.type in ("td_open", "th_open")
     return found
 
@@ -82,19 +71,21 @@ def test_the_markdown_page_in_words():
 
 def test_the_html_page_has_the_same_words():
     page, written = Page(html(example())), markdown(example())
-    rows = tables(written)[0]
-    assert page.rows[:6] + page.rows[7:] == rows[:6] + rows[7:]  # the hostile name is cut
+    rows = ["".join(row) for row in tables(written)[0]]
     for line in (
+        *(row for row in rows if "alert" not in row),  # the hostile name is cut
         "✗ halted",
         "Halted: a stage did not pass, and the run stopped there.",
         "8 stages, 10 attempts, 3 retries, 1 min 52 s in all, 1 min 50 s in attempts, 10 calls",
         "Went on degraded after: insights, profile",
         "2026-06-09T10:13:20.000Z",
+        "41.2 s",
+        FAR.message,
+        FAR.suggestion,
+        TOLD,
+        "Passed: schema, hallucination_detection",
     ):
         assert line in page.text, line
-    for line in ("41.2 s", FAR.message, FAR.suggestion, TOLD):
-        assert line in page.text, line
-    assert "Passed: schema, hallucination_detection" in page.text
     change = '@@ -3,4 +3,4 @@\n   "predictions": [\n-    5000.0,\n-    5010.5\n+    212.4,\n'
     assert f"Output, against attempt 1\n2 lines removed, 2 added\n{change}" in page.text
 
@@ -258,12 +249,12 @@ WIDEST = "a" * (READ + 5)
     ("was", "now", "note"),
     [
         ("a", "a", "the same output as before"),
-        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "the same as before, except for secrets"),
-        (KEY, KEY[:-1] + "F", "the same as before, except for secrets"),
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', "no line differs, except for secrets or formatting"),
+        (KEY, KEY[:-1] + "F", "no line differs, except for secrets or formatting"),
         ("a\nb", "a", "1 line removed, 0 added"),
         ("a", "\n".join("b" * 70), "1 line removed, 70 added; 32 more lines not shown"),
-        (LONG, f"{LONG}X", "the same as far as it is read; 70,001 characters not read"),
-        (WIDEST, f"{WIDEST}X", "the same as far as it is read; 2,006 characters not read"),
+        (LONG, f"{LONG}X", "no line differs, except for secrets or formatting; 70,001"),
+        (WIDEST, f"{WIDEST}X", "no line differs, except for secrets or formatting; 2,006"),
         (LONG, LONG.replace("i", "o"), "2,000 lines removed, 2,000 added; 3,961 more lines not"),
         (None, WIDEST, "235 more lines not shown; 2,005 characters not read"),
     ],

@@ -147,9 +147,8 @@ def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence
         rest = max(rest, other)
         lines = list(unified_diff(was, lines, n=1, lineterm=""))[2:]  # without the file names
         signs = Counter(line[0] for line in lines)
-        same = "the same as before, except for secrets or formatting"
         changed = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
-        notes.append(changed if lines else "the same as far as it is read" if rest else same)
+        notes.append(changed if lines else "no line differs, except for secrets or formatting")
     shown = [visible(line) for line in lines[:LINES]]
     shown = shown[: _fitting(shown)]
     left = len(lines) - len(shown)
