@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from heedful.loop.record import Usage
 from heedful.pages import markdown
@@ -15,25 +13,20 @@ HOSTILE = (
     "</pre></td><script>alert(1)</script> | `x` ```` \n| --- |\n<!-- & \" ' \u202e txt \x1b[31m "
     "日本語 العربية 👩‍🚀 https://example.com/x ${pipeline} [a](javascript:b)"
 )
-BEFORE = json.dumps({"model": "ridge", "predictions": [5000.0, 5010.5], "rows": 2, "year": 2026})
-AFTER = json.dumps({"year": 2026, "model": "ridge", "predictions": [212.4, 187.25], "rows": 2})
 
 
 def attempt(
-    stage: str,
-    number: int,
     status: Status,
     *checks: CheckResult,
     ms: float = 1200.0,
     at: float = 0.0,
     told: str = "",
     output: str = "",
-    run: str = "nightly-7",
 ) -> StageAttempt:
+    """Return a first attempt; `stage_report` names and numbers it."""
+    usage, when = Usage(1, 800, 120, 0.002, ms / 1000), BEGAN + at if at else 0.0
     failed = status == "failed"
-    usage = Usage(1, 800, 120, 0.002, ms / 1000)
-    when = BEGAN + at if at else 0.0
-    return StageAttempt(stage, run, number, status, checks, ms, when, failed, told, output, usage)
+    return StageAttempt("", "nightly-7", 1, status, checks, ms, when, failed, told, output, usage)
 
 
 def wrong(name: str, message: str, fix: str = "", **details: object) -> CheckResult:
@@ -69,33 +62,36 @@ def stage_report(
     return StageReport(name, of, action, found, len(found) if kept == 0 else kept)
 
 
-CITED = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
-ROSE = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
-MANY = CheckResult("excessive_precision", "warning", "warning", "12 numbers", "Cross-check them.")
-LATE = CheckResult("missing_results", "not_validated", "critical", "the check raised KeyError: 'y'")
-HALT = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
-SALES = "Sales rose in every quarter. Ridge has an RMSE of 4.1."
-
-
 def stages() -> tuple[StageReport, ...]:
-    def one(status: Status, *checks: CheckResult, **more: Any) -> StageAttempt:
-        return attempt("", 1, status, *checks, **more)
-
-    load = one("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
-    train = (
-        one("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=BEFORE),
-        one("passed", GOOD, CheckResult(FAR.check_name), ms=38_700, at=80.2, output=AFTER),
+    was = '{"model": "ridge", "predictions": [5000.0, 5010.5], "rows": 2, "year": 2026}'
+    now = '{"year": 2026, "model": "ridge", "predictions": [212.4, 187.25], "rows": 2}'
+    near = CheckResult(FAR.check_name)
+    cited = wrong("insight_hallucination", "accuracy is cited, and the run has no such metric")
+    rose = wrong("grounding", "sales did not rise in every quarter", "Say: in three of four.")
+    many = CheckResult(
+        "excessive_precision", "warning", "warning", "12 numbers", "Cross-check them."
     )
-    evaluate = one("warning", GOOD, MANY, ms=2400, at=82.7, output="RMSE 4.1")
-    insights = (
-        one("failed", CITED, ROSE, ms=9100, at=92, told="- cite nothing", output=f"97 %. {SALES}"),
-        one("failed", ROSE, ms=8700, at=100.9, told="- once more", output=SALES),
-        one("failed", ROSE, ms=8800, at=109.8, told="- and again", output=SALES),
-    )
-    profile = one("not_validated", LATE, ms=210, at=110.1, output="ok")
+    late = "the check raised KeyError: 'y'"
+    unjudged = CheckResult("missing_results", "not_validated", "critical", late)
+    lost = wrong("missing_results", "results.parquet is missing", "Make sure the stage saves it.")
     hostile = wrong(HOSTILE, HOSTILE, HOSTILE, evidence=HOSTILE)
-    halted = one("failed", hostile, HALT, ms=4, at=110.2, told=HOSTILE, output=HOSTILE)
-    publish = one("passed", GOOD, ms=900, at=111.2, output="x")
+    sales = "Sales rose in every quarter. Ridge has an RMSE of 4.1."
+    load = attempt("passed", GOOD, ms=38, at=0.04, output='{"rows": 1461}')
+    train = (
+        attempt("failed", GOOD, FAR, ms=41_200, at=41.3, told=TOLD, output=was),
+        attempt("passed", GOOD, near, ms=38_700, at=80.2, output=now),
+    )
+    evaluate = attempt("warning", GOOD, many, ms=2400, at=82.7, output="RMSE 4.1")
+    insights = (
+        attempt(
+            "failed", cited, rose, ms=9100, at=92, told="- cite nothing", output=f"97 %. {sales}"
+        ),
+        attempt("failed", rose, ms=8700, at=100.9, told="- once more", output=sales),
+        attempt("failed", rose, ms=8800, at=109.8, told="- and again", output=sales),
+    )
+    profile = attempt("not_validated", unjudged, ms=210, at=110.1, output="ok")
+    halted = attempt("failed", hostile, lost, ms=4, at=110.2, told=HOSTILE, output=HOSTILE)
+    publish = attempt("passed", GOOD, ms=900, at=111.2, output="x")
     return (
         stage_report("load", "passed", load),
         stage_report("train", "passed", *train),

@@ -10,24 +10,23 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import unified_diff
 from functools import cache, partial
 from html import escape
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from heedful.errors import StoreUnavailable
-from heedful.lessons.words import changes, difference
 from heedful.redact import redact, redact_data
 from heedful.store.runs import CheckResult, Report, StageAttempt, StageReport, iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-T = TypeVar("T")
 SIGNS: Mapping[str, str] = {
     "passed": "✓",
     "warning": "!",
@@ -46,18 +45,19 @@ STANDING: Mapping[str, str] = {
     "best": "Went on degraded after",
     "not_run": "Did not run",
 }
-# Bytes that checks and outputs may take on a page; the markup takes at most as many again.
-PAGE = 1_100_000
-# Characters of an output that are read; the last BEHIND of a cut text may be half a secret.
+# What a page shows of an attempt: bytes of its checks, bytes and lines of its output, and
+# characters of its feedback. With them a page of 150 attempts is about 2 MB.
+ROOM = 4_000
+LINES = 40
+FEEDBACK = 3_000
+# Characters and lines of an output that are read. The last BEHIND characters of a cut text may be
+# half a secret; the difference of more lines can take minutes.
 READ = 100_000
 BEHIND = 2_000
+READ_LINES = 2_000
 # A line longer than WIDE is split into sentences; no line shown is longer than CUT.
 WIDE = 200
 CUT = 400
-# Lines shown: of a first output, of one side of one difference, and of all differences.
-FIRST = 24
-SIDE = 8
-LINES = 60
 
 _SENTENCE = re.compile(r".+?(?:[.!?;](?:\s+|\Z)|[。！？；]|\Z)")
 _PART = re.compile(rf"[^,]{{0,{CUT - 1}}},\s?|.{{1,{CUT}}}")
@@ -72,12 +72,12 @@ _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2028\u2029\u3164\uffa0"
 
 def html(report: Report) -> str:
     """Render the report as one HTML page."""
-    return render("report.html.j2", **_values(report))
+    return render("report.html.j2", report=report)
 
 
 def markdown(report: Report) -> str:
     """Render the report as Markdown."""
-    return render("report.md.j2", **_values(report))
+    return render("report.md.j2", report=report)
 
 
 def render(template: str, **values: object) -> str:
@@ -133,68 +133,59 @@ def _write(path: Path, text: str) -> Path:
 # What the templates show
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptView:
-    """What a page shows of an attempt: as many checks and lines as fit.
+def output(before: StageAttempt | None, attempt: StageAttempt) -> tuple[Sequence[str], str]:
+    """Return the first lines of an output, and a note of what is left out.
 
-    `before` is the attempt that its output is compared with, 0 for the first. `note` says what
-    changed, or how much of a first output is not shown. `room` is the number of characters of the
-    feedback.
+    They are the lines of a unified diff if there is an attempt `before`.
     """
-
-    attempt: StageAttempt
-    before: int
-    checks: Sequence[CheckResult]
-    lines: Sequence[Line]
-    note: str
-    room: int
-
-    @property
-    def text(self) -> str:
-        """The lines as one text; in a difference each line begins with its sign."""
-        begin = "{0.sign} {1}" if self.before else "{1}"
-        return "\n".join(begin.format(line, line.visible()) for line in self.lines)
-
-
-def _values(report: Report) -> dict[str, object]:
-    attempts = sum(len(stage.attempts) for stage in report.stages)
-    room = max(2_000, min(12_000, PAGE // max(1, 2 * attempts)))
-
-    def shown(check: CheckResult) -> str:
-        pairs = (text for pair in details(check) for text in pair)
-        return "".join(map(cut, (check.check_name, check.message, check.suggestion, *pairs)))
-
-    views = []
-    for stage in report.stages:
-        of_stage = list[AttemptView]()
-        for before, attempt in zip((None, *stage.attempts), stage.attempts, strict=False):
-            lines, note = _output(before, attempt, room)
-            checks = _fitting(attempt.checks, room, shown)
-            number = before.attempt if before else 0
-            of_stage.append(AttemptView(attempt, number, checks, lines, note, room // 2))
-        views.append(of_stage)
-    total = (worked(report) or 1.0) if attempts else None
-    return {"report": report, "views": views, "total": total}
-
-
-def _output(
-    before: StageAttempt | None, attempt: StageAttempt, room: int
-) -> tuple[Sequence[Line], str]:
-    """Return the lines of an output, or of how it differs from the one before, with a note."""
+    lines, rest = _read(attempt.output)
+    notes = []
     if before is not None:
-        return compare(before.output, attempt.output, room)
-    text, rest = _read(attempt.output)
-    every = split_lines(_pretty(text) or text)
-    lines = _fitting([Line(" ", ((line, False),)) for line in every[:FIRST]], room, Line.visible)
-    unread = [counted(len(every) - len(lines), "more line")] * (len(every) > len(lines))
-    unread += [counted(rest, "character")] * bool(rest)
-    return lines, f"{' and '.join(unread)} not shown." if unread else ""
+        if before.output == attempt.output:
+            return (), "the same output as before"
+        was, other = _read(before.output)
+        rest = max(rest, other)
+        lines = list(unified_diff(was, lines, n=1, lineterm=""))[2:]  # without the file names
+        signs = Counter(line[0] for line in lines)
+        changed = f"{counted(signs['-'], 'line')} removed, {signs['+']:,} added"
+        notes.append(changed if lines else "no line differs, except for secrets or formatting")
+    shown = [visible(line) for line in lines[:LINES]]
+    shown = shown[: _fitting(shown)]
+    left = len(lines) - len(shown)
+    notes += [f"{counted(left, 'more line')} not shown"] * bool(left)
+    notes += [f"{counted(rest, 'character')} not read"] * bool(rest)
+    return shown, "; ".join(notes)
 
 
-def _fitting(items: Sequence[T], most: int, text: Callable[[T], str]) -> Sequence[T]:
-    """Return the first items whose texts take at most `most` bytes of HTML; always one."""
-    sizes = accumulate(len(escape(text(item)).encode("utf-8", "replace")) for item in items)
-    return items[: max(1, sum(total <= most for total in sizes))]
+def _read(text: str) -> tuple[list[str], int]:
+    """Return the lines that are read, without secrets, and the number of characters behind them.
+
+    JSON is indented, with sorted keys. Wide lines are split into parts of at most `CUT` characters.
+    """
+    rest = len(text) - READ + BEHIND if len(text) > READ else 0
+    text = redact(text[:READ])[: -BEHIND if rest else None]
+    try:
+        data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+        text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) if data else text
+    except (ValueError, RecursionError):
+        pass  # other text
+    lines: list[str] = []
+    for line in text.split("\n") if text else ():
+        for sentence in [line] if len(line) <= WIDE else _SENTENCE.findall(line):
+            lines += [sentence] if len(sentence) <= CUT else _PART.findall(sentence)
+    return lines[:READ_LINES], rest + len("\n".join(lines[READ_LINES:]))
+
+
+def first_checks(attempt: StageAttempt) -> Sequence[CheckResult]:
+    """Return the checks that a page shows."""
+    texts = ((c.check_name, c.message, c.suggestion, *chain(*details(c))) for c in attempt.checks)
+    return attempt.checks[: _fitting("".join(map(cut, shown)) for shown in texts)]
+
+
+def _fitting(texts: Iterable[str]) -> int:
+    """Return how many texts take at most `ROOM` bytes of HTML; at least one."""
+    sizes = accumulate(len(escape(text).encode("utf-8", "replace")) for text in texts)
+    return max(1, sum(size <= ROOM for size in sizes))
 
 
 @cache
@@ -211,9 +202,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    shown = (cost, counted, details, failures, happened, standing, verdict, worked)
-    environment.globals |= {function.__name__: function for function in shown}
-    environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS}
+    facts = (cost, counted, details, failures, happened, standing, verdict, worked)
+    environment.globals |= {fact.__name__: fact for fact in (*facts, first_checks, output)}
+    environment.globals |= {"SIGNS": SIGNS, "HEADS": HEADS, "FEEDBACK": FEEDBACK}
     environment.filters |= {"cut": cut, "line": _line, "fence": _fence, "iso": iso}
     environment.filters |= {"duration": lasted, "status": lambda name: name.replace("_", " ")}
     environment.tests["quiet"] = lambda check: check == CheckResult(check.check_name)
@@ -232,108 +223,6 @@ def _fence(text: str, kind: str = "") -> str:
     return f"{ticks}{kind}\n{text}\n{ticks}"
 
 
-# The difference of two outputs
-
-
-class Line(NamedTuple):
-    """A line that was removed (-) or added (+), is unchanged (space), or is a remark (@).
-
-    `pieces` are its text in pieces, and whether each is missing on the other side.
-    """
-
-    sign: str
-    pieces: Sequence[tuple[str, bool]]
-
-    def visible(self) -> str:
-        """Return the whole line, harmless."""
-        return visible("".join(piece for piece, _ in self.pieces))
-
-
-def compare(was: str, now: str, room: int) -> tuple[Sequence[Line], str]:
-    """Return the lines that differ, in at most `room` bytes, and how much changed in words.
-
-    JSON is compared indented, with sorted keys. Only the first `READ` characters are compared.
-    """
-    if was == now:
-        return (), "the same output as before"
-    (was, rest), (now, other) = _read(was), _read(now)
-    pretty = _pretty(was), _pretty(now)
-    a, b = (split_lines(text) for text in (pretty if None not in pretty else (was, now)))
-    places = changes(a, b)
-    if not places:
-        first = f"the same in the first {READ - BEHIND:,} characters"
-        same = "the same as before, except for secrets or formatting"
-        return (), first if rest or other else same
-    lines = _fitting(list(_draw(a, b, places)), room, Line.visible)
-    removed, added = sum(k - i for i, k, _, _ in places), sum(m - j for *_, j, m in places)
-    left = removed + added - sum(line.sign in "-+" for line in lines)
-    note = f"{counted(removed, 'line')} removed, {added:,} added"
-    return lines, f"{note}; {left:,} of them not shown" if left else note
-
-
-def _read(text: str) -> tuple[str, int]:
-    """Return the text that is read, without secrets, and the number of characters behind it."""
-    if len(text) <= READ:
-        return redact(text), 0
-    return redact(text[:READ])[:-BEHIND], len(text) - READ + BEHIND
-
-
-def _pretty(text: str) -> Any:
-    """Return a JSON object or array indented, with sorted keys; None for any other text."""
-    try:
-        data = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
-        return data and json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def split_lines(text: str) -> list[str]:
-    """Split a text into lines, and wide lines into sentences of at most `CUT` characters.
-
-    Joined, and without the line breaks between them, they are the text again.
-    """
-    lines: list[str] = []
-    for line in text.split("\n") if text else ():
-        for sentence in [line] if len(line) <= WIDE else _SENTENCE.findall(line):
-            lines += [sentence] if len(sentence) <= CUT else _PART.findall(sentence)
-    return lines
-
-
-def _draw(
-    a: Sequence[str], b: Sequence[str], places: Sequence[tuple[int, int, int, int]]
-) -> Iterator[Line]:
-    """Yield the first differences, each with the unchanged line before and after it."""
-    end, count = 0, 0
-    for (i, k, j, m), until in zip(places, [*(i for i, *_ in places[1:]), len(a)], strict=False):
-        if count >= LINES:
-            return
-        if i - 1 > end:
-            yield Line("@", ((f"line {i}", False),))
-        if i > end:
-            yield Line(" ", ((a[i - 1], False),))
-        for line in (*_side("-", a[i:k], b[j:m]), *_side("+", b[j:m], a[i:k])):
-            count += 1
-            yield line
-        end = k
-        if k < until:
-            yield Line(" ", ((a[k], False),))
-            end = k + 1
-
-
-def _side(sign: str, side: Sequence[str], other: Sequence[str]) -> Iterator[Line]:
-    """Yield one side of a difference; two sides of equal length are compared word by word."""
-    for n, text in enumerate(side[:SIDE]):
-        pieces, end = [], 0
-        for edit in difference(text, other[n]).edits if len(side) == len(other) else ():
-            if edit.removed:
-                pieces += [(text[end : edit.at], False), (text[edit.at : edit.end], True)]
-                end = edit.end
-        yield Line(sign, (*pieces, (text[end:], False)))
-    if len(side) > SIDE:
-        more = f"{len(side) - SIDE:,} more {'removed' if sign == '-' else 'added'}"
-        yield Line("@", ((more, False),))
-
-
 # The facts of a report in words
 
 
@@ -346,8 +235,6 @@ def visible(text: str) -> str:
     'safe[U+202E]txt.exe'
     """
     text = redact(text)
-    if text.isascii() and text.isprintable():
-        return text
     hidden = {c for c in set(text) if c in _BLANK or unicodedata.category(c)[0] == "C"} - {*"\n\t"}
     if not hidden:
         return text
