@@ -128,7 +128,7 @@ def open_table(data: Any, names: Sequence[str] = ()) -> Table:
         case list():
             return _open_rows(data, names)
         case _:
-            return _open_frame(data, names)
+            return open_frame(data, names)
 
 
 def _import(name: str, purpose: str) -> Any:
@@ -214,7 +214,8 @@ def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
     return iter(lambda: list(islice(rows, max(1, ROWS // 8))), [])
 
 
-def _open_frame(data: Any, asked: Sequence[str]) -> Table:
+def open_frame(data: Any, asked: Sequence[str] = ()) -> Table:
+    """Open a data frame or a Series. Raises TableError, PackageMissing."""
     narwhals = _import("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)

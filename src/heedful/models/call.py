@@ -11,13 +11,13 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from heedful import telemetry
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError, ModelTimeout
+from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage, check_integer, check_number
 from heedful.models.contract import Answer, Message, Model
 
@@ -171,17 +171,18 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
         ) from error
 
 
-class UserCode:
-    """Turns an exception of the body into a ModelError; errors of heedful pass unchanged."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, HeedfulError):
-            raise ModelError(f"{self.what} raised {type(error).__name__}: {error}") from error
+@contextmanager
+def user_code(
+    failed: Callable[[BaseException], HeedfulError],
+    kinds: tuple[type[BaseException], ...] = (Exception,),
+) -> Iterator[None]:
+    """Turn an exception of the user's code into the error that `failed` makes of it."""
+    try:
+        yield
+    except HeedfulError:
+        raise
+    except kinds as error:
+        raise failed(error) from error
 
 
 async def in_thread(call: Callable[[], T]) -> T:
