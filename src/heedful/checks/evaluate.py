@@ -200,7 +200,6 @@ async def worded(
 
 
 def _asks(check: Any) -> int:
-    """Return the number of things that a check asks for: its attribute `asks`, or 1."""
     asks = getattr(check, "asks", 1)
     if not isinstance(asks, int) or isinstance(asks, bool) or asks < 1:
         why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"

@@ -128,7 +128,7 @@ def open_table(data: Any, names: Sequence[str] = ()) -> Table:
         case list():
             return _open_rows(data, names)
         case _:
-            return open_frame(data, names)
+            return _open_frame(data, names)
 
 
 def _import(name: str, purpose: str) -> Any:
@@ -149,7 +149,6 @@ def _open_mapping(data: Mapping[Any, Any]) -> Table:
 
 
 def _as_column(value: Any) -> Cells | None:
-    """Return the cells of a column; None for a single value."""
     import numpy as np
 
     if isinstance(value, Mapping):
@@ -214,8 +213,7 @@ def _batched(rows: Iterator[Any]) -> Iterator[list[Any]]:
     return iter(lambda: list(islice(rows, max(1, ROWS // 8))), [])
 
 
-def open_frame(data: Any, asked: Sequence[str] = ()) -> Table:
-    """Open a data frame or a Series. Raises TableError, PackageMissing."""
+def _open_frame(data: Any, asked: Sequence[str]) -> Table:
     narwhals = _import("narwhals", f"reading a {type(data).__name__}")
     try:
         frame = narwhals.from_native(data, allow_series=True)

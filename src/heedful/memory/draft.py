@@ -391,7 +391,6 @@ def _ending(study: Study) -> Iterator[_Sentence]:
 
 
 def _step(study: Study, at: int) -> _Sentence:
-    """Return what a step did, and its result."""
     event, result = study.episode.events[at], study.course.result[at]
     action = _action(event)
     if result is None or result == at:
@@ -409,7 +408,6 @@ def _step(study: Study, at: int) -> _Sentence:
 
 
 def _action(event: Event) -> str:
-    """Return the action of a step, in the words of its event."""
     if not event.tool:
         who = clean(event.agent or event.code, ARGUMENT) or "It"
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
@@ -445,7 +443,6 @@ def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
 
 
 def _pieces(text: str) -> tuple[str, ...]:
-    """Return the parts of a text that was shortened in the middle."""
     return tuple(part.strip() for part in text.split("…") if part.strip())
 
 
@@ -637,7 +634,6 @@ def _read_claim(item: Mapping[str, Any], episode: Episode, excerpt: Excerpt) -> 
 
 
 def _share(value: object) -> float | None:
-    """Return the number if it is in 0..1, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
     return float(value)

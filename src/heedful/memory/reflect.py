@@ -307,7 +307,6 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
 
 
 def _meta(study: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
-    """Return the metadata of a lesson as JSON data."""
     episode = study.episode
     events = sorted({at for claim in draft.claims for at in claim.events})
     return {

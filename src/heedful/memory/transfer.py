@@ -248,7 +248,6 @@ async def _batches(
 
 
 def _records(source: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the checked record of each line. Raises ExportFileError."""
     digest = sha256()
     for number in count(1):
         line = source.readline(LONGEST_LINE + 1)

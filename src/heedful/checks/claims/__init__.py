@@ -225,7 +225,6 @@ def _stems(text: str) -> set[str]:
 
 
 def _pieces(row: Row) -> Iterator[str]:
-    """Yield the short cells of a row as one piece, each sentence of the long ones as another."""
     short = []
     for path, cell in row.cells.items():
         text, name = str(cell), ".".join(path)

@@ -17,7 +17,6 @@ from functools import cached_property
 from math import isfinite
 from typing import Any, ClassVar, NamedTuple
 
-from heedful.checks import tables
 from heedful.checks.claims.words import (
     STOP,
     Date,
@@ -32,7 +31,7 @@ from heedful.checks.claims.words import (
     stem,
     tokenize,
 )
-from heedful.errors import InvalidInput
+from heedful.errors import InvalidInput, PackageMissing
 
 Path = tuple[str, ...]
 Words = tuple[str, ...]
@@ -170,28 +169,36 @@ def column_names(value: Any) -> list[str]:
     Raises InvalidInput, PackageMissing.
     """
     if hasattr(type(value), "columns") and not isinstance(value, Mapping):
-        with _frame(value, "columns") as table:
-            return list(table.columns)
+        with _narwhals("columns", value) as nw:
+            return [str(name) for name in nw.from_native(value).collect_schema().names()]
     rows = isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
     return list(dict.fromkeys(str(name) for row in value for name in (row if rows else (row,))))
 
 
 @contextmanager
-def _frame(value: Any, field: str) -> Iterator[tables.Table]:
+def _narwhals(field: str, frame: object) -> Iterator[Any]:
     try:
-        yield tables.open_frame(value)
-    except tables.TableError as error:
+        import narwhals
+    except ImportError as error:
+        raise PackageMissing("a data frame", "narwhals", "frames") from error
+    try:
+        yield narwhals
+    except (TypeError, narwhals.exceptions.NarwhalsError) as error:
         what = "a data frame of pandas, polars or pyarrow whose columns have names of their own"
-        raise InvalidInput(field, type(value), f"{what} ({error.what})") from error
+        raise InvalidInput(field, type(frame), f"{what} ({error})") from error
 
 
 def _frame_rows(frame: Any) -> list[dict[str, Any]]:
-    if hasattr(frame, "reset_index"):
-        frame = _index_as_columns(frame, frame.index)
-    with _frame(frame, "evidence") as table:
-        names = table.columns
-        batches = table.batches(names)
-        return [dict(zip(names, row, strict=True)) for b in batches for row in zip(*b, strict=True)]
+    with _narwhals("evidence", frame) as nw:
+        read = nw.from_native(frame)
+        if isinstance(read, nw.LazyFrame):
+            read = read.collect()
+        index = nw.maybe_get_index(read)
+        if index is not None:
+            read = nw.from_native(_index_as_columns(read.to_native(), index))
+        columns = read.to_dict(as_series=False)
+    names = [" ".join(map(str, n)) if isinstance(n, tuple) else str(n) for n in columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _index_as_columns(frame: Any, index: Any) -> Any:
@@ -261,7 +268,6 @@ def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
 
 
 def _is_table(value: Any) -> bool:
-    """Return True for a list of mappings."""
     return isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
 
 
@@ -505,7 +511,6 @@ class Evidence:
                 yield Mention(first, at - 1, rows)
 
     def _rows(self, token: Token) -> list[Row]:
-        """Return the rows that have the word in a cell."""
         named = self._named.get(token.low, []) if len(token.low) > 1 else []
         plain = token.text[0].islower()
         rows = (row for row, title in named if not (title and plain))
