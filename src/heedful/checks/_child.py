@@ -17,7 +17,7 @@ import resource
 import signal
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from traceback import extract_tb
 from typing import Any
 
@@ -49,15 +49,11 @@ class Caught:
 def limit(seconds: float, memory_mb: float) -> None:
     """Set the limits of this process. Raises OSError or ValueError if the system refuses."""
     cpu = int(seconds) + 2
-    limits = {
-        resource.RLIMIT_CPU: cpu,
-        resource.RLIMIT_FSIZE: 16 << 20,
-        resource.RLIMIT_NOFILE: 64,
-        resource.RLIMIT_CORE: 0,
-    }
+    limits = {"CPU": cpu, "FSIZE": 16 << 20, "NOFILE": 64, "CORE": 0}
     if sys.platform != "darwin":  # macOS cannot limit the address space
-        limits[resource.RLIMIT_AS] = int(memory_mb * (1 << 20))
-    for kind, value in limits.items():
+        limits["AS"] = int(memory_mb * (1 << 20))
+    for name, value in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))
@@ -113,7 +109,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def run(asked: dict[str, Any], record: Record) -> None:
-    """Load the program and run its tests; record what keeps them from running."""
+    """Load the program and run its tests, each step in its scope; record what happens."""
     for file, text in ((PROGRAM, asked["program"]), (TESTS, asked["tests"])):
         # Tracebacks quote these lines.
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -125,25 +121,16 @@ def run(asked: dict[str, Any], record: Record) -> None:
         broken = "load"
         exec(code, names)
     if caught.error is not None:
-        record(broken=broken, **describe(caught.error))
-    elif entry and not callable(names.get(entry)):
+        return record(broken=broken, **describe(caught.error))
+    if entry and not callable(names.get(entry)):
         functions = [k for k, v in names.items() if isinstance(v, types.FunctionType)]
-        record(missing=entry, defines=functions[:12])
-    else:
-        # The tests see a redefined built-in only if it is the entry point.
-        hidden = set(fresh) - {entry} if entry else set()
-        space = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
-        space |= {"__name__": "__main__", "__builtins__": fresh}
-        run_tests(asked["steps"], space, record)
-
-
-def run_tests(
-    steps: Sequence[tuple[types.CodeType, int, int]], names: dict[str, Any], record: Record
-) -> None:
-    """Run the steps of the tests in their scopes; record each that begins and each that fails."""
-    scopes = {0: names}
-    for number, (code, scope, sides) in enumerate(steps):
-        space = scopes[scope] if scope in scopes else scopes.setdefault(scope, dict(names))
+        return record(missing=entry, defines=functions[:12])
+    # The tests see a redefined built-in only if it is the entry point.
+    hidden = set(fresh) - {entry} if entry else set()
+    names = {k: v for k, v in names.items() if not k.startswith("__") and k not in hidden}
+    scopes = {0: names | {"__name__": "__main__", "__builtins__": fresh}}
+    for number, (code, scope, sides) in enumerate(asked["steps"]):
+        space = scopes[scope] if scope in scopes else scopes.setdefault(scope, dict(scopes[0]))
         kept = [f"@{place}" for place in range(sides)]
         space |= dict.fromkeys(kept)
         record(step=number)
@@ -152,7 +139,7 @@ def run_tests(
         if caught.error is not None:
             shown = [show_value(space[name]) for name in kept]
             record(failed=number, sides=shown, **describe(caught.error))
-    record(done=True)
+    return record(done=True)
 
 
 def main() -> None:

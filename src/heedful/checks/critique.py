@@ -6,22 +6,23 @@ characters, role tokens and known secrets, and bounded in length.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from heedful.checks.evaluate import Context
 from heedful.checks.text import require
-from heedful.errors import InvalidInput, MalformedAnswer, UnknownName
+from heedful.errors import MalformedAnswer, UnknownName
 from heedful.loop import record
-from heedful.loop.record import Direction, Evaluation, Finding, Level
+from heedful.loop.record import Direction, Evaluation, Finding, Level, Usage
 from heedful.models import open_embedder, open_model
-from heedful.models.call import ask_for_json
-from heedful.models.contract import Embedder, Message, Model
+from heedful.models.call import ask_for_json, closed_object, text_schema
+from heedful.models.contract import Embedder, Model
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
+
+T = TypeVar("T")
 
 BIASES: Mapping[str, str] = {
     "overconfidence": "claims more certainty than the evidence it gives supports",
@@ -114,17 +115,6 @@ class Role:
         return closed_object(keys | {"confidence": share | {"description": sure}})
 
 
-def text_schema(most: int) -> dict[str, Any]:
-    """Return the JSON Schema of a text of at most so many characters."""
-    return {"type": "string", "maxLength": most}
-
-
-def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the JSON Schema of an object with all of these keys and no others."""
-    closed = {"required": list(keys), "additionalProperties": False}
-    return {"type": "object", "properties": dict(keys), **closed, **more}
-
-
 _RUN = "The candidate is the answer of a run; the context lists its steps. Judge "
 _ROLES = (
     Role(
@@ -189,22 +179,22 @@ Answer with one JSON object that has these keys:
 {keys}"""
 
 
-def judge_messages(
-    name: str, instruction: str, schema: Mapping[str, Any], shown: Mapping[str, str], wrong: str
-) -> list[Message]:
-    """Return the messages that ask a model for an object of `schema` about the texts in `shown`.
-
-    `wrong` says what was wrong with the last answer, "" at first.
-    """
+async def ask_judge(
+    model: Model,
+    name: str,
+    instruction: str,
+    schema: Mapping[str, Any],
+    shown: Mapping[str, str],
+    read: Callable[[dict[str, Any]], T],
+    **settings: Any,
+) -> tuple[T, Usage]:
+    """Ask a model for an object of `schema` about the texts in `shown`, as `ask_for_json` does."""
     mark = delimiter(name, shown)
     keys = schema["properties"].items()
     listed = "\n".join(f'"{key}": {part["description"]}' for key, part in keys)
     rules = _RULES.format(instruction=instruction, mark=mark, keys=listed)
-    parts = delimit(mark, shown)
-    if wrong:
-        parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
-    parts.append(f"Judge the candidate of {mark} now, as JSON.")
-    return [Message("system", rules), Message("user", "\n\n".join(parts))]
+    parts = [*delimit(mark, shown), f"Judge the candidate of {mark} now, as JSON."]
+    return await ask_for_json(model, rules, parts, read, schema, **settings)
 
 
 @cache
@@ -216,17 +206,6 @@ def open_judge(name: str | None) -> Any:
 def plain_text(value: Any) -> str:
     """Return a text, or data as JSON, without control characters, role tokens or known secrets."""
     return redact(sanitize(record.Candidate.of(value).text or ""))
-
-
-def parse_object(text: str) -> dict[str, Any]:
-    """Return the JSON object that an answer is. Raises InvalidInput."""
-    try:
-        answer = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput("the answer", text, "JSON, whole and nothing else") from error
-    if not isinstance(answer, dict):
-        raise InvalidInput("the answer", answer, "a JSON object")
-    return answer
 
 
 # Opinions: the evaluation of one critic
@@ -253,12 +232,13 @@ class Judge:
         if isinstance(model, Embedder):
             opinion = await self._compare(model, shown)
         else:
-            schema = role.schema()
-            opinion, usage = await ask_for_json(
+            opinion, usage = await ask_judge(
                 model,
-                lambda wrong: judge_messages(role.name, role.instruction, schema, shown, wrong),
-                lambda text: self._read(parse_object(text), shown["candidate"]),
-                schema,
+                role.name,
+                role.instruction,
+                role.schema(),
+                shown,
+                lambda answer: self._read(answer, shown["candidate"]),
                 who=f"critic {role.name!r}",
                 max_tokens=MOST_TOKENS,
                 temperature=self.temperature,

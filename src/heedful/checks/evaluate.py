@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from heedful import errors, telemetry
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
+from heedful.models.call import user_code
 from heedful.models.contract import Message
 from heedful.redact import redact
 
@@ -78,20 +78,6 @@ async def call(
             return _read(await value) if hasattr(value, "__await__") else value
     finally:
         _context.reset(token)
-
-
-@contextmanager
-def user_code(
-    failed: Callable[[BaseException], errors.HeedfulError],
-    kinds: tuple[type[BaseException], ...] = (Exception,),
-) -> Iterator[None]:
-    """Turn an exception of the user's code into the error that `failed` makes of it."""
-    try:
-        yield
-    except errors.HeedfulError:
-        raise
-    except kinds as error:
-        raise failed(error) from error
 
 
 async def threaded(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -214,7 +200,6 @@ async def worded(
 
 
 def _asks(check: Any) -> int:
-    """Return the number of things that a check asks for: its attribute `asks`, or 1."""
     asks = getattr(check, "asks", 1)
     if not isinstance(asks, int) or isinstance(asks, bool) or asks < 1:
         why = f"its `asks` is {asks!r}; it has to be an integer of at least 1"

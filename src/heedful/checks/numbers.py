@@ -228,7 +228,6 @@ class Column:
 
 
 def _exact(value: float) -> str:
-    """Write a number with all its digits."""
     return repr(float(value)).removesuffix(".0")
 
 
@@ -560,7 +559,6 @@ class Pairs:
 
 
 def _pair(data: Any, every: tuple[Column, Column]) -> Pairs:
-    """Add all cells to the two columns; return the rows that have a number in both."""
     import numpy as np
 
     names = [column.name for column in every]
@@ -603,7 +601,6 @@ def _judge_leakage(pairs: Pairs) -> Iterator[Finding]:
 
 
 def _judge_skill(pairs: Pairs) -> Iterator[Finding]:
-    """Find predictions no better than a trivial baseline, and shuffled ones."""
     a, p, n = pairs.actual, pairs.predicted, pairs.actual.n
     ratio, r = p.std / a.std, pairs.correlation
     close = 0.5 <= ratio <= 2 and abs(pairs.error.mean) <= 0.5 * a.std

@@ -229,7 +229,6 @@ def _keep_sides(node: ast.Assert) -> tuple[str, ...]:
 
 
 async def _run(request: Mapping[str, Any], program: str) -> tuple[list[Record], int | None]:
-    """Return the records of a run and its exit code, None after a time-out."""
     import asyncio
     import subprocess
     import tempfile

@@ -149,7 +149,6 @@ def _open_mapping(data: Mapping[Any, Any]) -> Table:
 
 
 def _as_column(value: Any) -> Cells | None:
-    """Return the cells of a column; None for a single value."""
     import numpy as np
 
     if isinstance(value, Mapping):

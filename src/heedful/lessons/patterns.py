@@ -129,7 +129,6 @@ class Templates:
         return replace(self, apart=self.apart | set(digests))
 
     def _grouped(self, key: _Key) -> dict[Tokens, Merge]:
-        """Return the templates of one branch, each with the patterns that fit it."""
         if key not in self._groups:
             branch = self.branches.get(key, {}).items()
             parsed = {d: _parsed(pattern) for d, pattern in branch if d not in self.apart}

@@ -4,12 +4,11 @@
 failure. `Claim` is one sentence, checked against the events that it cites: its numbers, names and
 quoted words must occur there. Its conclusions are not judged. `by_rules` words a reflection from
 the events alone: the call that explains most, what was tried, and the result. It names no cause.
-`messages` asks a model about the study, and `read_answer` checks what it answers.
+`by_model` asks a model about the study and checks what it answers.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +18,9 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Signature, Trust
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import lowest_trust
-from heedful.loop.record import clean
-from heedful.models.contract import Message, tokens
+from heedful.loop.record import Usage, clean
+from heedful.models import call
+from heedful.models.contract import Model, tokens
 from heedful.redact import redact
 from heedful.sanitize import cut_middle, delimit, delimiter, sanitize
 from heedful.traces import signals as trace
@@ -391,7 +391,6 @@ def _ending(study: Study) -> Iterator[_Sentence]:
 
 
 def _step(study: Study, at: int) -> _Sentence:
-    """Return what a step did, and its result."""
     event, result = study.episode.events[at], study.course.result[at]
     action = _action(event)
     if result is None or result == at:
@@ -409,7 +408,6 @@ def _step(study: Study, at: int) -> _Sentence:
 
 
 def _action(event: Event) -> str:
-    """Return the action of a step, in the words of its event."""
     if not event.tool:
         who = clean(event.agent or event.code, ARGUMENT) or "It"
         return f"{who} said “{clean(event.error or event.content, QUOTED)}”"
@@ -445,10 +443,10 @@ def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
 
 
 def _pieces(text: str) -> tuple[str, ...]:
-    """Return the parts of a text that was shortened in the middle."""
     return tuple(part.strip() for part in text.split("…") if part.strip())
 
 
+MAX_TOKENS = 500
 # Tokens of all events and signals that are shown: with all else they fit a context of 4,096.
 BUDGET = 1_600
 # Characters of one event, of the task, of the goal and of the error; and how many signals.
@@ -546,68 +544,62 @@ class Excerpt:
     @property
     def schema(self) -> Mapping[str, Any]:
         """The JSON Schema of an answer; it can cite only these events."""
-        number, text = {"type": "number"}, {"type": "string", "maxLength": SENTENCE}
+        number, text, tag = {"type": "number"}, call.text_schema(SENTENCE), call.text_schema(TAG)
         event = {"type": "integer", "enum": list(range(1, max(1, len(self.events)) + 1))}
         events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
-        claims = {"type": "array", "items": _object(text=text, events=events), "minItems": 1}
-        tags = {"type": "array", "items": {"type": "string", "maxLength": TAG}, "maxItems": TAGS}
-        return _object(
-            reflection={**claims, "maxItems": SENTENCES},
-            strategy=text,
-            importance=number,
-            confidence=number,
-            tags=tags,
-        )
-
-
-def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    shape = {"type": "object", "properties": properties, "required": [*properties]}
-    return {**shape, "additionalProperties": False}
+        said = call.closed_object({"text": text, "events": events})
+        keys = {
+            "reflection": {"type": "array", "items": said, "minItems": 1, "maxItems": SENTENCES},
+            "strategy": text,
+            "importance": number,
+            "confidence": number,
+            "tags": {"type": "array", "items": tag, "maxItems": TAGS},
+        }
+        return call.closed_object(keys)
 
 
 def _safe(text: str, most: int) -> str:
     return sanitize(cut_middle(redact(ends(text)), most)).strip()
 
 
-def messages(instruction: str, excerpt: Excerpt, wrong: str = "") -> list[Message]:
-    """Return the messages that ask for a reflection; `wrong` says why the last answer failed."""
+async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft, Usage]:
+    """Let a model word the reflection. Raises MalformedAnswer, ModelError."""
+    excerpt = Excerpt.of(study)
     mark = delimiter("reflector", excerpt.texts)
-    parts = delimit(mark, excerpt.texts)
-    if wrong:
-        parts.append(f"Your last answer could not be used: {wrong}. Be brief.")
-    parts.append(f"Reflect on the run of {mark} now, as JSON.")
-    system = _FRAME.format(instruction=instruction, mark=mark)
-    return [Message("system", system), Message("user", "\n\n".join(parts))]
+    return await call.ask_for_json(
+        model,
+        _FRAME.format(instruction=instruction, mark=mark),
+        [*delimit(mark, excerpt.texts), f"Reflect on the run of {mark} now, as JSON."],
+        lambda answer: _read_answer(answer, study, excerpt, model.name),
+        excerpt.schema,
+        who="reflector",
+        max_tokens=MAX_TOKENS,
+    )
 
 
-def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
+def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: str) -> Draft:
     """Read the answer of a model, without the sentences that their events do not hold.
 
     The reflection may also be a text. A sentence that cites nothing is proved by the first event
     that holds it; if it has nothing to check, it stays, marked. Raises InvalidInput if nothing is
     left.
     """
-    try:
-        value = json.loads(answer)
-    except (ValueError, RecursionError):
-        value = None
-    said = value.get("reflection") if isinstance(value, dict) else None
+    said = answer.get("reflection")
     if isinstance(said, str):
         said = [{"text": each} for each in sentences(said)]
     if not isinstance(said, list):
-        allowed = "one JSON object, with a list of sentences as its reflection"
-        raise InvalidInput("the answer", answer[:TAG], allowed)
+        raise InvalidInput("reflection", said, "a list of sentences")
     found = [_read_claim(item, study.episode, excerpt) for item in said if isinstance(item, dict)]
     claims = [each for each in found if each.text]
     kept = [each for each in claims if not each.unsupported][:SENTENCES]
     if not kept:
         raise InvalidInput("reflection", said, "sentences that the cited events support")
-    rule, tags = value.get("strategy"), value.get("tags")
+    rule, tags = answer.get("strategy"), answer.get("tags")
     lines = sentences(_safe(rule, MOST_RULES * SENTENCE)) if isinstance(rule, str) else []
     strategy = " ".join(lines[:MOST_RULES])
     listed = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
-    confidence = _share(value.get("confidence"))
+    confidence = _share(answer.get("confidence"))
     places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
     places |= {*excerpt.events, *([-1] if study.episode.task or study.episode.goal else ())}
     if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
@@ -619,7 +611,7 @@ def read_answer(answer: str, study: Study, excerpt: Excerpt, by: str) -> Draft:
         UNSURE if confidence is None else confidence,
         tuple(dict.fromkeys(filter(None, words)))[:TAGS],
         by,
-        _share(value.get("importance")),
+        _share(answer.get("importance")),
         trust,
         trust,
         tuple(each for each in claims if each.unsupported),
@@ -642,7 +634,6 @@ def _read_claim(item: Mapping[str, Any], episode: Episode, excerpt: Excerpt) -> 
 
 
 def _share(value: object) -> float | None:
-    """Return the number if it is in 0..1, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return None
     return float(value)

@@ -175,7 +175,6 @@ async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "h
 async def _material(
     memory: Memory, progress: DreamProgress | None
 ) -> tuple[list[Lesson], list[Sequence[float]] | None]:
-    """Return the lessons of the scope, and their vectors if there is an embedder."""
     space, embedder = space_of(memory.embedder), memory.embedder
     rows = await memory.store.read(memory.scope, patterns.material, space)
     lessons = [lesson for lesson, _ in rows]
@@ -248,7 +247,6 @@ async def _rehearse(
 
 
 def _names(query: str, matches: Iterable[Match]) -> list[str]:
-    """Return the names of the first lessons that a query finds."""
     ranked = rank(query, matches, 2 * LEG, time.time())
     return list(dict.fromkeys(f"{one.kind}/{one.signature}" for one in ranked))[:FOUND]
 

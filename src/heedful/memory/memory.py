@@ -27,8 +27,7 @@ from heedful.lessons.ranking import BUDGET, Briefing
 from heedful.lessons.signature import signature
 from heedful.lessons.trust import QuarantinedLesson, RevocationResult
 from heedful.loop.record import LARGEST, Loop, check_integer, check_number
-from heedful.memory import transfer
-from heedful.memory.transfer import Exported, File, Imported, TransferProgress
+from heedful.memory.transfer import Transfers
 from heedful.models.contract import Embedder, Message
 from heedful.redact import redact
 from heedful.store import exposures as exposure_store
@@ -98,7 +97,7 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
     return vectors
 
 
-class Memory:
+class Memory(Transfers):
     """What was learnt in one scope, kept in a store.
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and meanings if
@@ -430,38 +429,6 @@ class Memory:
             if progress is not None:
                 progress(done, max(done, total))
         return done
-
-    async def export(
-        self,
-        file: File,
-        *,
-        vectors: bool = True,
-        force: bool = False,
-        progress: TransferProgress | None = None,
-    ) -> Exported:
-        """Write everything learnt, as of one moment, to a path or an open binary file.
-
-        A path is written whole or not at all; an existing file is replaced only with `force`.
-        Without `vectors` the file is half as large. Raises InvalidInput, StoreError.
-        """
-        return await transfer.export_to(self.store, self.scope, file, vectors, force, progress)
-
-    async def import_(
-        self,
-        file: File,
-        *,
-        trust: Literal["external", "operator"] = "external",
-        by: str = "",
-        why: str = "",
-        progress: TransferProgress | None = None,
-    ) -> Imported:
-        """Add what `export` wrote, each record once however often; nothing of a damaged file.
-
-        It waits in quarantine, unless an operator vouches for it, `by` name and with a reason; then
-        it keeps its trust and state, and that is recorded. Raises ExportFileError, InvalidInput,
-        StoreError.
-        """
-        return await transfer.import_from(self.store, self.scope, file, trust, by, why, progress)
 
     async def clear(self) -> int:
         """Forget everything learnt in this scope; return the number of lessons removed."""

@@ -22,9 +22,8 @@ from heedful.lessons.trust import QuarantinedLesson, initial_state, lowest_trust
 from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory import draft as drafts
-from heedful.memory.draft import Claim, Draft, Excerpt, Prompts, Score, Study
+from heedful.memory.draft import Claim, Draft, Prompts, Score, Study
 from heedful.memory.memory import Memory, embed, space_of
-from heedful.models.call import ask_for_json
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store import episodes, exposures, lessons, patterns
@@ -37,7 +36,6 @@ from heedful.traces.reading import read
 from heedful.traces.signals import Signal
 
 _log = logging.getLogger("heedful")
-MAX_TOKENS = 500
 # Events of a record that waits.
 RECORDED = 2_000
 # A strategy is worth more than the lesson that it was drawn from.
@@ -216,17 +214,9 @@ class _Reflector:
             known = sum(each["seen"] for each in seen.lessons if each["kind"] == "reflection")
         draft, usage, error = drafts.by_rules(study), NOTHING, ""
         if self.model is not None and not known:
-            excerpt, instruction = Excerpt.of(study), self.prompts.of(episode.outcome)
-            name = self.model.name
+            instruction = self.prompts.of(episode.outcome)
             try:
-                draft, usage = await ask_for_json(
-                    self.model,
-                    lambda wrong: drafts.messages(instruction, excerpt, wrong),
-                    lambda answer: drafts.read_answer(answer, study, excerpt, name),
-                    excerpt.schema,
-                    who="reflector",
-                    max_tokens=MAX_TOKENS,
-                )
+                draft, usage = await drafts.by_model(study, self.model, instruction)
             except ModelError as failed:
                 if self.on_model_error == "raise":
                     raise
@@ -317,7 +307,6 @@ async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[
 
 
 def _meta(study: Study, draft: Draft, digest: str, related: Sequence[str]) -> Mapping[str, Any]:
-    """Return the metadata of a lesson as JSON data."""
     episode = study.episode
     events = sorted({at for claim in draft.claims for at in claim.events})
     return {

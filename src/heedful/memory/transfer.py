@@ -17,7 +17,7 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from shutil import copyfileobj
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, cast
 
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
@@ -67,50 +67,110 @@ class Imported:
     written: Mapping[str, int] = field(default_factory=dict)
 
 
-async def export_to(
-    store: Store,
-    scope: Scope,
-    file: File,
-    vectors: bool,
-    force: bool,
-    progress: TransferProgress | None,
-) -> Exported:
-    """Write an export; under its name there is a complete file or none.
+class Transfers:
+    """The part of a Memory that writes and reads files."""
 
-    Raises InvalidInput if the name is taken, and StoreError.
-    """
-    if isinstance(file, str | os.PathLike):
-        with _replace(Path(file), force) as out:
-            return await export_to(store, scope, out, vectors, force, progress)
-    digest, counts, size, running = sha256(), Counter[str](), 0, True
+    store: Store
+    scope: Scope
 
-    def work(db: Db, scope: Scope) -> None:
-        nonlocal size
-        total = 0
-        for record in records.export_records(db, scope, vectors):
-            if not running:  # the caller was cancelled, and the file may be closed
-                raise StoreError("the export was cancelled")
-            line = records.encode(record)
-            if len(line) > LONGEST_LINE:
-                raise InvalidInput("entry", record, f"at most {LONGEST_LINE} bytes long as a line")
-            with _writing("the export"):
-                file.write(line)
-            digest.update(line)
-            size += len(line)
-            counts[record.type] += 1
-            total = record.lessons if isinstance(record, Header) else total
-            if progress is not None and isinstance(record, LessonRecord):
-                progress("exporting", counts["lesson"], total)
+    async def export(
+        self,
+        file: File,
+        *,
+        vectors: bool = True,
+        force: bool = False,
+        progress: TransferProgress | None = None,
+    ) -> Exported:
+        """Write everything learnt, as of one moment, to a path or an open binary file.
 
-    try:
-        await store.apart(scope, work)
-    finally:
-        running = False
-    end = records.encode(End(lines=counts.total(), sha256=digest.hexdigest()))
-    with _writing("the export"):
-        file.write(end)
-        file.flush()
-    return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
+        A path is written whole or not at all; an existing file is replaced only with `force`.
+        Without `vectors` the file is half as large. Raises InvalidInput, StoreError.
+        """
+        if isinstance(file, str | os.PathLike):
+            with _replace(Path(file), force) as out:
+                return await self.export(out, vectors=vectors, progress=progress)
+        digest, counts, size, running = sha256(), Counter[str](), 0, True
+
+        def work(db: Db, scope: Scope) -> None:
+            nonlocal size
+            total = 0
+            for record in records.export_records(db, scope, vectors):
+                if not running:  # the caller was cancelled, and the file may be closed
+                    raise StoreError("the export was cancelled")
+                line = records.encode(record)
+                if len(line) > LONGEST_LINE:
+                    raise InvalidInput(
+                        "entry", record, f"at most {LONGEST_LINE} bytes long as a line"
+                    )
+                with _writing("the export"):
+                    file.write(line)
+                digest.update(line)
+                size += len(line)
+                counts[record.type] += 1
+                total = record.lessons if isinstance(record, Header) else total
+                if progress is not None and isinstance(record, LessonRecord):
+                    progress("exporting", counts["lesson"], total)
+
+        try:
+            await self.store.apart(self.scope, work)
+        finally:
+            running = False
+        end = records.encode(End(lines=counts.total(), sha256=digest.hexdigest()))
+        with _writing("the export"):
+            file.write(end)
+            file.flush()
+        return Exported(counts["lesson"], counts.total() + 1, size + len(end), digest.hexdigest())
+
+    async def import_(
+        self,
+        file: File,
+        *,
+        trust: Literal["external", "operator"] = "external",
+        by: str = "",
+        why: str = "",
+        progress: TransferProgress | None = None,
+    ) -> Imported:
+        """Add what `export` wrote, each record once however often; nothing of a damaged file.
+
+        It waits in quarantine, unless an operator vouches for it, `by` name and with a reason; then
+        it keeps its trust and state, and that is recorded. Raises ExportFileError, InvalidInput,
+        StoreError.
+        """
+        if trust not in ("external", "operator"):
+            raise InvalidInput("trust", trust, "external, or operator if somebody vouches for it")
+        for name, value in (("by", by), ("why", why)):
+            if bool(value.strip()) != (trust == "operator"):
+                allowed = "given if somebody vouches for an import, and else left out"
+                raise InvalidInput(name, value, allowed)
+        with _open(file) as (opened, name):
+            ends: list[Record] = []
+            async for batch in _batches(opened, name, "checking", progress):
+                ends = [*ends[:1], *batch[:1], batch[-1]]
+            header, end = cast("Header", ends[0]), cast("End", ends[-1])
+            source, left = f"import:{end.sha256[:16]}", 0
+            counts: Counter[tuple[str, bool]] = Counter()
+            async for batch in _batches(opened, name, "importing", progress):
+                if isinstance(batch[-1], End) and batch[-1] != end:
+                    raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
+                now = time.time()
+                found = [record for record in batch if not isinstance(record, Header | End)]
+                kept = found if by else [records.unvouched(record, source, now) for record in found]
+                wanted = [record for record in kept if record is not None]
+                left += len(kept) - len(wanted)
+                new = await self.store.write(
+                    self.scope, records.import_records, wanted, source, by, why
+                )
+                counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
+        return Imported(
+            source,
+            header.tenant,
+            header.project,
+            counts["lesson", True],
+            counts["lesson", False],
+            await self.store.read(self.scope, count_held, source),
+            left,
+            {kind: n for (kind, is_new), n in counts.items() if is_new},
+        )
 
 
 @contextmanager
@@ -141,55 +201,6 @@ def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
             os.replace(part, path)
         finally:
             Path(part).unlink(missing_ok=True)
-
-
-async def import_from(
-    store: Store,
-    scope: Scope,
-    file: File,
-    trust: str,
-    by: str,
-    why: str,
-    progress: TransferProgress | None,
-) -> Imported:
-    """Check the whole file, then write it in transactions that may be repeated.
-
-    `by` vouches for it, "" if nobody does. Raises InvalidInput and ExportFileError before anything
-    is written, and StoreError.
-    """
-    if trust not in ("external", "operator"):
-        raise InvalidInput("trust", trust, "external, or operator if somebody vouches for it")
-    for name, value in (("by", by), ("why", why)):
-        if bool(value.strip()) != (trust == "operator"):
-            allowed = "given if somebody vouches for an import, and else left out"
-            raise InvalidInput(name, value, allowed)
-    with _open(file) as (opened, name):
-        ends: list[Record] = []
-        async for batch in _batches(opened, name, "checking", progress):
-            ends = [*ends[:1], *batch[:1], batch[-1]]
-        header, end = cast("Header", ends[0]), cast("End", ends[-1])
-        source, left = f"import:{end.sha256[:16]}", 0
-        counts: Counter[tuple[str, bool]] = Counter()
-        async for batch in _batches(opened, name, "importing", progress):
-            if isinstance(batch[-1], End) and batch[-1] != end:
-                raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
-            now = time.time()
-            found = [record for record in batch if not isinstance(record, Header | End)]
-            kept = found if by else [records.unvouched(record, source, now) for record in found]
-            wanted = [record for record in kept if record is not None]
-            left += len(kept) - len(wanted)
-            new = await store.write(scope, records.import_records, wanted, source, by, why)
-            counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
-    return Imported(
-        source,
-        header.tenant,
-        header.project,
-        counts["lesson", True],
-        counts["lesson", False],
-        await store.read(scope, count_held, source),
-        left,
-        {kind: n for (kind, is_new), n in counts.items() if is_new},
-    )
 
 
 @contextmanager
@@ -237,21 +248,19 @@ async def _batches(
 
 
 def _records(source: BinaryIO, name: str) -> Iterator[Record]:
-    """Yield the checked record of each line. Raises ExportFileError."""
     digest = sha256()
     for number in count(1):
         line = source.readline(LONGEST_LINE + 1)
         if not line:
             what = "the file ends before the line that closes it"
             raise ExportFileError(name, number - 1, f"{what}; {AGAIN}")
-        what = f"it is longer than {LONGEST_LINE >> 20} MB"
+        if len(line) > LONGEST_LINE:
+            what = f"it is longer than {LONGEST_LINE >> 20} MB; {AGAIN}"
+            raise ExportFileError(name, number, what)
         try:
-            record = records.decode(line) if len(line) <= LONGEST_LINE else None
+            record = records.decode(line)
         except InvalidInput as error:
-            what = str(error)
-            record = None
-        if record is None:
-            raise ExportFileError(name, number, f"{what}; {AGAIN}")
+            raise ExportFileError(name, number, f"{error}; {AGAIN}") from error
         if isinstance(record, Header) != (number == 1):
             what = "no export of heedful" if number == 1 else "a second first line"
             raise ExportFileError(name, number, f"it is {what}; {AGAIN}")

@@ -11,13 +11,13 @@ import asyncio
 import contextvars
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from heedful import telemetry
-from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelError, ModelTimeout
+from heedful.errors import HeedfulError, InvalidInput, MalformedAnswer, ModelTimeout
 from heedful.loop.record import NOTHING, Usage, check_integer, check_number
 from heedful.models.contract import Answer, Message, Model
 
@@ -47,8 +47,9 @@ async def complete(
 
 async def ask_for_json(
     model: Model,
-    messages: Callable[[str], list[Message]],
-    read: Callable[[str], T],
+    rules: str,
+    parts: Sequence[str],
+    read: Callable[[dict[str, Any]], T],
     schema: Mapping[str, Any],
     *,
     who: str,
@@ -56,14 +57,19 @@ async def ask_for_json(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> tuple[T, Usage]:
-    """Ask for JSON and return what `read` makes of it, with the usage; ask at most twice.
+    """Ask for a JSON object and return what `read` makes of it, with the usage; ask at most twice.
 
-    `messages` gets the complaint about the last answer, "" at first. `read` raises InvalidInput for
-    an answer that is no good. Raises MalformedAnswer, ModelError.
+    The model gets the `rules`, then the `parts`, of which the last says what to do now. `read`
+    raises InvalidInput for an answer that is no good. Raises MalformedAnswer, ModelError.
     """
     usage, complaint, why, text = NOTHING, "", "", ""
     for again in (0, 1):
-        asked, warmth = messages(complaint), temperature + again * WARMER
+        wrong = [f"Your last answer could not be used: {complaint}. Be brief."] * again
+        turn = "\n\n".join((*parts[:-1], *wrong, parts[-1]))
+        asked, warmth = (
+            [Message("system", rules), Message("user", turn)],
+            temperature + again * WARMER,
+        )
         options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": warmth}
         try:
             answer = await complete(model, asked, schema=schema, seed=seed + again, **options)
@@ -73,7 +79,7 @@ async def ask_for_json(
             continue
         usage, text = usage + answer.usage, answer.text
         try:
-            return read(text), usage
+            return read(_parse_object(text)), usage
         except InvalidInput as error:
             # The complaint leaves out the value, because the candidate may have dictated it.
             complaint, why = f"{error.field} must be {error.allowed}", str(error)
@@ -82,6 +88,24 @@ async def ask_for_json(
     spent = f"asked {usage.calls} times, {usage.tokens} tokens"
     what = f"{who} of model {model.name!r} gave no judgement ({spent}): {why}"
     raise MalformedAnswer(what, text, usage)
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
+        if isinstance(answer := json.loads(text), dict):
+            return answer
+    raise InvalidInput("the answer", text, "one JSON object, whole and nothing else")
+
+
+def text_schema(most: int) -> dict[str, Any]:
+    """Return the JSON Schema of a text of at most so many characters."""
+    return {"type": "string", "maxLength": most}
+
+
+def closed_object(keys: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the JSON Schema of an object with all of these keys and no others."""
+    closed = {"required": list(keys), "additionalProperties": False}
+    return {"type": "object", "properties": dict(keys), **closed, **more}
 
 
 def check_request(
@@ -147,17 +171,18 @@ async def time_limit(seconds: float | None, name: str) -> AsyncIterator[None]:
         ) from error
 
 
-class UserCode:
-    """Turns an exception of the body into a ModelError; errors of heedful pass unchanged."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, HeedfulError):
-            raise ModelError(f"{self.what} raised {type(error).__name__}: {error}") from error
+@contextmanager
+def user_code(
+    failed: Callable[[BaseException], HeedfulError],
+    kinds: tuple[type[BaseException], ...] = (Exception,),
+) -> Iterator[None]:
+    """Turn an exception of the user's code into the error that `failed` makes of it."""
+    try:
+        yield
+    except HeedfulError:
+        raise
+    except kinds as error:
+        raise failed(error) from error
 
 
 async def in_thread(call: Callable[[], T]) -> T:

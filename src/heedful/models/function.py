@@ -7,18 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
-from heedful.errors import MalformedAnswer, UnknownName
-from heedful.models.call import (
-    UserCode,
-    check_answer,
-    check_request,
-    check_timeout,
-    in_thread,
-    time_limit,
-)
+from heedful.errors import MalformedAnswer, ModelError, UnknownName
+from heedful.models import call as calls
 from heedful.models.contract import Answer, Message
 
 
@@ -32,7 +26,7 @@ class Function:
     """
 
     def __init__(self, call: str | Callable[..., Any], *, timeout: float | None = None) -> None:
-        check_timeout(timeout)
+        calls.check_timeout(timeout)
         named = f"{getattr(call, '__module__', '?')}:{getattr(call, '__qualname__', repr(call))}"
         self.name: str = call if isinstance(call, str) else named
         self._call = _look_up(call) if isinstance(call, str) else call
@@ -56,22 +50,22 @@ class Function:
         InvalidInput, and MalformedAnswer for another type or, with a schema, for text that is no
         JSON.
         """
-        check_request(messages, schema, max_tokens, temperature)
+        calls.check_request(messages, schema, max_tokens, temperature)
         given: dict[str, Any] = {"schema": schema, "max_tokens": max_tokens}
         given |= {"temperature": temperature, "seed": seed}
         if not any(p.kind is p.VAR_KEYWORD for p in self._takes.values()):
             given = {name: value for name, value in given.items() if name in self._takes}
-        user_code = UserCode(f"model {self.name!r}")
+        failed = partial(_failure, f"model {self.name!r}")
 
         def run() -> Any:
-            with user_code:
+            with calls.user_code(failed):
                 return self._call(list(messages), **given)
 
         begun = time.monotonic()
-        async with time_limit(self._timeout, self.name):
+        async with calls.time_limit(self._timeout, self.name):
             asynchronous = inspect.iscoroutinefunction(self._call)
-            answer = run() if asynchronous else await in_thread(run)
-            with user_code:
+            answer = run() if asynchronous else await calls.in_thread(run)
+            with calls.user_code(failed):
                 if inspect.isawaitable(answer):
                     answer = await answer
         seconds = time.monotonic() - begun
@@ -81,15 +75,19 @@ class Function:
             what = f"model {self.name!r} returned {type(answer).__name__}, not str or Answer"
             raise MalformedAnswer(what, repr(answer))
         usage = answer.usage if answer.usage.seconds else answer.usage.lasting(seconds)
-        return check_answer(self.name, replace(answer, usage=usage), schema)
+        return calls.check_answer(self.name, replace(answer, usage=usage), schema)
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
 
+def _failure(what: str, error: BaseException) -> ModelError:
+    return ModelError(f"{what} raised {type(error).__name__}: {error}")
+
+
 def _look_up(name: str) -> Callable[..., Any]:
     module_name, _, path = name.partition(":")
-    with UserCode(f"importing {module_name} for model {name!r}"):
+    with calls.user_code(partial(_failure, f"importing {module_name} for model {name!r}")):
         try:
             module = import_module(module_name)
         except ModuleNotFoundError as error:

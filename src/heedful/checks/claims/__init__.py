@@ -23,7 +23,7 @@ from heedful.checks.evaluate import Context
 from heedful.checks.text import TextCheck, require, shorten
 from heedful.errors import InvalidInput
 from heedful.loop.record import NOTHING, Evaluation, Finding, Level, Usage
-from heedful.models.call import ask_for_json
+from heedful.models.call import closed_object, text_schema
 from heedful.models.contract import Model
 from heedful.sanitize import cut_middle
 
@@ -176,18 +176,18 @@ async def _judge(
     shown = _show([claims[n] for n in waiting], text, evidence)
     what = f'an object: "reason" in a few words, "verdict" one of {", ".join(_VERDICTS)}'
     keys = {
-        "reason": critique.text_schema(REASON),
+        "reason": text_schema(REASON),
         "verdict": {"type": "string", "enum": list(_VERDICTS)},
     }
-    entry = critique.closed_object(keys, description=what)
-    schema = critique.closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
-    verdicts, usage = await ask_for_json(
+    entry = closed_object(keys, description=what)
+    schema = closed_object({f"claim {n}": entry for n in range(1, len(waiting) + 1)})
+    verdicts, usage = await critique.ask_judge(
         model,
-        lambda wrong: critique.judge_messages("grounding", _INSTRUCTION, schema, shown, wrong),
-        lambda answer: [
-            _verdict(critique.parse_object(answer).get(n), n) for n in schema["properties"]
-        ],
+        "grounding",
+        _INSTRUCTION,
         schema,
+        shown,
+        lambda answer: [_verdict(answer.get(n), n) for n in schema["properties"]],
         who="judge of grounding",
         max_tokens=64 + 96 * len(waiting),
     )
@@ -225,7 +225,6 @@ def _stems(text: str) -> set[str]:
 
 
 def _pieces(row: Row) -> Iterator[str]:
-    """Yield the short cells of a row as one piece, each sentence of the long ones as another."""
     short = []
     for path, cell in row.cells.items():
         text, name = str(cell), ".".join(path)

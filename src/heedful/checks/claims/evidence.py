@@ -268,7 +268,6 @@ def read_rows(value: Any, table: Path, path: str, depth: int) -> Iterator[Row]:
 
 
 def _is_table(value: Any) -> bool:
-    """Return True for a list of mappings."""
     return isinstance(value, list | tuple) and all(isinstance(row, Mapping) for row in value)
 
 
@@ -512,7 +511,6 @@ class Evidence:
                 yield Mention(first, at - 1, rows)
 
     def _rows(self, token: Token) -> list[Row]:
-        """Return the rows that have the word in a cell."""
         named = self._named.get(token.low, []) if len(token.low) > 1 else []
         plain = token.text[0].islower()
         rows = (row for row, title in named if not (title and plain))

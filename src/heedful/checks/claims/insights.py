@@ -161,7 +161,6 @@ def _metrics(text: str, evidence: Evidence, measured: bool, columns: Any) -> Ite
 
 
 def _column(words: Iterable[str], columns: Iterable[tuple[str, ...]]) -> bool:
-    """Return whether each word is a part of the name of one of the columns."""
     return any(all(any(likeness(w, p) > 1 for p in column) for w in words) for column in columns)
 
 

@@ -274,7 +274,6 @@ def _bind(sentence: Sentence, quantity: Quantity) -> list[Cell]:
 
 
 def _in_named_tables(sentence: Sentence, cells: list[Cell]) -> list[Cell]:
-    """Keep those cells that lie in tables that the sentence names: "on the holdout"."""
     tables = {cell.row.table for cell in cells}
     named = {
         table
