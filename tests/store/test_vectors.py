@@ -12,7 +12,6 @@ import pytest
 from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
-from heedful.store import lessons as lesson_store
 from heedful.store.search import Vectors
 from heedful.store.store import Store
 from tests.store.support import opened
@@ -75,15 +74,6 @@ async def test_the_nearest_are_those_of_an_exact_scan(store):
         )
 
 
-async def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
-    near = units(1)[0]
-    await keep(store, HERE, [near] * 100, tags=("other",))
-    await keep(store, HERE, [-near], text="far", tags=("wanted",))
-    (one,) = await found(store, HERE, near, tags=("wanted",))
-    assert one.lesson == "far"
-    assert one.cosine == pytest.approx(-1)
-
-
 async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store, monkeypatch):
     monkeypatch.setattr(search, "MATCHES", 200)
     await keep(store, HERE, [None], text="weigh old parcels", tags=("wanted",))
@@ -101,17 +91,6 @@ async def test_vectors_that_cannot_be_compared_are_no_trouble(store):
     assert [one.cosine for one in await found(store, HERE, np.zeros(WIDTH))] == pytest.approx(
         [0, 0]
     )
-
-
-async def test_what_went_is_forgotten_with_its_memory(store):
-    query = units(1)[0]
-    await keep(store, HERE, units(600))
-    await found(store, HERE, query)
-    full = (await kept(store)).bytes
-    await store.write(HERE, lesson_store.clear)
-    await keep(store, HERE, [query])
-    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([1])
-    assert (await kept(store)).bytes < full / 10
 
 
 async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
