@@ -186,8 +186,7 @@ def test_what_is_proven_useless_is_listed(conclusion, fields, listed):
 
 
 @pytest.mark.parametrize(
-    "better",
-    [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}],
+    "better", [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}]
 )
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
     two = [lesson(1), lesson(2, **better)]
@@ -217,27 +216,6 @@ def test_every_member_is_near_its_survivor():
     lessons = [lesson(1, seen=2), lesson(2), lesson(3)]
     (merge,) = propose(lessons, vectors, "lite", NOW).merges
     assert (merge.survivor, merge.members) == (1, (2,))
-
-
-SAID = st.lists(st.sampled_from("weigh parcel label scale heavy large write".split()), max_size=8)
-
-
-@given(st.lists(SAID, max_size=12))
-def test_no_pair_of_near_words_is_missed(said):
-    lessons = [lesson(n, text=" ".join(one)) for n, one in enumerate(said)]
-    sets = [frozenset(words(one.text)) for one in lessons]
-
-    def dice(a: int, b: int) -> float:
-        both = len(sets[a]) + len(sets[b])
-        return 2 * len(sets[a] & sets[b]) / both if both else 0.0
-
-    expected = [
-        (a, b, dice(a, b))
-        for a in range(len(sets))
-        for b in range(a + 1, len(sets))
-        if dice(a, b) >= SAME_WORDS
-    ]
-    assert sorted(near_words(lessons)) == expected
 
 
 PART = st.sampled_from(
@@ -289,3 +267,24 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
 def test_recall_is_worse_where_a_survivor_comes_later_than_its_member(after, dropped):
     became = {"gone": (0, "into")}
     assert find_regressions(became, {"query": ["other", "gone"]}, {"query": after}) == dropped
+
+
+SAID = st.lists(st.sampled_from("weigh parcel label scale heavy large write".split()), max_size=8)
+
+
+@given(st.lists(SAID, max_size=12))
+def test_no_pair_of_near_words_is_missed(said):
+    lessons = [lesson(n, text=" ".join(one)) for n, one in enumerate(said)]
+    sets = [frozenset(words(one.text)) for one in lessons]
+
+    def dice(a: int, b: int) -> float:
+        both = len(sets[a]) + len(sets[b])
+        return 2 * len(sets[a] & sets[b]) / both if both else 0.0
+
+    expected = [
+        (a, b, dice(a, b))
+        for a in range(len(sets))
+        for b in range(a + 1, len(sets))
+        if dice(a, b) >= SAME_WORDS
+    ]
+    assert sorted(near_words(lessons)) == expected

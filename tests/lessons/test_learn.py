@@ -164,15 +164,6 @@ def test_what_is_no_use_in_a_prompt_is_not_kept(task):
     assert learn(Loop("x", attempts=(replace(loop.attempts[0], candidate=bare),)), "task") == ()
 
 
-def test_long_texts_of_what_was_wrong_are_cut():
-    loop = loop_of(
-        Evaluation((Finding("c", "m" * 9_000, "f" * 9_000),)), PASSED, texts=["r" * 9_000, "ok"]
-    )
-    (one,) = learn(loop, "task")
-    assert one.example is not None
-    assert {len(one.text), len(one.example.rejected), len(one.example.wrong)} == {LONGEST}
-
-
 @given(support.loops())
 def test_only_a_loop_that_passed_teaches_and_only_what_changed(loop):
     lessons = learn(loop, "task")
@@ -341,3 +332,12 @@ def test_what_is_not_given_is_unknown():
     assert one.meta["original_query"] == one.meta["reflection_context"] == "Unknown"
     assert one.example is not None
     assert one.example.task == one.text  # so it is found by its own words
+
+
+def test_long_texts_of_what_was_wrong_are_cut():
+    loop = loop_of(
+        Evaluation((Finding("c", "m" * 9_000, "f" * 9_000),)), PASSED, texts=["r" * 9_000, "ok"]
+    )
+    (one,) = learn(loop, "task")
+    assert one.example is not None
+    assert {len(one.text), len(one.example.rejected), len(one.example.wrong)} == {LONGEST}

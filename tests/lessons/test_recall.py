@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.lessons.lesson import Example, Match
-from heedful.lessons.ranking import (
-    as_messages,
-    as_text,
-    choose,
-    provenance,
-    rank,
-    relevance,
-    worth,
-)
+from heedful.lessons.ranking import as_messages, as_text, choose, provenance, rank, relevance, worth
 from heedful.memory.memory import Memory
 from heedful.models.contract import Message, tokens
 from tests.lessons.support import found

@@ -13,11 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful.errors import (
-    InvalidInput,
-    RollbackRefused,
-    StoreError,
-)
+from heedful.errors import InvalidInput, NotFound, RollbackRefused, StoreError
 from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE, Dreams, consolidate
@@ -41,7 +37,6 @@ def memory(path):
 
 
 async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
-    """Their ids."""
     return [(await memory.remember("k", text, **fields)).id for text in texts]
 
 
@@ -250,15 +245,20 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     assert set((await states(memory)).values()) == {"candidate"}
 
 
-async def test_of_two_dreams_at_once_one_merges(memory):
-    await told(memory, TEXT, SAME, OTHER)
-    before = await dump(memory)
-    both = await asyncio.gather(consolidate(memory), consolidate(memory))
-    assert sorted(len(one.done) for one in both) == [0, 1]
-    assert (await memory.seen("k", SAME)).count == 2
-    (done,) = (one for one in both if one.done)
-    await Dreams(memory).rollback(done.id, **BY)
-    assert await dump(memory) == before
+async def test_other_scopes_are_neither_read_nor_changed(memory):
+    others = Memory(memory.store, Scope("theirs"))
+    await told(memory, TEXT)
+    await told(others, SAME, f"{SAME} now")
+    before = await dump(others)
+    dream = await consolidate(memory)
+    assert dream.nothing.startswith("too few")
+    theirs = await consolidate(others)
+    assert theirs.done
+    assert not (await memory.seen("k", SAME))
+    with pytest.raises(NotFound):
+        await Dreams(memory).rollback(theirs.id, **BY)
+    await Dreams(others).rollback(theirs.id, **BY)
+    assert (await dump(others))["reflection"] == before["reflection"]
 
 
 @pytest.mark.parametrize("at", ["unchanged", "copy_example", "copy_vector"])

@@ -32,7 +32,6 @@ async def told(memory: Memory, texts: list[str], kind: str = "log", **more: Any)
 
 
 def forget(db, scope):
-    """What the connection keeps of the templates."""
     db.local(grouping.Learned)._kept.clear()
 
 

@@ -18,12 +18,11 @@ from heedful.store import exposures, lessons
 from heedful.store.store import key_of
 from heedful.testing import FixedEmbedder
 from tests.engines import whole
+from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.support import opened, rows
 
 pytestmark = pytest.mark.both
 
-WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
-SIMILAR = "convert the weight of parcel 9 to kilograms"
 OTHER = "name a river in Portugal"
 
 
@@ -45,13 +44,8 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     known = await memory.seen("ValueError", "line 1234: bad value 'x'")
     assert known
     assert (known.count, known.lessons[0]["text"]) == (2, "line 3: bad value 'x'")
-    for error_type, text in [
-        ("KeyError", "line 3: bad value 'x'"),
-        ("ValueError", "bad value 'z'"),
-    ]:
-        unknown = await memory.seen(error_type, text)
-        assert not unknown
-        assert unknown == Seen(0)
+    assert await memory.seen("KeyError", "line 3: bad value 'x'") == Seen(0)
+    assert not await memory.seen("ValueError", "bad value 'z'")
     texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
     assert texts == ["line 3: bad value 'x'", "line 99: bad value 'x'", "line 3: bad value 'y'"]
 
@@ -101,8 +95,6 @@ NOT_KEPT = Remembered(0, created=False, seen=0)
 
 
 class Clock:
-    """The store's clock, set by hand."""
-
     def __init__(self, now: float) -> None:
         self.now = now
 
@@ -208,22 +200,6 @@ async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
     assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
     assert await kept(memory) == {"one", "two", "three"}
     assert not await memory.seen("E", "flood")
-
-
-async def test_what_is_pinned_stays_and_a_full_memory_says_so(store):
-    memory = Memory(store, max_entries=2)
-    first = await memory.remember("E", "one")
-    await memory.pin(first.id, by="ann")
-    await memory.remember("E", "two")
-    await memory.remember("E", "three")
-    assert await kept(memory) == {"one", "three"}
-    (three,) = (one for one in await memory.top() if one["text"] == "three")
-    await memory.pin(three["id"], by="ann")
-    assert await memory.remember("E", "four") == NOT_KEPT
-    assert (await memory.remember("E", "one")).seen == 2
-    await memory.pin(first.id, pinned=False, by="ann")
-    assert (await memory.remember("E", "four")).created
-    assert await kept(memory) == {"three", "four"}
 
 
 steps = st.lists(

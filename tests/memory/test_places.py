@@ -56,7 +56,6 @@ async def learn(memory: Memory, number: int) -> None:
 
 
 def vectors(path: Any) -> list[tuple[str, int]]:
-    """Of each vector its space and its length."""
     return rows(path, "select space, length(data) / 4 from vector order by example")
 
 

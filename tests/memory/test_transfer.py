@@ -372,7 +372,6 @@ def claiming(trust: str, state: str) -> bytes:
 
 
 async def stood(memory: Memory) -> set[tuple[str, str]]:
-    """Trust and state of all lessons and examples."""
     made = records(await exported(memory))
     return {(one["trust"], one["state"]) for one in (*only(made, "lesson"), *only(made, "example"))}
 
@@ -586,7 +585,6 @@ TEXTS = ("text", "error_type", "source", "words", "by", "why", "loop", "subject"
 
 
 def planted(text: str, number: int) -> list[Plain]:
-    """Records of one lesson with the text wherever one can be."""
     mark = f"{number:016x}"
     shown = {"type": "exposure", "loop": text, "at": 1.0, "lesson": f"error/{mark}", "among": 1}
     ruled = {"type": "ruling", "at": float(number), "action": text, "subject": text, "by": text}

@@ -70,7 +70,6 @@ def stored(counting: Counting) -> list[int]:
 
 
 async def together(writer: Thread, *jobs: Any, cancelled: int = -1) -> list[Any]:
-    """The outcomes of jobs that all wait while the first commit is held up."""
     begun, gate = threading.Event(), threading.Event()
     first = asyncio.create_task(writer.run(partial(held, begun, gate)))
     await asyncio.to_thread(begun.wait, 30)
@@ -180,6 +179,24 @@ async def test_closing_finishes_what_was_handed_over_and_opening_again_works(tmp
     await store.write(SCOPE, loops.commit, report("more", 1), "me")
     await store.close()
     assert set(threads()) <= others
+
+
+async def test_closing_while_other_threads_write_leaves_nobody_waiting(tmp_path):
+    store, done = in_file(str(tmp_path / "a.db")), list[int]()
+
+    async def write(worker: int) -> None:
+        for number in range(40):
+            entry = report(f"{worker} {number}", 1)
+            await asyncio.wait_for(store.write(SCOPE, loops.commit, entry, "me"), 30)
+            done.append(number)
+
+    workers = [threading.Thread(target=asyncio.run, args=(write(n),)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        await store.close()
+    await store.close()
+    assert (len(done), rows(tmp_path / "a.db", "select count(*) from loop")) == (120, [(120,)])
 
 
 async def test_a_relative_path_is_one_file_wherever_the_process_goes(tmp_path, monkeypatch):

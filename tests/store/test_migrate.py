@@ -167,7 +167,6 @@ HERE = Path(heedful.__file__).parents[1]
 
 @pytest.fixture
 def newer(tmp_path):
-    """The folder of a newer heedful."""
     package = tmp_path / "heedful"
     shutil.copytree(HERE / "heedful", package, ignore=shutil.ignore_patterns("__pycache__"))
     _add(tmp_path, PRE, POST)
@@ -183,7 +182,6 @@ def _add(code: Path, pre: str, post: str) -> None:
 
 
 def program(code: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a program on the heedful of that folder."""
     command = [sys.executable, "-c", text, *arguments]
     env = {**os.environ, "PYTHONPATH": str(code)}
     return subprocess.run(

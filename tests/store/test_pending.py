@@ -108,9 +108,7 @@ async def test_a_trace_that_never_ends_is_given_up(store):
     assert await sent(store, [root]) == Counter()
 
 
-async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(
-    store,
-):
+async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(store):
     spans = genai()
     await sent(store, spans)
     found = await asyncio.gather(*(gather(store, SCOPE, PATIENT) for _ in range(4)))

@@ -78,23 +78,6 @@ def test_parameters_are_numbered_where_they_are_parameters(written, sent, names)
     assert number_parameters(written) == (sent, names)
 
 
-async def test_a_row_is_read_by_position_and_by_name(postgres):
-    values = {
-        "whole": 2**62,
-        "none": None,
-        "text": "žluť '\\ :x %s",
-        "real": 0.1,
-        "raw": b"\0\xff",
-    }
-    asked = "select :whole as whole, :none as none, :text as text, :real as real, :raw as raw"
-    ask = f"{asked}, true as flag, count(*) as n from tally"
-    async with opened(postgres.service) as database:
-        row = await database.read(ONE, lambda db: db.execute(ask, values).fetchone())
-    assert dict(row) == {**values, "flag": True, "n": 0}
-    assert [type(one) for one in row] == [int, type(None), str, float, bytes, bool, int]
-    assert (row[0], row["whole"], row[-1], list(row)[2]) == (2**62, 2**62, 0, values["text"])
-
-
 @pytest.mark.parametrize("text", ["a\0b", "a\udcff"])
 async def test_text_that_cannot_be_stored_is_told_as_the_callers(postgres, text):
     async with opened(postgres.service) as database:
@@ -271,6 +254,25 @@ async def test_a_statement_that_takes_too_long_is_told_with_what_to_do(postgres)
 
 KEYS = ["a", "b", "c"]
 Plan = list[tuple[frozenset[str], bool]]
+
+
+async def test_tasks_take_turns_in_the_order_in_which_they_came():
+    turns, log = Turns(), list[str]()
+
+    async def held(key: str, name: str) -> None:
+        await turns.take([key])
+        log.append(f"{name} in")
+        await asyncio.sleep(0)
+        log.append(f"{name} out")
+        turns.give([key])
+
+    await turns.take(["a"])
+    tasks = [asyncio.create_task(held("a", name)) for name in "xyz"]
+    await held("b", "other")  # which waits for none of them
+    turns.give(["a"])
+    await asyncio.gather(*tasks)
+    assert log == [f"{name} {what}" for name in ("other", *"xyz") for what in ("in", "out")]
+    assert turns._waiting == {}
 
 
 plans = st.lists(st.tuples(st.frozensets(st.sampled_from(KEYS)), st.booleans()), max_size=12)

@@ -87,6 +87,21 @@ def test_killed_in_the_middle_it_is_repeated_without_harm(tmp_path, data, file, 
         assert asyncio.run(exported(Memory(store))) == data
 
 
+def test_two_imports_at_once_are_one_and_what_is_seen_meanwhile_counts_too(tmp_path, data, file):
+    db = tmp_path / "a.db"
+    two = [begun(db, file, 1) for _ in range(2)]
+    with opened(db) as store:
+        asyncio.run(Memory(store).remember("E", "error 'a'"))
+    for process in two:
+        out, err = process.communicate("\n" * 100, timeout=60)
+        assert process.returncode == 0, err
+        assert out
+    with opened(db) as store:
+        memory = Memory(store)
+        assert [asyncio.run(memory.seen("E", f"error '{n}'")).count for n in "ae"] == [2, 1]
+        assert asyncio.run(memory.count()) == len(only(records(data), "lesson"))
+
+
 def test_an_export_is_as_of_one_moment(tmp_path):
     """What is learnt while it is written is not in it, and nobody waits for it."""
 

@@ -37,7 +37,6 @@ def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
 async def keep(
     store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
-    """A lesson a vector; their ids."""
     more = {"trust": "operator", "state": "candidate", "space": "s", **fields}
     lessons = [
         Reflection("error", signature(f"{text} {n}", text), "e", text, text, vector=one, **more)
@@ -55,12 +54,10 @@ async def found(
 
 
 async def kept(store):
-    """What the connection that reads keeps of vectors."""
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def let_keep(store, vectors):
-    """Let it keep these."""
     await store.read(Scope(), lambda db, _: db._local.__setitem__(Vectors, vectors))
 
 
