@@ -47,7 +47,7 @@ def do(coroutine: Any) -> Any:
 
 
 def test_a_reflection_is_what_the_evaluation_teaches():
-    """The types and their order are tested in tests/lessons/test_evaluation.py."""
+    """The types and their order are tested in tests/lessons/test_learn.py."""
     conflict = {"status": "conflict", "conflict_reason": "The report says 7, the answer 9."}
     run = "How much was sold?", "the quarterly report", 2, 0.5, 0.75
     content = "Detected conflict: The report says 7, the answer 9."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -188,8 +186,7 @@ def test_what_is_proven_useless_is_listed(conclusion, fields, listed):
 
 
 @pytest.mark.parametrize(
-    "better",
-    [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}],
+    "better", [{"pinned": True}, {"state": "verified"}, {"useful": 1.2}, {"helped": 2}, {"seen": 2}]
 )
 def test_the_survivor_is_the_one_with_the_best_evidence(better):
     two = [lesson(1), lesson(2, **better)]
@@ -221,27 +218,6 @@ def test_every_member_is_near_its_survivor():
     assert (merge.survivor, merge.members) == (1, (2,))
 
 
-SAID = st.lists(st.sampled_from("weigh parcel label scale heavy large write".split()), max_size=8)
-
-
-@given(st.lists(SAID, max_size=12))
-def test_no_pair_of_near_words_is_missed(said):
-    lessons = [lesson(n, text=" ".join(one)) for n, one in enumerate(said)]
-    sets = [frozenset(words(one.text)) for one in lessons]
-
-    def dice(a: int, b: int) -> float:
-        both = len(sets[a]) + len(sets[b])
-        return 2 * len(sets[a] & sets[b]) / both if both else 0.0
-
-    expected = [
-        (a, b, dice(a, b))
-        for a in range(len(sets))
-        for b in range(a + 1, len(sets))
-        if dice(a, b) >= SAME_WORDS
-    ]
-    assert sorted(near_words(lessons)) == expected
-
-
 PART = st.sampled_from(
     "weigh the parcel then label not never 3 5 three before after Ada Bo 'big' it".split()
 )
@@ -257,17 +233,6 @@ FIELDS = st.fixed_dictionaries(
         "seen": st.integers(1, 3),
     }
 )
-NEGATIONS = re.compile(r"\b(?:not|never)\b")
-
-
-def read_anew(one: Lesson) -> tuple[Any, ...]:
-    """What may not differ, found by other means."""
-    return (
-        Counter(re.findall(r"\d+|three", one.text)),
-        Counter(NEGATIONS.findall(one.text)),
-        (one.trust, one.kind, one.error_type),
-        {name for name in ("Ada", "Bo", "'big'") if name in one.text},
-    )
 
 
 @given(st.lists(FIELDS, max_size=10), st.randoms(), st.booleans())
@@ -282,9 +247,7 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
         survivor = lessons[one.survivor]
         for id in one.members:
             assert not lessons[id].pinned
-            assert read_anew(lessons[id]) == read_anew(survivor)
-            parts = (lessons[id], survivor)
-            assert not any(part.apart or part.held or part.trust == "tool" for part in parts)
+            assert veto(lessons[id], survivor) == ""
     shuffled = chance.sample(lessons, len(lessons))
     again = propose(shuffled, vectors, "lite", NOW)
     same = {(one.survivor, one.members) for one in again.merges}
@@ -304,3 +267,24 @@ def test_nothing_is_merged_across_a_veto_whatever_the_order(fields, chance, by_w
 def test_recall_is_worse_where_a_survivor_comes_later_than_its_member(after, dropped):
     became = {"gone": (0, "into")}
     assert find_regressions(became, {"query": ["other", "gone"]}, {"query": after}) == dropped
+
+
+SAID = st.lists(st.sampled_from("weigh parcel label scale heavy large write".split()), max_size=8)
+
+
+@given(st.lists(SAID, max_size=12))
+def test_no_pair_of_near_words_is_missed(said):
+    lessons = [lesson(n, text=" ".join(one)) for n, one in enumerate(said)]
+    sets = [frozenset(words(one.text)) for one in lessons]
+
+    def dice(a: int, b: int) -> float:
+        both = len(sets[a]) + len(sets[b])
+        return 2 * len(sets[a] & sets[b]) / both if both else 0.0
+
+    expected = [
+        (a, b, dice(a, b))
+        for a in range(len(sets))
+        for b in range(a + 1, len(sets))
+        if dice(a, b) >= SAME_WORDS
+    ]
+    assert sorted(near_words(lessons)) == expected

@@ -46,7 +46,6 @@ async def dump(memory: Memory) -> dict[str, list[tuple[Any, ...]]]:
 
 
 async def states(memory: Memory) -> dict[str, str]:
-    """The state of each lesson, by its text."""
     return {one["text"]: one["state"] for one in await memory.top(1_000)}
 
 

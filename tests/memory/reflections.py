@@ -44,7 +44,6 @@ TIMEOUT = Episode((), "timeout", TASK, fault=Fault("timeout_error", "no answer w
 
 
 def about(task: str, episode: Episode = FAILED) -> Episode:
-    """The same run of another task."""
     return replace(episode, task=task)
 
 

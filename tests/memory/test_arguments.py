@@ -10,6 +10,7 @@ import pytest
 from heedful.errors import InvalidInput, NotFound
 from heedful.lessons.lesson import Example, Quota
 from heedful.lessons.signature import signature
+from heedful.memory.dream import Dreams, consolidate
 from heedful.memory.memory import Memory
 
 NAN = float("nan")
@@ -95,6 +96,8 @@ WRONG: list[tuple[str, tuple[Any, ...], Call]] = [
     ("keep", COUNTS[:4], lambda memory, value: memory.prune(keep=value, by="ada")),
     ("by", ("", " ", None), lambda memory, value: memory.prune(keep=0, by=value)),
     ("by", ("",), lambda memory, value: memory.prune(keep=0, by=value, dry_run=True)),
+    ("by", ("",), lambda memory, value: consolidate(memory, by=value)),
+    ("mode", ("deep",), lambda memory, value: consolidate(memory, mode=value)),
     (
         "unused_for",
         (NAN, 0, -1, float("inf"), "x"),
@@ -122,6 +125,8 @@ async def test_what_is_not_found_says_where_to_look(memory):
         ("heedful quarantine list", lambda: memory.quarantine.release([9], by="ada")),
         ("heedful quarantine list", lambda: memory.quarantine.revoke("nobody", by="ada")),
         ("heedful lessons", lambda: memory.pin(9, by="ada")),
+        ("heedful dream log", lambda: Dreams(memory).show(9)),
+        ("heedful dream log", lambda: Dreams(memory).rollback(9, by="ada")),
     ):
         with pytest.raises(NotFound, match=f"default/default; {remedy} shows"):
             await call()

@@ -6,19 +6,14 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import heedful
-from heedful.errors import (
-    InvalidInput,
-    NotFound,
-    RollbackRefused,
-    StoreError,
-)
+from heedful.errors import InvalidInput, NotFound, RollbackRefused, StoreError
 from heedful.lessons.lesson import Example, Exposure, Outcome, Reflection, Scope
 from heedful.lessons.signature import signature, strategy_signature
 from heedful.memory.dream import WORSE, Dreams, consolidate
@@ -42,40 +37,32 @@ def memory(path):
 
 
 async def told(memory: Memory, *texts: str, **fields: Any) -> list[int]:
-    """Their ids."""
     return [(await memory.remember("k", text, **fields)).id for text in texts]
 
 
-async def test_what_says_the_same_becomes_one_and_comes_back(memory):
+async def test_what_says_the_same_becomes_one_and_comes_back(memory, path):
     first, second, _ = await told(memory, TEXT, SAME, OTHER)
     await memory.remember("k", TEXT)
     before, found = await dump(memory), await recalled(memory, TEXT, SAME, OTHER)
+    tried = await consolidate(memory, dry_run=True)
+    assert (tried.id, tried.after, tried.done[0].outcome) == (0, 2, "proposed")
+    assert (await dump(memory), await Dreams(memory).log()) == (before, [])
     dream = await consolidate(memory, by="ada")
     (merge,) = dream.done
     assert (merge.survivor, merge.members) == (first, (second,))
+    assert (await Dreams(memory).show(dream.id)).texts[second] == SAME
+    assert "parcel" not in str(rows(path, "select * from dream, supersession"))  # no text
     assert (dream.before, dream.after, dream.nothing) == (3, 2, "")
     assert await states(memory) == {TEXT: "candidate", SAME: "superseded", OTHER: "candidate"}
     assert [one[1] for one in (await recalled(memory, SAME))[0]] == [first]
     assert await dump(memory) != before
+    with pytest.raises(InvalidInput, match="by"):
+        await Dreams(memory).rollback(dream.id, by="")
     assert await Dreams(memory).rollback(dream.id, **BY) == 1
     assert await dump(memory) == before
     assert await recalled(memory, TEXT, SAME, OTHER) == found
     (ruled,) = await memory.store.read(memory.scope, exposures.rulings, 9)
     assert (ruled["action"], ruled["subject"], ruled["by"]) == ("rollback", "dream/1", "ada")
-
-
-async def test_the_log_tells_all_dreams_and_keeps_no_text(memory, path):
-    await told(memory, TEXT, SAME)
-    dream = await consolidate(memory, by="ada")
-    again = await consolidate(memory)
-    log = await Dreams(memory).log()
-    assert [one.id for one in log] == [again.id, dream.id] == [2, 1]
-    assert log[1].texts == {1: TEXT, 2: SAME}
-    assert await Dreams(memory).show(1) == log[1]
-    assert log[0].nothing == again.nothing == "too few lessons: 1, and it takes two to merge"
-    await Dreams(memory).rollback(1, **BY)
-    assert (await Dreams(memory).show(1)).undone is not None
-    assert "parcel" not in str(rows(path, "select * from dream, supersession"))
 
 
 async def test_seen_answers_with_what_took_its_place(memory):
@@ -110,22 +97,6 @@ async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
     assert set((await states(memory)).values()) == {"candidate"}
     with pytest.raises(RollbackRefused, match="was rolled back before"):
         await Dreams(memory).rollback(one.id, **BY)
-
-
-async def test_nobody_and_nothing_cannot_be_rolled_back(memory):
-    with pytest.raises(NotFound, match="heedful dream log shows the ids"):
-        await Dreams(memory).rollback(7, **BY)
-    with pytest.raises(NotFound):
-        await Dreams(memory).show(7)
-    await told(memory, TEXT, SAME)
-    dream = await consolidate(memory)
-    with pytest.raises(InvalidInput):
-        await Dreams(memory).rollback(dream.id, by="")
-    assert "superseded" in (await states(memory)).values()
-    with pytest.raises(InvalidInput, match="mode"):
-        await consolidate(memory, mode=cast("Any", "deep"))
-    with pytest.raises(InvalidInput, match="by"):
-        await consolidate(memory, by="")
 
 
 def example(n: int) -> Example:
@@ -239,15 +210,6 @@ async def test_contradictions_and_useless_lessons_are_listed_for_a_person(memory
     assert await dump(memory) == before
 
 
-async def test_a_dry_run_writes_nothing(memory):
-    await told(memory, TEXT, SAME)
-    before = await dump(memory)
-    dream = await consolidate(memory, dry_run=True)
-    assert (dream.id, dream.after, dream.done[0].outcome) == (0, 1, "proposed")
-    assert await dump(memory) == before
-    assert await Dreams(memory).log() == []
-
-
 async def test_a_merge_that_makes_recall_worse_is_dropped_alone(store):
     """The nearest of the second lesson is another one, which the veto keeps apart."""
     texts = [TEXT, f"{TEXT} again now", "never " + TEXT, OTHER, f"{OTHER} now"]
@@ -283,18 +245,7 @@ async def test_a_lesson_that_changed_meanwhile_is_left_alone(memory, monkeypatch
     assert set((await states(memory)).values()) == {"candidate"}
 
 
-async def test_of_two_dreams_at_once_one_merges(memory):
-    await told(memory, TEXT, SAME, OTHER)
-    before = await dump(memory)
-    both = await asyncio.gather(consolidate(memory), consolidate(memory))
-    assert sorted(len(one.done) for one in both) == [0, 1]
-    assert (await memory.seen("k", SAME)).count == 2
-    (done,) = (one for one in both if one.done)
-    await Dreams(memory).rollback(done.id, **BY)
-    assert await dump(memory) == before
-
-
-async def test_other_scopes_are_neither_read_nor_changed(memory, path):
+async def test_other_scopes_are_neither_read_nor_changed(memory):
     others = Memory(memory.store, Scope("theirs"))
     await told(memory, TEXT)
     await told(others, SAME, f"{SAME} now")
@@ -403,20 +354,6 @@ def dreams(memory: Memory, count: int) -> Callable[[], Any]:
     return enough
 
 
-def test_it_dreams_in_full_again_and_again_until_it_is_cancelled(memory):
-    async def run():
-        for text in (TEXT, SAME, "Ask for the colour"):
-            await memory.remember("k", text, importance=0.7)
-        task = await dreaming_until(memory, dreams(memory, 3))
-        return task, await Dreams(memory).log(), await states(memory)
-
-    task, log, lessons = asyncio.run(run())
-    assert task.cancelled()
-    assert {one.mode for one in log} == {"full"}
-    assert [len(one.done) for one in log[::-1]] == [1] + [0] * (len(log) - 1)
-    assert sorted(lessons.values()) == ["candidate", "candidate", "superseded"]
-
-
 def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, caplog):
     def rename(old: str, new: str) -> None:
         db = sqlite3.connect(path)
@@ -443,4 +380,5 @@ def test_a_store_that_fails_is_logged_and_the_next_dream_comes(memory, path, cap
     told: Any = caplog.records[0]
     assert (told.message, told.error) == ("dream_failed", "StoreError")
     assert "consolidate" in told.traceback
+    assert {one.mode for one in asyncio.run(Dreams(memory).log())} == {"full"}
     assert TEXT not in caplog.text

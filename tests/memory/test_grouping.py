@@ -14,7 +14,7 @@ from heedful.memory.memory import Memory
 from heedful.store import patterns as grouping
 from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
-from tests.store.support import ended, opened, python, rows
+from tests.store.support import opened
 
 pytestmark = IN_SOAK
 
@@ -32,7 +32,6 @@ async def told(memory: Memory, texts: list[str], kind: str = "log", **more: Any)
 
 
 def forget(db, scope):
-    """What the connection keeps of the templates."""
     db.local(grouping.Learned)._kept.clear()
 
 
@@ -91,53 +90,16 @@ async def test_what_was_rejected_merges_nothing_and_is_not_told(memory, trust):
     assert (lesson["text"], lesson["tags"]) == ("", [])
 
 
-async def test_a_merge_is_undone_and_taken_back_on_record(memory, path):
-    await told(memory, LOGIN[:5])
-    await memory.set_apart(digest(LOGIN[0]), by="ann", why="ada is a service")
-    alone = await memory.seen("log", LOGIN[0])
-    assert (alone.count, alone.group) == (1, None)
-    rest = await memory.seen("log", LOGIN[1])
-    assert rest.count == 4
-    assert digest(LOGIN[0]) not in {one["signature"] for one in rest.lessons}
-    group, apart = await memory.patterns()
-    assert (group["template"], group["seen"], group["apart"]) == (
-        "login failed for <*> here",
-        4,
-        False,
-    )
-    assert (apart["template"], apart["seen"], apart["apart"]) == (LOGIN[0], 1, True)
-    assert apart["why"] == ["by ann: ada is a service"]
-    await memory.set_apart(digest(LOGIN[0]), apart=False, by="bob")
-    assert (await memory.seen("log", LOGIN[0])).count == 5
-    assert rows(path, "select action, subject, by, why from ruling order by id") == [
-        ("unmerge", digest(LOGIN[0]), "ann", "ada is a service"),
-        ("remerge", digest(LOGIN[0]), "bob", ""),
-    ]
-
-
 @pytest.mark.sqlite
-def test_what_another_process_writes_is_seen(memory, path):
-    asyncio.run(told(memory, LOGIN[:3]))
-    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 1
-    other = """
-import asyncio, sys
-from heedful.memory.memory import Memory
-from heedful.lessons.signature import signature
-from tests.store.support import opened
-
-async def main(memory):
-    if sys.argv[2] == "apart":
-        await memory.set_apart(signature("log", sys.argv[3]).digest, by="ann")
-    else:
-        await memory.remember("log", sys.argv[3])
-
-with opened(sys.argv[1]) as store:
-    asyncio.run(main(Memory(store)))
-"""
-    ended(python(other, path, "remember", LOGIN[3]))
-    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 4
-    ended(python(other, path, "apart", LOGIN[0]))
-    assert asyncio.run(memory.seen("log", LOGIN[0])).count == 1
+async def test_what_another_connection_writes_is_seen(memory, path):
+    await told(memory, LOGIN[:3])
+    assert (await memory.seen("log", LOGIN[0])).count == 1
+    with opened(path) as store:
+        other = Memory(store)
+        await told(other, LOGIN[3:4])
+        assert (await memory.seen("log", LOGIN[0])).count == 4
+        await other.set_apart(digest(LOGIN[0]), by="ann")
+        assert (await memory.seen("log", LOGIN[0])).count == 1
 
 
 steps = st.lists(
@@ -200,16 +162,3 @@ async def test_what_is_alike_is_suggested_and_nothing_is_merged(memory):
     }
     assert await memory.patterns() == before == []
     assert (await memory.seen("io", "the disk of db is full")).group is None
-
-
-async def test_what_is_one_group_or_was_kept_apart_is_not_suggested(memory):
-    memory = Memory(memory.store, embedder=Same())
-
-    assert await memory.suggest() == []
-    await told(memory, LOGIN[:4])
-    assert await memory.suggest() == []
-    await memory.set_apart(digest(LOGIN[0]), by="ann")
-    pairs = await memory.suggest()
-    assert len(pairs) == 3  # of the three that are left and count alone
-    assert digest(LOGIN[0]) not in {it["signature"] for one in pairs for it in one["lessons"]}
-    assert len(await memory.suggest(2)) == 2

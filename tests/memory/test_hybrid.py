@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import heedful
-from heedful.lessons.lesson import Example
+from heedful.lessons.learn import learn
+from heedful.lessons.lesson import Example, Scope
+from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Loop
 from heedful.memory.memory import Memory
-from heedful.store.store import Store
+from heedful.store import exposures
 from heedful.testing import FixedEmbedder
-from tests.engines import IN_SOAK
+from tests.engines import IN_SOAK, in_memory
 from tests.store.support import opened
 
 pytestmark = IN_SOAK
@@ -51,17 +51,6 @@ async def test_a_lesson_is_found_by_its_own_words_and_goes_into_no_prompt(memory
     assert [known["examples"] for known in await memory.top()] == [0, 0]
 
 
-async def test_a_lesson_that_is_raised_is_found_by_its_new_words_only(memory):
-    await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
-    assert await lessons(memory, "wait for the moon") == []
-    await memory.remember("E", "x", lesson="restart printers", trust="operator")
-    assert await lessons(memory, "restart printers") == ["restart printers"]
-    assert await lessons(memory, "wait for the moon") == []
-    await memory.remember("E", "x", lesson="wait for the moon", trust="tool")
-    assert await lessons(memory, "wait for the moon") == []
-    assert await lessons(memory, "restart printers") == ["restart printers"]
-
-
 async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_meaning(store):
     memory = Memory(store, embedder=FixedEmbedder())
     await memory.remember("a", "yes, gladly", context="shall we visit Lisbon")
@@ -70,26 +59,6 @@ async def test_what_stood_around_it_is_found_as_words_but_has_no_part_in_the_mea
     assert (one.error_type, one.example.task) == ("a", "yes, gladly")
     (cosine,) = [found.cosine for found in await memory.recall("yes, gladly") if found.id == 1]
     assert cosine == pytest.approx(1)
-
-
-WORDS = ["kilogram", "parcel", "重量", "вес", "🚀", "وزن", '"', "NEAR(", "words :", "*", "AND"]
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join), max_size=6),
-    st.lists(st.sampled_from([*WORDS, "unknown"]), max_size=4).map(" ".join) | st.text(max_size=30),
-)
-def test_any_query_is_answered_and_what_is_unrelated_brings_nothing(stored, asked):
-    async def scenario(store: Store) -> None:
-        memory = Memory(store)
-        await kept(memory, *stored)
-        found = await memory.recall(asked, 99)
-        assert all(one.coverage >= 0.3 or one.overlap >= 0.4 for one in found)
-        assert await memory.recall("zebra") == []
-
-    with opened(":memory:") as store:
-        asyncio.run(scenario(store))
 
 
 async def test_what_is_quarantined_neither_crowds_out_nor_makes_words_common(memory):
@@ -138,37 +107,7 @@ async def test_a_filter_lets_through_what_it_says(memory, filters, found):
     assert all(one.tags for one in brought)
 
 
-async def test_what_a_filter_lets_through_is_not_crowded_out_by_the_rest(memory):
-    for n in range(70):
-        await memory.remember(f"e{n}", "parcel weight", tags=["other"])
-    await memory.remember("x", "parcel weight and some other words", tags=["wanted"])
-    (one,) = await memory.recall("parcel weight", tags=["wanted"])
-    assert one.error_type == "x"
-
-
 # Rendering and logs
-
-
-TASK = "convert the weight of the parcel to kilograms"
-
-
-async def test_both_forms_say_where_an_example_comes_from(tmp_path: Path) -> None:
-    memory = heedful.Memory(str(tmp_path / "a.db"))
-    example = Example(TASK, "12.0 kg", "12 km", "not a weight")
-    await memory.remember("units", "12 km is not a weight", example=example)
-    await memory.remember("units", "weight of the parcel in kilograms", lesson="weigh twice")
-    found = await memory.recall(TASK)
-    asked, answered = memory.render(found)
-    assert (asked.content, answered.content) == (TASK, "12.0 kg")
-    assert "not verified, seen once, remembered as units" in asked.source
-    first, second = memory.render_text(found), memory.render_text(found)
-    assert first != second  # the delimiters
-    assert TASK in first
-    assert "12.0 kg" in first
-    assert memory.render(found, budget=5) == ()
-    assert memory.render_text(found, budget=1) == ""
-    assert memory.render_text([]) == ""
-    await memory.store.close()
 
 
 def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
@@ -182,3 +121,62 @@ def test_the_log_says_what_became_of_it_and_no_word_of_it(caplog) -> None:
         asyncio.run(scenario())
     told = [one.getMessage() for one in caplog.records]
     assert told == ["stored: lesson 1", "duplicate: lesson 1, seen 2 times", "skipped"]
+
+
+# Lessons without outputs
+
+TASK = "p: train"
+
+
+def loop_of(*attempts: tuple[str, tuple[Finding, ...]], id: str = "r/train") -> Loop:
+    made = tuple(
+        Attempt(n, Candidate.of(text), Evaluation(found))
+        for n, (text, found) in enumerate(attempts, 1)
+    )
+    return Loop(id, attempts=made)
+
+
+WRONG = Finding("size", "n is 1", "use 2", key="size: small")
+BARE = replace(WRONG, fix="")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "texts"),
+    [
+        ([("a", (WRONG,)), ("b", ())], ["n is 1. use 2 Accepted: a -> b"]),
+        ([("a", (BARE,)), ("b", ())], ["n is 1. Accepted: a -> b"]),
+        ([("a", (WRONG,)), ("a", ())], ["n is 1. use 2"]),  # a file, say, was written anew
+        ([("a", (BARE,)), ("a", ())], ["n is 1."]),
+        ([("a", ())], []),  # an accepted first try teaches nothing without its output
+        ([("a", (WRONG,)), ("b", (WRONG,))], []),
+        ([("a" * 5_000, (WRONG,)), ("b" * 5_000, ())], ["n is 1. use 2"]),
+    ],
+    ids=str,
+)
+def test_what_is_learnt_without_outputs(attempts: Any, texts: list[str]) -> None:
+    found = learn(loop_of(*attempts), TASK, outputs=False)
+    assert [one.text.replace("'", "") for one in found] == texts
+    for one in found:
+        assert one.example is not None
+        assert (one.example.accepted, one.example.rejected, one.example.task) == ("", "", TASK)
+        assert one.state == "verified"
+
+
+async def test_what_mended_one_stage_is_no_advice_to_another() -> None:
+    store = in_memory()
+    memory = Memory(store)
+    lessons = learn(loop_of(("a", (WRONG,)), ("b", ())), TASK, outputs=False)
+    await store.write(Scope(), exposures.remember, lessons)
+    await memory.remember("other", "an operator says: train on all of p", lesson="train p so")
+    example = Example(TASK, "accepted", "rejected", "wrong")
+    await memory.remember("third", "an example", example=example)
+    own = await memory.brief(TASK, "a", examples=False)
+    assert {one.error_type for one in own.advice} >= {"size"}
+    assert own.examples == ()
+    assert {one.error_type for one in own.advice} <= {"size", "other"}
+    other = await memory.brief("p: training", "b", examples=False)
+    assert "size" not in {one.error_type for one in other.advice}
+    usual = await memory.brief(TASK, "c")
+    assert usual.advice == ()
+    assert [turn.role for turn in usual.examples] == ["user", "assistant"]
+    await store.close()

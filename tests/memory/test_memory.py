@@ -1,28 +1,28 @@
-"""Memory over real databases: count, know again, bring back, forget; nothing crosses a scope."""
+"""Memory over real databases: count, know again, bring back, stay small, forget."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import StoreError
-from heedful.lessons.lesson import Example, Remembered, Scope
+from heedful.lessons.lesson import Example, Exposure, Reflection, Remembered, Scope
 from heedful.lessons.patterns import Seen
+from heedful.lessons.signature import signature
 from heedful.memory.memory import Memory
-from heedful.store.store import Store
+from heedful.store import exposures, lessons
+from heedful.store.store import key_of
 from heedful.testing import FixedEmbedder
 from tests.engines import whole
+from tests.memory.test_quarantine import SIMILAR, WEIGHT
 from tests.store.support import opened, rows
 
 pytestmark = pytest.mark.both
 
-WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
-SIMILAR = "convert the weight of parcel 9 to kilograms"
 OTHER = "name a river in Portugal"
 
 
@@ -44,33 +44,10 @@ async def test_a_sighting_is_counted_and_a_pattern_is_one_lesson(store, path):
     known = await memory.seen("ValueError", "line 1234: bad value 'x'")
     assert known
     assert (known.count, known.lessons[0]["text"]) == (2, "line 3: bad value 'x'")
-    for error_type, text in [
-        ("KeyError", "line 3: bad value 'x'"),
-        ("ValueError", "bad value 'z'"),
-    ]:
-        unknown = await memory.seen(error_type, text)
-        assert not unknown
-        assert unknown == Seen(0)
+    assert await memory.seen("KeyError", "line 3: bad value 'x'") == Seen(0)
+    assert not await memory.seen("ValueError", "bad value 'z'")
     texts = [t for (t,) in rows(path, "select text from occurrence order by id")]
     assert texts == ["line 3: bad value 'x'", "line 99: bad value 'x'", "line 3: bad value 'y'"]
-
-
-@pytest.mark.sqlite
-def test_a_store_that_fails_raises_and_is_never_not_seen(tmp_path):
-    (tmp_path / "a.db").write_bytes(b"no database" * 100)
-    with opened(tmp_path / "a.db") as store:
-        memory = Memory(store)
-        calls: list[Any] = [
-            memory.remember("E", "x"),
-            memory.seen("E", "x"),
-            memory.recall("x"),
-            memory.count(),
-            memory.clear(),
-            memory.top(),
-        ]
-        for call in calls:
-            with pytest.raises(StoreError):
-                asyncio.run(call)
 
 
 async def test_a_related_task_brings_the_example_and_an_unrelated_one_nothing(memory):
@@ -111,53 +88,199 @@ async def test_clear_forgets_all_of_the_scope_and_nothing_else(store, path, engi
         assert rows(path, index, "s1xparcel OR s2xparcel") == [(3,)]
 
 
-scopes = st.sampled_from([Scope(t, p) for t in ("a", "b") for p in ("x", "y", "ay")])
-actions = st.lists(
+# The bound
+
+DAY = 86_400.0
+NOT_KEPT = Remembered(0, created=False, seen=0)
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        self.now += 1
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    one = Clock(1_000 * DAY)
+    for room in (exposures, lessons):
+        monkeypatch.setattr(room, "time", one)
+    return one
+
+
+async def kept(memory: Memory) -> set[str]:
+    """The texts of all lessons, those that are held back included."""
+    store: Any = memory.store
+    sql = "select text from reflection where tenant = :tenant and project = :project"
+    scope = key_of(memory.scope)
+    found: set[str] = await store.read(
+        memory.scope, lambda db, _: {text for (text,) in db.execute(sql, scope)}
+    )
+    return found
+
+
+def lesson(text: str, **fields: Any) -> Reflection:
+    return Reflection("check", signature("c", text), "c", text, text, **fields)
+
+
+async def set_to(store: Any, text: str, **columns: Any) -> None:
+    """As a proof or a ruling would have left it."""
+    for name, value in columns.items():
+        sql = f"update reflection set {name} = :value where text = :text"
+        values = {"value": value, "text": text}
+        await store.write(Scope(), lambda db, _, s=sql, v=values: db.execute(s, v).rowcount)
+
+
+async def test_the_examples_of_one_lesson_are_bounded_too(store, path, clock):
+    memory = Memory(store, embedder=FixedEmbedder(), max_entries=5)
+    pinned = Example("parcel 99", "99 kg")
+    await memory.remember("style", "x", example=pinned, pinned=True)
+    for n in range(12):
+        await memory.remember("units", "no unit", example=Example(f"parcel {n}", f"{n} kg"))
+    found = await memory.recall("parcel 3", 99)
+    assert sorted(one.example.accepted for one in found) == [
+        "10 kg", "11 kg", "8 kg", "9 kg", "99 kg",
+    ]  # fmt: skip
+    assert await memory.count() == 2
+    assert (await memory.seen("units", "no unit")).count == 12
+    assert rows(path, "select count(*) from vector") == [(5,)]
+
+
+ORDER: list[tuple[str, dict[str, Any]]] = [
+    ("quarantined", {"state": "quarantined", "useful": 1.5, "importance": 1.0}),
+    ("retired", {"state": "retired", "useful": 1.2}),
+    ("superseded", {"state": "superseded", "useful": 1.3}),
+    ("hurts", {"useful": 0.9, "importance": 1.0}),
+    ("unimportant", {"importance": 0.1}),
+    ("old", {"last_seen": 5.0}),
+    ("older shown later", {"last_seen": 1.0, "last_shown": 6.0}),
+    ("verified", {"state": "verified", "last_seen": 7.0}),
+    ("new", {"last_seen": 8.0}),
+    ("often helped, not proven", {"helped": 9, "last_seen": 9.0}),
+    ("important", {"importance": 0.9}),
+    ("helps", {"useful": 1.1, "importance": 0.0}),
+]
+
+
+async def test_the_order_of_usefulness(store):
+    memory = Memory(store)
+    for name, columns in reversed(ORDER):
+        await memory.remember("E", name)
+        await set_to(store, name, **columns)
+    await memory.remember("E", "pinned")
+    await set_to(store, "pinned", state="retired", useful=0.5, pinned=True)
+    for n in range(len(ORDER)):
+        bounded = Memory(store, max_entries=len(ORDER) + 1)
+        await bounded.remember("E", f"filler {chr(97 + n)}", importance=1.0)
+        await set_to(store, f"filler {chr(97 + n)}", useful=2.0)
+        left = await kept(memory)
+        assert [name in left for name, _ in ORDER] == [at > n for at in range(len(ORDER))]
+        assert "pinned" in left
+
+
+@pytest.mark.parametrize("trust", ["tool", "external"])
+async def test_what_is_quarantined_pushes_nothing_out_that_is_not(store, trust):
+    memory = Memory(store, max_entries=3)
+    for text in ("one", "two"):
+        await memory.remember("E", text)
+    await set_to(store, "one", state="retired")
+    for n in range(20):
+        answer = await memory.remember("E", f"flood {chr(97 + n)}", trust=trust)
+        assert answer.created
+        assert await kept(memory) == {"one", "two", f"flood {chr(97 + n)}"}
+    await memory.remember("E", "three")
+    assert await kept(memory) == {"one", "two", "three"}
+    # Now there is no room for it at all, and it is told so.
+    assert await memory.remember("E", "flood", trust=trust) == NOT_KEPT
+    assert await kept(memory) == {"one", "two", "three"}
+    assert not await memory.seen("E", "flood")
+
+
+steps = st.lists(
     st.tuples(
-        st.sampled_from(["remember", "remember", "remember", "clear"]),
-        scopes,
-        st.integers(0, 3),
+        st.sampled_from(["operator", "external", "pin", "unpin", "clear", "prune"]),
+        st.sampled_from([Scope("a"), Scope("b")]),
+        st.integers(0, 9),
     ),
-    max_size=25,
+    max_size=30,
 )
 
 
-@pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(done=actions)
-def test_nothing_ever_crosses_a_scope(embedder, done: Sequence[tuple[str, Scope, int]]):
-    async def scenario(store: Store) -> None:
-        expected: dict[Scope, dict[int, int]] = {}
-        for action, scope, number in done:
-            memory, own = Memory(store, scope, embedder), expected.setdefault(scope, {})
-            if action == "clear":
-                assert await memory.clear() == len(own)
-                own.clear()
-                continue
-            example = Example(f"convert the parcel {'abcd'[number]} to kilograms", f"{scope}")
-            answer = await memory.remember(f"error {'abcd'[number]}", "x", example=example)
-            own[number] = own.get(number, 0) + 1
-            assert (answer.seen, answer.created) == (own[number], own[number] == 1)
-        for scope, own in expected.items():
-            memory = Memory(store, scope, embedder)
-            assert await memory.count() == len(own)
-            found = await memory.recall("convert the parcel a to kilograms", 99)
-            assert {one.example.accepted for one in found} <= {f"{scope}"}
-            assert bool(found) is bool(own)
-            for number in range(4):
-                known = await memory.seen(f"error {'abcd'[number]}", "x")
-                assert known.count == own.get(number, 0)
-            assert {int(one["seen"]) for one in await memory.top(99)} == set(own.values())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(done=steps, most=st.integers(1, 4))
+def test_a_bound_holds_whatever_happens(done, most):
+    async def scenario(store: Any) -> None:
+        for what, scope, n in done:
+            memory = Memory(store, scope, max_entries=most)
+            before = {one["signature"]: one for one in await memory.top(99)}
+            if what in ("pin", "unpin"):
+                for one in await memory.top(1):
+                    await memory.pin(one["id"], by="ann", pinned=what == "pin")
+            elif what == "clear":
+                await memory.clear()
+            elif what == "prune":
+                await memory.prune(by="ann", keep=n)
+            else:
+                answer = await memory.remember("E", f"error {chr(97 + n)}", trust=what)
+                after = {one["signature"]: one for one in await memory.top(99)}
+                gone = [one for name, one in before.items() if name not in after]
+                assert all(not one["pinned"] for one in gone)
+                if what == "external":
+                    assert all(one["state"] == "quarantined" for one in gone)
+                known = await memory.seen("E", f"error {chr(97 + n)}")
+                assert known.count == answer.seen
+            after = {one["signature"]: one for one in await memory.top(99)}
+            assert len(after) == await memory.count()
+            pinned = sum(one["pinned"] for one in after.values())
+            assert len(after) <= max(most, pinned)
 
     with opened(":memory:") as store:
         asyncio.run(scenario(store))
 
 
-async def test_the_lessons_most_often_seen_come_first(store):
+async def test_what_was_neither_seen_nor_shown_is_removed(store, clock, path):
     memory = Memory(store)
-    for times, text in enumerate(["once", "twice", "thrice"], 1):
-        for _ in range(times):
-            await memory.remember("E", text, tags=["t", text])
-    top = await memory.top(2)
-    assert [one["text"] for one in top] == ["thrice", "twice"]
-    assert top[0]["tags"] == ["t", "thrice"]
+    for text in ("seen", "shown", "unused", "pinned", "helps", "hurts"):
+        await store.write(memory.scope, exposures.remember, [lesson(text)])
+    await set_to(store, "pinned", pinned=True)
+    await set_to(store, "helps", useful=1.01, state="verified")
+    await set_to(store, "hurts", useful=0.9, state="verified")
+    clock.now += 100 * DAY
+    await store.write(memory.scope, exposures.remember, [lesson("seen")])
+    shown = Exposure(f"check/{signature('c', 'shown').digest}", "loop", True, share=0.0)
+    await store.write(memory.scope, exposures.remember, [], exposures=[shown])
+    clock.now += 10 * DAY
+    for dry in (True, True, False):
+        found = await memory.prune(unused_for=60 * DAY, by="ann", dry_run=dry)
+        assert {one["text"]: one["why"] for one in found} == {
+            "unused": "not used for 110 days",
+            "hurts": "not used for 110 days",
+        }
+    assert await memory.prune(by="ann", unused_for=60 * DAY) == []
+    assert await kept(memory) == {"seen", "shown", "pinned", "helps"}
+    ((by, subject, record),) = rows(path, "select by, subject, record from ruling")
+    assert (by, subject) == ("ann", "2 lessons")
+    names = {f"check/{signature('c', text).digest}" for text in ("unused", "hurts")}
+    assert {one["lesson"] for one in json.loads(record)["removed"]} == names
+
+
+async def test_so_many_are_kept_the_most_useful(store, clock):
+    memory = Memory(store)
+    for n in range(9):
+        await memory.remember("E", f"error {chr(97 + n)}", importance=0.9 if n == 3 else 0.5)
+        clock.now += DAY
+    found = await memory.prune(by="ann", unused_for=6.5 * DAY, keep=4)
+    assert [(one["text"], one["why"]) for one in found] == [
+        ("error a", "not used for 9 days"),
+        ("error b", "not used for 8 days"),
+        ("error c", "not used for 7 days"),
+        ("error e", "the least useful beyond 4"),
+        ("error f", "the least useful beyond 4"),
+    ]
+    assert await memory.prune(by="ann", keep=4) == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from heedful.errors import InvalidInput
@@ -58,7 +56,6 @@ async def learn(memory: Memory, number: int) -> None:
 
 
 def vectors(path: Any) -> list[tuple[str, int]]:
-    """Of each vector its space and its length."""
     return rows(path, "select space, length(data) / 4 from vector order by example")
 
 
@@ -176,16 +173,3 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(store, path):
     assert asyncio.run(memory.reembed()) == 2 * BATCH
     assert asked == [BATCH, BATCH]
     assert vectors(path) == [("fixed/64", 64)] * 3 * BATCH
-
-
-@pytest.mark.sqlite
-def test_two_processes_at_once_leave_each_example_one_vector(store, path):
-    asyncio.run(learn(Memory(store), 4 * BATCH))
-    two: list[subprocess.Popen[str]] = [python(KILLED, path, 10**9) for _ in range(2)]
-    for process in two:
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
-    assert vectors(path) == [("fixed/64", 64)] * 4 * BATCH
-    wanted = asyncio.run(FixedEmbedder().embed(["task 0 of parcels"]))[0]
-    ((data,),) = rows(path, "select data from vector where example = 1")
-    assert np.frombuffer(data, "<f4") == pytest.approx(np.array(wanted, "<f4"))

@@ -56,33 +56,6 @@ async def learns(memory: Memory, id: str, task: str, *answers: str) -> tuple[int
     return briefing.shown
 
 
-async def test_the_newest_comes_first_and_another_scope_sees_none(memory):
-    for n in range(3):
-        await memory.remember(f"e{n}", "x", lesson=f"{n}", trust="external", source=f"p {n}")
-    await memory.remember("mine", "x", lesson=ATTACK)
-    found = await memory.quarantine.waiting()
-    assert [one.lesson for one in found] == ["2", "1", "0"]
-    assert {one.state for one in found} == {"quarantined"}
-    assert await memory.quarantine.waiting(1) == found[:1]
-    assert await memory.quarantine.waiting(after=found[0].id) == found[1:]
-    assert await Memory(memory.store, Scope("other")).quarantine.waiting() == []
-
-
-async def test_one_entry_is_shown_with_where_it_comes_from(memory):
-    await memory.remember("u", "7", lesson="Units!", example=WEIGHT, trust="tool",
-                          source="linter", tags=["t"], importance=0.9)  # fmt: skip
-    await memory.remember("w", "8", trust="external", source="page")
-    await memory.remember("v", "both", lesson="Both", trust="model", derived_from=[1])
-    one = await memory.quarantine.show(1)
-    assert (one.lesson, one.example, one.source) == ("Units!", WEIGHT, "linter")
-    assert (one.tags, one.importance, one.error_type) == (("t",), 0.9, "u")
-    assert [seen.source for seen in one.provenance.sightings] == ["linter"]
-    assert (one.provenance.sources, one.provenance.children) == (("linter",), (3,))
-    other = await memory.quarantine.show(3)
-    assert (other.trust, other.state, other.example) == ("tool", "quarantined", None)
-    assert (other.provenance.sources, other.provenance.parents) == (("linter", "tool"), (1,))
-
-
 async def test_what_is_released_is_recalled_and_on_record(memory):
     await memory.remember("u", "x", lesson="Units!", example=WEIGHT, trust="external",
                           source="page")  # fmt: skip

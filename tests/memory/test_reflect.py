@@ -18,11 +18,21 @@ from heedful.lessons.lesson import Example, Scope
 from heedful.lessons.ranking import as_text
 from heedful.loop.record import Attempt, Candidate, Evaluation, Finding, Goal, Loop
 from heedful.memory import reflect as reflecting
-from heedful.memory.draft import BUDGET, EVENT, IMPORTANCE, Excerpt, Study, remove_lessons
+from heedful.memory.draft import (
+    BUDGET,
+    EVENT,
+    IMPORTANCE,
+    MOST_CITED,
+    Excerpt,
+    Study,
+    claim,
+    remove_lessons,
+    sentences,
+)
 from heedful.memory.memory import Memory
 from heedful.memory.reflect import STRONGER, keep
 from heedful.models.contract import Message, tokens
-from heedful.store import episodes, loops
+from heedful.store import episodes
 from heedful.testing import ScriptedModel
 from heedful.traces.episode import ENDED, LOOP
 from tests.conftest import SOAK
@@ -290,23 +300,6 @@ async def test_an_episode_is_reflected_on_once_however_many_at_a_time(memory):
     assert table(memory, "select seen from reflection") == [(1,), (1,)]
 
 
-async def test_what_failed_waits_and_is_tried_again(memory):
-    failing = ScriptedModel("nonsense", forever=True)
-    with pytest.raises(MalformedAnswer):
-        await reflect(FAILED, memory=memory, model=failing, on_model_error="raise")
-    [waiting] = await memory.store.read(memory.scope, episodes.newest, 9, "failed")
-    assert (waiting.tries, waiting.digest) == (1, FAILED.digest)
-    assert waiting.error.startswith("MalformedAnswer: reflector")
-    assert await memory.count() == 0
-    with pytest.raises(MalformedAnswer):
-        await reflect_waiting(memory, before=2e9, model=failing)
-    made = await reflect_waiting(memory, before=2e9, model=ScriptedModel(GOOD))
-    assert made.by == "scripted"
-    assert await reflect_waiting(memory, before=2e9) is None
-    assert await memory.store.read(memory.scope, episodes.counts) == {"reflected": 1}
-    assert (await reflect(FAILED, memory=memory)).again
-
-
 async def test_an_interrupted_episode_is_free_again(memory):
     asked = asyncio.Event()
 
@@ -396,7 +389,7 @@ async def test_what_matters_is_recalled_and_the_rest_when_asked_for(memory):
     assert advice.kind == "strategy"
 
 
-async def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
+async def test_a_strategy_is_a_hint(memory):
     await reflect(FAILED, memory=memory, trust="operator")
     hints: list[str] = []
 
@@ -407,33 +400,6 @@ async def test_a_strategy_is_a_hint_and_a_withheld_one_is_none(memory):
     options = {"generate": generate, "checks": [heedful.checks.not_empty()], "store": memory.store}
     await heedful.run(TASK, memory=memory, **options)
     assert "When price fails" in hints[0]
-    held = Memory(memory.store, holdout=0.999)
-    for n in range(21):  # the first loops of a scope are shown everything
-        await heedful.run(TASK, memory=held, id=f"l{n}", **options)
-    assert hints[-1] == ""
-    assert table(memory, "select shown from exposure where loop = 'l20'") == [(0,)]
-
-
-async def test_a_stage_that_failed_teaches_the_next_run(memory):
-    said: list[Any] = []
-    pipeline = heedful.Pipeline("p", store=memory.store, memory=memory, progress=False)
-
-    def small(output, at):
-        return [Finding("size", "n is too small", "Use at least 2", key="small")]
-
-    @pipeline.stage(checks=[small])
-    def train(state, feedback=None):
-        said.append(feedback)
-        return 1
-
-    await pipeline.run({})
-    [stored] = await memory.store.read(memory.scope, loops.newest, 1)
-    made = await reflect(heedful.episode_of(stored), memory=memory)
-    assert (said[0], made.strategy.text) == (None, "Use at least 2")
-    del said[:]
-    await pipeline.run({})
-    assert "Use at least 2" in said[0]
-    assert table(memory, "select kind, shown from exposure") == [("strategy", 1)]
 
 
 # Trust
@@ -640,3 +606,60 @@ async def test_secrets_are_not_kept(memory):
     made = await reflect(episode, memory=memory)
     names = ("reflection", "example", "episode")
     assert SECRET not in f"{made.text} {[table(memory, f'select * from {n}') for n in names]}"
+
+
+# Sentences against the events that they cite
+
+EPISODE = Episode(
+    (
+        Event("tool_call", tool="read_file", arguments={"path": "a.txt"}, agent="Ann", id="e1"),
+        Event("tool_response", "Error: no such file, 1,200 rows of Ernest Hemingway", id="e2"),
+        Event("llm_response", "It is as good   as DONE.", id="e3"),
+    ),
+    "failure",
+    "Count the rows of Table 7",
+    fault=Fault("timeout_error", "after 30 s"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "events", "unsupported"),
+    [
+        ("It read a.txt with read_file.", (0,), ()),
+        ("The agent Ann read it.", (0,), ()),
+        ("It found 1200 rows.", (1,), ()),
+        ("It found 1,200.0 rows of Ernest Hemingway.", (1,), ()),
+        ("It found 1200 rows.", (0,), ("1200",)),
+        ("It found 12 rows of Mark Twain.", (1,), ("12", "Mark Twain")),
+        ("It said 'as good as done'.", (2,), ()),
+        ("It said “as … done”.", (2,), ()),
+        ("It said “nearly … done”.", (2,), ("nearly … done",)),
+        ("It called write_file.", (0,), ("write_file",)),
+        ("Table 7 was to be counted, within 30 s.", (0,), ()),
+        ("Nothing was done about it.", (0,), ()),
+        ("Hemingway was found.", (1,), ()),
+        ("So Twain was found.", (1,), ("Twain",)),
+    ],
+)
+def test_numbers_names_and_quotations_must_stand_in_what_is_cited(text, events, unsupported):
+    found = claim(text, events, EPISODE)
+    assert found.unsupported == unsupported
+    assert found.grounded is (not unsupported)
+
+
+def test_events_that_do_not_exist_are_not_cited():
+    assert claim("It failed.", (-1, 0, 0, 3), EPISODE).events == (0,)
+    assert not claim("It failed.", (7,), EPISODE).grounded
+    many = Episode(tuple(Event("x") for _ in range(30)))
+    assert len(claim("It failed.", range(30), many).events) == MOST_CITED
+
+
+def test_citations_are_taken_out():
+    text = "It failed [e2]. It stood (events 1 and 3). A list [of things] (see 2)."
+    assert sentences(text) == ["It failed.", "It stood.", "A list [of things] (see 2)."]
+
+
+@given(st.text(min_size=1))
+def test_an_event_holds_what_it_says(text):
+    episode = Episode((Event("llm_response", text),))
+    assert claim(text, (0,), episode).unsupported == ()

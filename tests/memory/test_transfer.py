@@ -39,7 +39,6 @@ from tests.memory.transfers import (
     records,
     sealed,
 )
-from tests.store.support import opened
 
 KINDS = ("lesson", "example", "sighting", "exposure", "outcome", "ruling", "link")
 TASK = "convert parcel 9 to kilograms"
@@ -178,48 +177,17 @@ def test_any_memory_comes_back_as_it_was(steps):
     do(scenario())
 
 
-WORDS = st.sampled_from(["ash", "birch", "cedar", "elm"])
-SIGHTING = st.tuples(WORDS, st.sampled_from(["operator", "model", "external"]), st.booleans())
-
-
-async def made_of(sightings: list[tuple[str, str, bool]]) -> Memory:
-    memory = fresh()
-    for word, trust, worked in sightings:
-        example = Example(f"task of {word}", f"answer of {word}") if worked else None
-        options: Any = {"trust": trust, "source": word, "example": example}
-        await memory.remember("E", f"error '{word}'", **options)
-    return memory
-
-
-def by_lesson(made: list[Plain]) -> dict[str, Any]:
-    """By lesson what does not depend on whose words it has: counts, times and sightings."""
-    found: dict[str, Any] = {}
-    for one in only(made, "lesson"):
-        name = f"{one['kind']}/{one['signature']}"
-        sightings = [s for s in only(made, "sighting") if s["lesson"] == name]
-        examples = {e["digest"] for e in only(made, "example") if e["lesson"] == name}
-        found[name] = (one["seen"], one["first_seen"], one["last_seen"], sightings, examples)
-    return found
-
-
-@settings(max_examples=40 * SOAK)
-@given(st.lists(SIGHTING, max_size=6), st.lists(SIGHTING, max_size=6))
-def test_in_whatever_order_two_memories_come_together_the_counts_are_the_same(left, right):
-    async def scenario() -> None:
-        one, two, three = await made_of(left), await made_of(right), fresh()
-        first, second = await exported(one), await exported(two)
-        for data in (second, first, second, first):
-            await moved(data, three)
-        await moved(second, one)
-        await moved(first, two)
-        made = [records(await exported(memory)) for memory in (one, two, three)]
-        results = list(map(by_lesson, made))
-        assert results[0] == results[1] == results[2]
-        assert sum(seen for seen, *_ in results[0].values()) == len(left) + len(right)
-        for memory in (one, two, three):
-            await memory.store.close()
-
-    do(scenario())
+async def test_in_either_order_two_memories_come_together_alike():
+    one, two, three = fresh(), fresh(), fresh()
+    for memory, words in ((one, "ash birch"), (two, "birch elm elm")):
+        for word in words.split():
+            await memory.remember("E", word)
+    first, second = await exported(one), await exported(two)
+    for memory, files in ((one, [second]), (two, [first]), (three, [second, first, second])):
+        for data in files:
+            await moved(data, memory)
+        found = {known["text"]: known["seen"] for known in await memory.top(9)}
+        assert found == {"ash": 1, "birch": 2, "elm": 2}
 
 
 def refused(data: bytes) -> ExportFileError:
@@ -361,24 +329,16 @@ async def test_a_file_is_complete_its_owners_and_not_overwritten_by_accident(tmp
     assert {one.name for one in tmp_path.iterdir()} == {"lessons.jsonl", "link.jsonl"}
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path, alone):
-    folder = tmp_path / "out"
-    folder.mkdir()
-
+async def test_what_goes_wrong_in_the_middle_leaves_nothing(tmp_path):
     def give_up(what: str, done: int, total: int) -> None:
         if done == 2:
             raise ZeroDivisionError
 
-    async def scenario(memory: Memory) -> None:
-        await moved(DATA, memory)
-        with pytest.raises(ZeroDivisionError):
-            await memory.export(folder / "x", progress=give_up)
-        assert list(folder.iterdir()) == []
-        assert await memory.count() > 0  # the store goes on
-
-    with opened(":memory:" if alone else tmp_path / "a.db") as store:
-        do(scenario(Memory(store)))
+    memory = await everything()
+    with pytest.raises(ZeroDivisionError):
+        await memory.export(tmp_path / "x", progress=give_up)
+    assert list(tmp_path.iterdir()) == []
+    assert await memory.count() > 0  # the store goes on
 
 
 async def test_what_no_line_can_hold(monkeypatch):
@@ -412,7 +372,6 @@ def claiming(trust: str, state: str) -> bytes:
 
 
 async def stood(memory: Memory) -> set[tuple[str, str]]:
-    """Trust and state of all lessons and examples."""
     made = records(await exported(memory))
     return {(one["trust"], one["state"]) for one in (*only(made, "lesson"), *only(made, "example"))}
 
@@ -626,7 +585,6 @@ TEXTS = ("text", "error_type", "source", "words", "by", "why", "loop", "subject"
 
 
 def planted(text: str, number: int) -> list[Plain]:
-    """Records of one lesson with the text wherever one can be."""
     mark = f"{number:016x}"
     shown = {"type": "exposure", "loop": text, "at": 1.0, "lesson": f"error/{mark}", "among": 1}
     ruled = {"type": "ruling", "at": float(number), "action": text, "subject": text, "by": text}

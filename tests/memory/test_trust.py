@@ -16,11 +16,9 @@ from heedful.lessons.trust import HELD, RAISING, initial_state, lowest_trust, ra
 from heedful.memory.memory import Memory
 from heedful.store import exposures, lessons
 from tests.engines import IN_SOAK
+from tests.memory.test_quarantine import SIMILAR, WEIGHT
 
 pytestmark = IN_SOAK
-
-WEIGHT = Example("convert the weight of parcel 7 to kilograms", "7 kg", "7", "no unit")
-SIMILAR = "convert the weight of parcel 9 to kilograms"
 
 
 async def rows(store: Any, sql: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -87,8 +85,7 @@ async def test_what_is_derived_has_the_lowest_trust_of_its_sources(store, memory
     ids = [id for (id,) in await rows(store, "select id from example order by id")]
     await memory.remember("new", "both", trust=own, derived_from=ids, source="own")
     ((id, trust, state),) = await rows(
-        store,
-        "select id, trust, state from example where id not in (select parent from lineage)",
+        store, "select id, trust, state from example where id not in (select parent from lineage)"
     )
     assert (trust, state) == (
         lowest_trust([own, *parents]),

@@ -30,7 +30,6 @@ def do(coroutine: Any) -> Any:
 
 
 def fresh(scope: Scope | None = None, **options: Any) -> Memory:
-    """An empty memory of its own."""
     return Memory(in_memory(), scope, **options)
 
 

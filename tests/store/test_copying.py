@@ -68,7 +68,6 @@ def source(tmp_path_factory) -> Path:
 
 
 def dump(path: Path) -> dict[str, list[Any]]:
-    """All that a file holds, but what it numbers itself."""
     found = {}
     for table in tables():
         info = file_rows(path, f"select name from pragma_table_info('{table.name}')")
@@ -78,8 +77,6 @@ def dump(path: Path) -> dict[str, list[Any]]:
 
 
 def recalled(url: str, scope: Scope) -> Any:
-    """What a store answers to questions about what it learnt."""
-
     async def asked() -> Any:
         store = open_store(url)
         memory = Memory(store, scope, FixedEmbedder())
@@ -195,15 +192,6 @@ def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
     assert rows(postgres.owner, triggers) == [(0,)]
 
 
-def test_the_character_0_becomes_a_question_mark(source, postgres, tmp_path):
-    old = tmp_path / "old.db"
-    copy(str(source), str(old))
-    with closing(sqlite3.connect(old)) as db, db:
-        db.execute("update taught set loop = 'a' || char(0) || 'b'")
-    copy(str(old), postgres.owner)
-    assert rows(postgres.owner, "select distinct loop from taught") == [("a?b",)]
-
-
 def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(b"x" * 5000)
@@ -244,3 +232,12 @@ def test_a_file_is_copied_while_it_is_in_use(source, tmp_path):
     shutil.copy(backup, restored)  # one file, without a log beside it
     found = [recalled(str(restored), scope) for scope in SCOPES]
     assert [one[:2] for one in found] == [one[:2] for one in before]
+
+
+def test_the_character_0_becomes_a_question_mark(source, postgres, tmp_path):
+    old = tmp_path / "old.db"
+    copy(str(source), str(old))
+    with closing(sqlite3.connect(old)) as db, db:
+        db.execute("update taught set loop = 'a' || char(0) || 'b'")
+    copy(str(old), postgres.owner)
+    assert rows(postgres.owner, "select distinct loop from taught") == [("a?b",)]

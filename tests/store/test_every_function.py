@@ -66,8 +66,6 @@ def exported() -> set[Callable[..., Any]]:
 
 
 class Story:
-    """Calls functions and keeps which they were."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self.called: set[Callable[..., Any]] = set()
@@ -81,7 +79,6 @@ class Story:
         return await self.store.write(SCOPE, work, *args, **more)
 
     async def over(self, work: Any, *args: Any, **more: Any) -> Any:
-        """Call what takes the store itself."""
         self.called.add(work)
         return await work(self.store, *args, **more)
 

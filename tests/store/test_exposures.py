@@ -17,14 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import InvalidInput, NotFound
-from heedful.lessons.lesson import Example, Exposure, Outcome, Past, Reflection, Scope, Signature
+from heedful.lessons.lesson import Exposure, Outcome, Past, Reflection, Scope, Signature
 from heedful.lessons.proof import MOST_CALLS, Comparison, count_cases, proof, prove_cases
-from heedful.memory.memory import Memory
 from heedful.store import exposures as exposure_store
 from heedful.store import lessons as lesson_store
 from heedful.store.exposures import GIVEN_UP, evidence, expose
 from heedful.store.store import Db, Store
-from heedful.testing import FixedEmbedder
 from tests.engines import IN_SOAK
 from tests.store.support import SCOPE, opened, rows
 
@@ -117,17 +115,6 @@ async def test_helped_and_hurt_count_on_the_lessons_that_were_shown(store, path)
     found = rows(path, "select tenant, signature, helped, hurt from reflection order by 1, 2")
     default = [("default", "a", 1, 1), ("default", "b", 1, 0), ("default", "c", 0, 0)]
     assert found == [*default, ("other", "a", 0, 0)]
-
-
-async def test_clear_forgets_what_was_shown_and_rulings_stay(store, path):
-    for scope in (SCOPE, OTHER):
-        await write(store, [shown("a", "l")], Outcome("l", True, 1), [lesson("a")], scope)
-    await conclude(store, {}, hurting("a"))
-    assert await store.write(SCOPE, lesson_store.clear) == 1
-    for table in ("exposure", "outcome", "reflection"):
-        assert rows(path, f"select tenant from {table}") == [("other",)]
-    ruling = rows(path, "select tenant, action, subject, by from ruling")
-    assert ruling == [("default", "retire", "check/a", "proof")]
 
 
 # -- the same cases as `proof` finds
@@ -224,25 +211,6 @@ async def test_ranks_are_those_of_the_last_look(store, path):
     assert rows(path, "select * from ruling") == []
 
 
-async def test_what_is_brought_back_begins_anew(store, path):
-    await write(store, lessons=[lesson("a"), lesson("b", state="candidate")])
-    await write(store, [shown("a", "before")], Outcome("before", False, 1))
-    await conclude(store, {"check/a": 0.6}, hurting("a"))
-    id = rows(path, "select id from reflection where signature = 'a'")[0][0]
-    await restore(store, id, "ada", "it was the model")
-    [now] = rows(path, "select state, useful from reflection where signature = 'a'")
-    assert now == ("verified", 1.0)
-    [newest] = await store.read(SCOPE, exposure_store.rulings, 1)
-    told = [newest[key] for key in ("action", "subject", "by", "why")]
-    assert told == ["restore", "check/a", "ada", "it was the model"]
-    await write(store, [shown("a", "after"), shown("b", "after")], Outcome("after", True, 1))
-    cases, _ = await store.read(SCOPE, exposure_store.evidence, 10)
-    assert cases["check/a"] == {(0.1, True, True, False, 1): 1}
-    assert cases[None] == {(0.1, True, False, False, 1): 1}  # memory as a whole forgets nothing
-    # Proven again by what came after, it is retired again.
-    assert await conclude(store, {}, hurting("a")) == ["check/a"]
-
-
 @pytest.mark.parametrize("state", ["verified", "retired", "quarantined"])
 async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     await write(store, lessons=[lesson("a", state=state), lesson("b")])
@@ -254,22 +222,6 @@ async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
     with pytest.raises(InvalidInput):
         await restore(store, two, " ", "")
     assert rows(path, "select state from reflection order by id") == [(state,), ("retired",)]
-
-
-@pytest.mark.parametrize("embedder", [None, FixedEmbedder()], ids=["words", "vectors"])
-async def test_what_is_retired_is_not_recalled_until_it_is_restored(store, embedder):
-    memory = Memory(store, embedder=embedder)
-    task = "convert the weight of parcel 7 to kilograms"
-
-    await memory.remember("a", "a", example=Example(task, "7 kg"))
-    (known,) = (await memory.seen("a", "a")).lessons
-    name = f"{known['kind']}/{known['signature']}"
-    assert len(await memory.recall(task)) == 1
-    assert await conclude(store, {}, replace(hurting("a"), lesson=name)) == [name]
-    assert await memory.recall(task) == []
-    assert (await memory.brief(task, "l")).exposures == ()
-    await memory.restore(known["id"], by="ada")
-    assert len(await memory.recall(task)) == 1
 
 
 # -- other words, and lessons that come back
@@ -351,7 +303,8 @@ async def test_what_a_proof_retired_stays_so_until_somebody_brings_it_back(
     assert (state, rulings) == ("retired", [RETIRED])
     ((id,),) = rows(path, "select id from reflection")
     await restore(store, id, "ada", "it was the model")
-    assert now(path)[0] == "candidate"
+    state, *_, rulings = now(path)
+    assert (state, rulings) == ("candidate", [RETIRED, ("restore", "ada", "it was the model")])
     await write(store, lessons=[said(trust, text)])
     assert now(path)[0] == "candidate"
 
@@ -372,6 +325,7 @@ async def test_what_is_brought_back_begins_anew_though_a_clock_was_set(store, pa
             stopped.now += jump
         found, _ = await store.read(SCOPE, evidence, 10)
         assert found["check/a"] == {(0.1, True, True, False, 1): 1}
+        assert sum(found[None].values()) == 2  # memory as a whole forgets nothing
         await conclude(store, {}, hurting("a"))
         await restore(store, id, "ada", "")
     assert now(path)[0] == "candidate"

@@ -179,7 +179,6 @@ end;
 
 @pytest.fixture
 def folder(tmp_path):
-    """The statements of a later version."""
     folder = tmp_path / "sql"
     shutil.copytree(store_module.FOLDER, folder)
     folder.joinpath(f"sqlite_{sqlite.SCHEMA + 1:04}.sql").write_text(STEP)

@@ -12,12 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.ingest import Gathered, Patience, gather, receive
 from heedful.memory.reflect import from_stored_episode
 from heedful.store import episodes as episode_store
-from heedful.store import lessons
 from heedful.store.episodes import LATE, Bounds
 from heedful.store.store import Store
 from heedful.traces import reading as traces
@@ -110,9 +108,7 @@ async def test_a_trace_that_never_ends_is_given_up(store):
     assert await sent(store, [root]) == Counter()
 
 
-async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(
-    store,
-):
+async def test_one_of_many_gatherers_makes_the_episode_and_late_spans_are_refused(store):
     spans = genai()
     await sent(store, spans)
     found = await asyncio.gather(*(gather(store, SCOPE, PATIENT) for _ in range(4)))
@@ -130,21 +126,6 @@ async def test_spans_that_come_while_the_episode_is_made_are_not_lost(store):
     assert await episode_store.finish_trace(store, SCOPE, one, None) is False
     assert len((await gather(store, SCOPE, PATIENT)).episodes) == 1
     assert (await kept(store))[0][0].digest == whole(genai()).digest
-
-
-async def test_scopes_do_not_see_the_spans_of_others(store):
-    other = Scope("other")
-    *children, root = genai()
-    await sent(store, children)
-    await sent(store, [root], other)
-    assert (await gather(store, SCOPE, PATIENT)).episodes == ()
-    await gather(store, other, AT_ONCE)
-    assert [len(episode.events) for episode, _ in await kept(store, other)] != [
-        len(whole(genai()).events)
-    ]
-    assert (await store.read(SCOPE, episode_store.count_traces))[0] == 1
-    await store.write(SCOPE, lessons.clear)
-    assert (await store.read(SCOPE, episode_store.count_traces))[:2] == (0, 0)
 
 
 async def test_the_least_trust_of_its_spans_is_that_of_a_trace(store):
@@ -186,12 +167,6 @@ async def test_a_span_that_cannot_be_kept_is_refused_and_the_others_are_kept(sto
     change = {**change, "attributes": [root, *change.get("attributes", ())]}
     assert sum((await sent(store, [first | change, *rest])).values()) == 1
     assert len(await store.read(SCOPE, episode_store.spans, TRACE)) == len(rest)
-
-
-@pytest.mark.parametrize("body", [b"\xff\xff", b"\x0a\xff", {"resourceSpans": 1}, [], None])
-async def test_what_is_no_request_is_refused_whole(store, body):
-    with pytest.raises(InvalidInput):
-        await receive(store, SCOPE, body)
 
 
 async def test_no_secret_is_stored_while_a_trace_waits(tmp_path):

@@ -196,7 +196,6 @@ def unit(vector: Any) -> Any:
 
 
 def cosines(rows: Sequence[Any], vector: Any) -> dict[int, float]:
-    """By brute force."""
     if vector is None:
         return {}
     return {

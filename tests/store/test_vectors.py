@@ -12,7 +12,6 @@ import pytest
 from heedful.lessons.lesson import Filter, Match, Reflection, Scope
 from heedful.lessons.signature import signature
 from heedful.store import exposures, search
-from heedful.store import lessons as lesson_store
 from heedful.store.search import Vectors
 from heedful.store.store import Store
 from tests.store.support import opened
@@ -38,7 +37,6 @@ def units(count: int, seed: int = 1, width: int = WIDTH) -> Any:
 async def keep(
     store: Store, scope: Scope, vectors: Sequence[Any], text: str = "weigh", **fields: Any
 ) -> list[int]:
-    """A lesson a vector; their ids."""
     more = {"trust": "operator", "state": "candidate", "space": "s", **fields}
     lessons = [
         Reflection("error", signature(f"{text} {n}", text), "e", text, text, vector=one, **more)
@@ -56,12 +54,10 @@ async def found(
 
 
 async def kept(store):
-    """What the connection that reads keeps of vectors."""
     return await store.read(Scope(), lambda db, _: db.local(Vectors))
 
 
 async def let_keep(store, vectors):
-    """Let it keep these."""
     await store.read(Scope(), lambda db, _: db._local.__setitem__(Vectors, vectors))
 
 
@@ -73,15 +69,6 @@ async def test_the_nearest_are_those_of_an_exact_scan(store):
         assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx(
             exact, abs=1e-6
         )
-
-
-async def test_what_is_far_away_is_found_where_a_filter_wants_it(store):
-    near = units(1)[0]
-    await keep(store, HERE, [near] * 100, tags=("other",))
-    await keep(store, HERE, [-near], text="far", tags=("wanted",))
-    (one,) = await found(store, HERE, near, tags=("wanted",))
-    assert one.lesson == "far"
-    assert one.cosine == pytest.approx(-1)
 
 
 async def test_so_is_a_text_behind_many_newer_ones_with_the_same_words(store, monkeypatch):
@@ -101,17 +88,6 @@ async def test_vectors_that_cannot_be_compared_are_no_trouble(store):
     assert [one.cosine for one in await found(store, HERE, np.zeros(WIDTH))] == pytest.approx(
         [0, 0]
     )
-
-
-async def test_what_went_is_forgotten_with_its_memory(store):
-    query = units(1)[0]
-    await keep(store, HERE, units(600))
-    await found(store, HERE, query)
-    full = (await kept(store)).bytes
-    await store.write(HERE, lesson_store.clear)
-    await keep(store, HERE, [query])
-    assert [one.cosine for one in await found(store, HERE, query)] == pytest.approx([1])
-    assert (await kept(store)).bytes < full / 10
 
 
 async def test_all_scopes_together_are_bounded_and_the_one_in_use_stays(store):
