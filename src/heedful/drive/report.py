@@ -68,7 +68,10 @@ class AttemptReport:
             self.labels,
             report=self.name,
             reported_as=self.reported_as,
-            judged_by=(*map(stop.rule_name, self.checks), *[REPORT] * (self.evaluation is not None)),
+            judged_by=(
+                *map(stop.rule_name, self.checks),
+                *[REPORT] * (self.evaluation is not None),
+            ),
             vouched=self.evaluation is None or self.vouched,
         )
 

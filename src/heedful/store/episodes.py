@@ -140,7 +140,9 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
-    return dict(db.run("count_episodes", key_of(scope)).fetchall())
+    return dict(
+        map(tuple, db.select("state, count(*)", "episode", key_of(scope), "group by state"))
+    )
 
 
 def _texts(one: StoredEpisode) -> dict[str, str]:

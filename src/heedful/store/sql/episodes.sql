@@ -38,9 +38,6 @@ where tenant = :tenant and project = :project and (:state = '' or state = :state
   and (at < :before or (at = :before and digest < :digest))
 order by at desc, digest desc limit :limit;
 
--- name: count_episodes
-select state, count(*) as n from episode where tenant = :tenant and project = :project group by state;
-
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));
 

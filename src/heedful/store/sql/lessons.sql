@@ -174,12 +174,6 @@ with recursive before (id) as (
 )
 select distinct source from origin where example in (select id from before) and source <> '' order by source;
 
--- name: parents_of
-select parent from lineage where child = :example order by parent;
-
--- name: children_of
-select child from lineage where parent = :example order by child;
-
 -- name: newest_sightings
 select o.text, o.source, o.trust, o.loop, o.at from occurrence o join reflection l on l.id = o.reflection
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature
@@ -297,10 +291,6 @@ where tenant = :tenant and project = :project and pinned = false and useful <= 1
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
-
--- name: set_pinned
-update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id
-returning kind, signature;
 
 -- name: copy_example
 insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)

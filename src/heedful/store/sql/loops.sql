@@ -1,6 +1,3 @@
--- name: take_over
-update loop set epoch = epoch + 1, owner = :owner, lease = :lease, updated = :now where n = :n;
-
 -- name: fence
 update loop set owner = :owner, lease = :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
@@ -26,9 +23,6 @@ from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
   and (created, n) < (:created, :n)
 order by created desc, n desc limit :limit;
-
--- name: reopen_loop
-update loop set state = 'open' where n = :n and state <> 'open';
 
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)
