@@ -542,7 +542,8 @@ class _Import:
         if record.author and text == lesson["text"]:
             self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
         if record.state == state == "quarantined":
-            self.waiting += bool(self._by) or self._source in _sources(self._db, id)
+            new = known is None or raised
+            self.waiting += new or self._source in _sources(self._db, id)
         return known is None
 
     def _sighting(self, record: SightingRecord) -> bool:
