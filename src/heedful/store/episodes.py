@@ -63,7 +63,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of the worker that took the episode."""
-    db.run("beat_episode", {**_key(scope, digest), "now": time.time()})
+    db.update("episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:

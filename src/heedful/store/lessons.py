@@ -406,7 +406,8 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     """Return examples by their ids, in any state; with None all that wait in quarantine."""
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("waiting", key)]
+        waits = {"scope": key["scope"], "state": "quarantined"}
+        ids = [row["id"] for row in db.select("id", "example", waits)]
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
@@ -422,15 +423,12 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
     subject = f"{one.kind}/{one.signature}"
     values = {**_scope_key(scope), **named, "example": one.id, "subject": subject}
     found = {name: db.run(name, values).fetchall() for name in PROVENANCE}
+    parents = db.select("parent", "lineage", {"child": one.id}, "order by parent")
+    children = db.select("child", "lineage", {"parent": one.id}, "order by child")
     return trusts.Provenance(
         tuple(row["source"] for row in found["rests_on"]),
-        *(
-            tuple(
-                row["id"]
-                for row in db.select(f"{of} as id", "lineage", {by: one.id}, "order by id")
-            )
-            for of, by in (("parent", "child"), ("child", "parent"))
-        ),
+        tuple(row["parent"] for row in parents),
+        tuple(row["child"] for row in children),
         tuple(trusts.Sighting(**dict(row)) for row in found["newest_sightings"]),
         tuple({**dict(row), "record": json.loads(row["record"])} for row in found["rulings_on"]),
     )

@@ -166,7 +166,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease. Raises LeaseLost."""
     lease = time.time() + LEASE_SECONDS
-    if db.one("beat", scope, id=id, epoch=epoch, lease=lease) is None:
+    if not db.update("loop", {**_key(scope, id), "epoch": epoch}, {"lease": lease}):
         raise _lost(id)
 
 

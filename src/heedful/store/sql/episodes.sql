@@ -17,10 +17,6 @@ where tenant = :tenant and project = :project and state = 'waiting' and record <
   and not (taken between :now - :lease and :now + :lease)
 order by at, id limit :limit;
 
--- name: beat_episode
-update episode set taken = :now
-where tenant = :tenant and project = :project and digest = :digest and state = 'waiting';
-
 -- name: forget_record
 -- Empty an episode that is revoked as a source. Its state stays, so that it is not reflected on again.
 update episode set record = '{}', name = '', session = '', error = ''

@@ -154,9 +154,6 @@ where tenant = :tenant and project = :project and subject = :subject and action 
   and json_extract(record, '$.digest') = :digest
 order by at desc, id desc limit 1;
 
--- name: waiting
-select id from example where scope = :scope and state = 'quarantined';
-
 -- name: read_held
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
        case when l.author = e.id then l.tags else '[]' end as tags,

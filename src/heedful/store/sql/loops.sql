@@ -8,11 +8,6 @@ update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
 returning n;
 
--- name: beat
-update loop set lease = :lease
-where tenant = :tenant and project = :project and id = :id and epoch = :epoch
-returning n;
-
 -- name: read_loop
 select n, id, kind, run, stage, settings, task, goals, policy, context, extra, cancelled, owner, epoch, lease, created, updated
 from loop where tenant = :tenant and project = :project and id = :id;
