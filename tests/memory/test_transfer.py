@@ -235,26 +235,26 @@ NESTED = json.loads('{"a":' * 300 + "1" + "}" * 300)
     ("data", "line", "said"),
     [
         (b"", 0, "the file ends before"),
-        (b"\n", 1, "Invalid JSON"),
+        (b"nonsense\n", 1, "line is b'nonsense\\n'; it must be JSON in UTF-8"),
         (b'{"id": "x", "attempts": []}\n', 1, "'type'"),
         (b"[1, 2]\n", 1, "an object"),
         (LINES[1] + DATA, 1, "it is no export of heedful"),
         (DATA + DATA, len(LINES) + 1, "nothing may follow the last line"),
         (LINES[0] * 2 + DATA, 2, "it is a second first line"),
         (b"".join(LINES[:-2]) + LINES[-1], len(LINES) - 1, "a line above was changed"),
-        (LINES[0] + b'{"type":"lesson","kind":"\xff"}\n', 2, "invalid unicode"),
-        (LINES[0] + b"[" * 100_000 + b"\n", 2, "recursion limit"),
+        (LINES[0] + b'{"type":"lesson","kind":"\xff"}\n', 2, "it must be JSON in UTF-8"),
+        (LINES[0] + b"[" * 100_000 + b"\n", 2, "without deep nesting"),
         (LINES[0] + b" " * (LONGEST_LINE + 1) + b"\n", 2, "it is longer than 64 MB"),
-        (with_field("heedful memory", "version", 1), 1, "Input should be 2"),
-        (with_field("lesson", "seen", -1), 2, "lesson.seen is -1; it must be valid: Input should"),
+        (with_field("heedful memory", "version", 1), 1, "it must be 2"),
+        (with_field("lesson", "seen", -1), 2, "lesson.seen is -1; it must be greater than"),
         (with_field("lesson", "last_seen", 1e300), 2, "lesson.last_seen"),
-        (with_field("lesson", "extra", 1), 2, "lesson.extra is 1; it must be valid: Unexpected"),
+        (with_field("lesson", "extra", 1), 2, "lesson.extra is 1; it must be left out"),
         (with_field("lesson", "signature", "0" * 16), 2, "it must be that of its pattern, "),
-        (with_field("lesson", "meta", NESTED), 2, "recursion limit"),
-        (with_field("example", "example", {"task": "t"}), 3, "example.accepted"),
+        (with_field("lesson", "meta", NESTED), 2, "without deep nesting"),
+        (with_field("example", "example", {"task": "t"}), 3, "accepted is None; it must be given"),
         (with_field("example", "vector", {"space": "a/2", "data": "AAAA"}), 3, "32-bit floats"),
         (with_field("example", "vector", {"space": "a/1", "data": "AACAfw=="}), 3, "finite"),
-        (with_field("link", "relation", "owns"), None, "Input should be 'became' or 'strategy'"),
+        (with_field("link", "relation", "owns"), None, "it must be 'became' or 'strategy'"),
         (with_field("ruling", "action", "import"), None, "another than import"),
     ],
 )
@@ -388,7 +388,9 @@ async def test_trust_is_kept_at_the_lower(trust, state):
     assert await stood(theirs) == {("external", kept)}
     assert await theirs.recall(TASK) == []
     assert [one.trust for one in await held(theirs)] == ["external"] * (kept == "quarantined")
-    await moved(data, own)
+    done = await moved(data, own)
+    waiting = await held(own)
+    assert done.quarantined == len(waiting) == (state == "quarantined")
     assert await stood(own) == {(trust, state)}
     assert bool(await own.recall(TASK)) == (state in ("verified", "candidate"))
 

@@ -131,5 +131,5 @@ async def test_what_is_forgotten_while_it_comes_stays_forgotten():
     lines = (await exported(await full())).splitlines()
     found = [one for one in map(transfer.decode, lines) if isinstance(one, kinds)]
     args = (found, "import:x", "ada", "mine")
-    effects = await memory.store.write(memory.scope, transfer.import_records, *args)
+    effects, _ = await memory.store.write(memory.scope, transfer.import_records, *args)
     assert (set(effects), await memory.count()) == ({False}, 0)

@@ -22,7 +22,6 @@ from typing import BinaryIO, Literal, cast
 from heedful.errors import ExportFileError, InvalidInput, StoreError, StoreUnavailable
 from heedful.lessons.lesson import Scope
 from heedful.store import transfer as records
-from heedful.store.lessons import count_held
 from heedful.store.store import Db, Store
 from heedful.store.transfer import End, Header, LessonRecord, Record
 
@@ -147,7 +146,7 @@ class Transfers:
             async for batch in _batches(opened, name, "checking", progress):
                 ends = [*ends[:1], *batch[:1], batch[-1]]
             header, end = cast("Header", ends[0]), cast("End", ends[-1])
-            source, left = f"import:{end.sha256[:16]}", 0
+            source, left, waiting = f"import:{end.sha256[:16]}", 0, 0
             counts: Counter[tuple[str, bool]] = Counter()
             async for batch in _batches(opened, name, "importing", progress):
                 if isinstance(batch[-1], End) and batch[-1] != end:
@@ -157,9 +156,10 @@ class Transfers:
                 kept = found if by else [records.unvouched(record, source, now) for record in found]
                 wanted = [record for record in kept if record is not None]
                 left += len(kept) - len(wanted)
-                new = await self.store.write(
+                new, held = await self.store.write(
                     self.scope, records.import_records, wanted, source, by, why
                 )
+                waiting += held
                 counts.update((one.type, is_new) for one, is_new in zip(wanted, new, strict=True))
         return Imported(
             source,
@@ -167,7 +167,7 @@ class Transfers:
             header.project,
             counts["lesson", True],
             counts["lesson", False],
-            await self.store.read(self.scope, count_held, source),
+            waiting,
             left,
             {kind: n for (kind, is_new), n in counts.items() if is_new},
         )

@@ -63,7 +63,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
     """Renew the claim of the worker that took the episode."""
-    db.run("beat_episode", {**_key(scope, digest), "now": time.time()})
+    db.update("episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()})
 
 
 def left(db: Db, scope: Scope, limit: int) -> list[str]:
@@ -140,7 +140,9 @@ def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
 
 def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
     """Return the number of episodes in each state."""
-    return dict(db.run("count_episodes", key_of(scope)).fetchall())
+    return dict(
+        map(tuple, db.select("state, count(*)", "episode", key_of(scope), "group by state"))
+    )
 
 
 def _texts(one: StoredEpisode) -> dict[str, str]:

@@ -80,7 +80,11 @@ def past(db: Db, scope: Scope, loop: str) -> records.Past:
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    return [from_row(Exposure, row) for row in db.all("read_exposures", scope, loop=loop)]
+    columns = (
+        "kind || '/' || signature as lesson, loop, shown, signature, share, together, examples"
+    )
+    rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
+    return [from_row(Exposure, row) for row in rows]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
@@ -132,7 +136,11 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the rulings of a scope, newest first."""
-    rows = db.all("read_rulings", scope, limit=limit)
+    columns, end = (
+        "action, subject, by, why, record, at",
+        f"order by at desc, id desc limit {limit:d}",
+    )
+    rows = db.select(columns, "ruling", key_of(scope), end)
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 

@@ -140,12 +140,6 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
             raise QuotaExceeded(source, what, count, most, f"{remedy}, or raise its quota")
 
 
-def count_held(db: Db, scope: Scope, source: str) -> int:
-    """Return the number of entries of this source that wait in quarantine."""
-    values = {"scope": token(scope), "source": source}
-    return int(db.run("count_held", values).fetchone()["n"])
-
-
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
     """Return True if the last ruling on exactly this text rejected it."""
     row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
@@ -395,16 +389,16 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
-    row = db.one("set_pinned", scope, id=id, pinned=pinned)
-    if row is None:
+    key = {**key_of(scope), "id": id}
+    if not db.update("reflection", key, {"pinned": pinned}):
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
-    subject = f"{row['kind']}/{row['signature']}"
+    subject = db.select("kind || '/' || signature as name", "reflection", key)[0]["name"]
     rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
 
 
 # How many sightings of a lesson are shown, the newest first.
 NEWEST = 20
-PROVENANCE = ("rests_on", "parents_of", "children_of", "newest_sightings", "rulings_on")
+PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
@@ -412,7 +406,8 @@ def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[Quarant
     """Return examples by their ids, in any state; with None all that wait in quarantine."""
     key = _scope_key(scope)
     if ids is None:
-        ids = [row["id"] for row in db.run("waiting", key)]
+        waits = {"scope": key["scope"], "state": "quarantined"}
+        ids = [row["id"] for row in db.select("id", "example", waits)]
     found = []
     for row in db.run("read_held", {**key, "ids": json.dumps(list(ids))}).fetchall():
         example = Example(**json.loads(row["record"]))
@@ -428,10 +423,12 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
     subject = f"{one.kind}/{one.signature}"
     values = {**_scope_key(scope), **named, "example": one.id, "subject": subject}
     found = {name: db.run(name, values).fetchall() for name in PROVENANCE}
+    parents = db.select("parent", "lineage", {"child": one.id}, "order by parent")
+    children = db.select("child", "lineage", {"parent": one.id}, "order by child")
     return trusts.Provenance(
         tuple(row["source"] for row in found["rests_on"]),
-        tuple(row["parent"] for row in found["parents_of"]),
-        tuple(row["child"] for row in found["children_of"]),
+        tuple(row["parent"] for row in parents),
+        tuple(row["child"] for row in children),
         tuple(trusts.Sighting(**dict(row)) for row in found["newest_sightings"]),
         tuple({**dict(row), "record": json.loads(row["record"])} for row in found["rulings_on"]),
     )

@@ -157,8 +157,8 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
                 "wait for it, or stop it"
             )
         _same(row, head, HEAD[:1])
-        lease = {"n": row["n"], "owner": owner, "lease": now + LEASE_SECONDS, "now": now}
-        db.run("take_over", lease)
+        lease = {"owner": owner, "lease": now + LEASE_SECONDS, "updated": now}
+        db.update("loop", {"n": row["n"]}, {**lease, "epoch": row["epoch"] + 1})
     return read(db, scope, id)
 
 
@@ -166,7 +166,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
     """Renew the lease. Raises LeaseLost."""
     lease = time.time() + LEASE_SECONDS
-    if db.one("beat", scope, id=id, epoch=epoch, lease=lease) is None:
+    if not db.update("loop", {**_key(scope, id), "epoch": epoch}, {"lease": lease}):
         raise _lost(id)
 
 
@@ -335,7 +335,7 @@ def _decision(db: Db, n: int, now: float, entry: JournalEntry, verdict: Verdict)
         state = "passed" if verdict.passed else "stopped"
         db.update("loop", {"n": n}, {"state": state, "lease": 0.0})
     else:
-        db.run("reopen_loop", {"n": n})
+        db.update("loop", {"n": n}, {"state": "open"})
         for index in sorted({one.override for one in verdict.lifted}):
             if db.first("use_override", {"n": n, "index": index}) is None:
                 raise OverrideRefused("an override was consumed by another decision; decide again")

@@ -92,7 +92,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
 def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
     """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
     for digest in digests:
-        if db.one("set_apart", scope, signature=digest, apart=apart) is None:
+        if not db.update("reflection", {**key_of(scope), "signature": digest}, {"apart": apart}):
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
         rule(db, scope, "unmerge" if apart else "remerge", digest, by, why, time.time())
 
@@ -131,7 +131,8 @@ def _grouped(
     for row in rows:
         if row["apart"]:
             digest = row["signature"]
-            ruled = db.all("last_ruling", scope, action="unmerge", subject=digest)
+            key = {**key_of(scope), "action": "unmerge", "subject": digest}
+            ruled = db.select("by, why", "ruling", key, "order by at desc, id desc limit 1")
             why = [f"by {one['by']}: {one['why'] or 'no reason given'}" for one in ruled]
             yield {**entry(row["pattern"], [digest], why), "apart": True}
 
@@ -284,7 +285,8 @@ def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
         do = f"roll that back first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
     back = 0
-    for row in db.all("superseded_by", scope, dream=id):
+    merged = {"dream": id, "what": "reflection"}
+    for row in db.select("before", "supersession", merged, "order by subject"):
         child = json.loads(row["before"])["lesson"]
         back += sum(one["back"] for one in db.all("delete_became", scope, child=child))
     db.update("dream", {"id": id}, {"undone": time.time()})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from heedful.lessons.lesson import Scope
 from heedful.loop import record
 from heedful.loop.codec import policy_to, to_document
 from heedful.loop.decide import Again, Decision, Done, Policy, Verdict
-from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Finding, Goal, Loop, Usage
+from heedful.loop.record import MOST, NOTHING, Attempt, Evaluation, Goal, Loop, Usage
 from heedful.loop.stop import MaxAttempts
 from heedful.sanitize import sanitize
 from heedful.store import loops
@@ -26,7 +27,13 @@ from heedful.store.store import Store
 Status = Literal["passed", "warning", "failed", "not_validated"]
 Action = Literal["passed", "continued", "best", "halted", "open", "not_run"]
 Exhausted = Literal["continue", "halt", "best"]
-SEVERITY = {"error": "critical", "warning": "warning", "note": "info"}
+# The level of a finding -> the status and the severity of its check.
+LEVELS: Mapping[str, tuple[Status, str]] = {
+    "error": ("failed", "critical"),
+    "warning": ("warning", "warning"),
+    "note": ("passed", "info"),
+}
+WORST: tuple[Status, ...] = ("failed", "not_validated", "warning", "passed")
 HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 TAIL = "\n\nPlease address these issues and regenerate the output."
 # The check for missing results. Without results, other checks have nothing to judge.
@@ -264,47 +271,33 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
 def _attempt(
     stage: StageHead, attempt: Attempt, decision: Decision | None, goals: tuple[Goal, ...]
 ) -> StageAttempt:
-    evaluation = attempt.evaluation or Evaluation()
-    names = attempt.judged_by
+    evaluation, judged = attempt.evaluation or Evaluation(), attempt.judged_by or goals
+    checks = tuple(_checked(evaluation, goals, attempt.judged_by))
+    found = {one.status for one in checks} | ({"passed"} if judged else {"not_validated"})
+    status = next(each for each in WORST if each in found)
     verdict = decision.verdict if decision else None
-    failed = bool(evaluation.errors or evaluation.unmet(goals))
     said = verdict.feedback if isinstance(verdict, Again) else ""
+    if status == "failed":
+        said = said or stage_feedback(stage.name, evaluation, goals)
+    output = attempt.candidate.text or ""
+    if not stage.model:
+        with suppress(ValueError, AttributeError):  # a value that only Python can write
+            changed, *more = json.loads(output).values()
+            if not more and changed.keys() == {stage.name}:  # it changed only its own output
+                output = json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
     return StageAttempt(
         stage.name,
         stage.run,
         attempt.number,
-        _status(evaluation, goals, names),
-        tuple(_checked(evaluation, goals, names)),
+        status,
+        checks,
         round(1000 * attempt.usage.seconds, 3),
         decision.at if decision else 0.0,
-        failed or isinstance(verdict, Again),
-        said or (stage_feedback(stage.name, evaluation, goals) if failed else ""),
-        _output(attempt, stage),
+        status == "failed" or isinstance(verdict, Again),
+        said,
+        output,
         attempt.usage,
     )
-
-
-def _output(attempt: Attempt, stage: StageHead) -> str:
-    """Return the text of a model; else the output as JSON, with all else that it changed."""
-    text = attempt.candidate.text or ""
-    if stage.model:
-        return text
-    try:
-        changed, *more = json.loads(text).values()
-    except (ValueError, AttributeError):  # a value that only Python can write
-        return text
-    whole = more or changed.keys() != {stage.name}
-    return text if whole else json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
-
-
-def _status(evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]) -> Status:
-    if evaluation.errors or evaluation.unmet(goals):
-        return "failed"
-    raised = any(_raised(one) for one in evaluation.findings)
-    if raised or evaluation.unscored(goals) or not (names or goals):
-        return "not_validated"
-    levels = {one.level for one in evaluation.findings}
-    return "warning" if "warning" in levels else "passed"
 
 
 def _checked(
@@ -315,12 +308,20 @@ def _checked(
     Checks without findings are left out if results are missing, or if a finding has a name that no
     check has. Then it is unknown which checks passed and which had nothing to judge.
     """
-    found = {one.check for one in evaluation.findings}
-    wrong = {one.check for one in evaluation.findings if one.level == "error" or _raised(one)}
+    found, results, wrong = set[str](), list[CheckResult](), set[str]()
+    for one in evaluation.findings:
+        status, severity = LEVELS[one.level]
+        if one.key == unvalidated(one.check) and one.level != "error":
+            status = "not_validated"
+        details: dict[str, Any] = {"key": one.key, "severity": one.severity}
+        details |= {"evidence": one.evidence} if one.evidence else {}
+        details |= {"span": list(one.span)} if one.span else {}
+        results.append(CheckResult(one.check, status, severity, one.message, one.fix, details))
+        found.add(one.check)
+        wrong |= {one.check} if status in ("failed", "not_validated") else set()
     if wrong <= set(names) - {MISSING}:
         yield from (CheckResult(name) for name in names if name not in found)
-    for one in evaluation.findings:
-        yield _found(one)
+    yield from results
     for goal in goals:
         score = evaluation.scores.get(goal.score)
         details = {"score": score, "threshold": goal.threshold, "direction": goal.direction}
@@ -332,24 +333,6 @@ def _checked(
         else:
             what, how = f"{goal.score} is {score:g}: {goal}", f"reach {goal}"
             yield CheckResult(goal.score, "failed", "critical", what, how, details)
-
-
-def _found(one: Finding) -> CheckResult:
-    status: Mapping[str, Status] = {"error": "failed", "warning": "warning"}
-    details = {"key": one.key, "severity": one.severity}
-    more = {"evidence": one.evidence, "span": list(one.span) if one.span else None}
-    return CheckResult(
-        one.check,
-        "not_validated" if _raised(one) else status.get(one.level, "passed"),
-        SEVERITY[one.level],
-        one.message,
-        one.fix,
-        details | {name: value for name, value in more.items() if value},
-    )
-
-
-def _raised(one: Finding) -> bool:
-    return one.key == unvalidated(one.check)
 
 
 def file_safe(name: str) -> str:

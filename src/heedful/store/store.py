@@ -113,10 +113,11 @@ class Db:
         """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
         return self.execute(_insert(table, tuple(values), end), values)
 
-    def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
-        """Change columns of the rows that have the columns in `key`."""
+    def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
+        """Change columns of the rows that have the columns in `key`; return how many there were."""
         changed = ", ".join(f"{name} = :{name}" for name in changes)
-        self.execute(f"update {table} set {changed} where {_is(tuple(key))}", {**key, **changes})
+        sql = f"update {table} set {changed} where {_is(tuple(key))}"
+        return int(self.execute(sql, {**key, **changes}).rowcount)
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
         """Delete the rows that have the columns in `key`; return how many there were."""

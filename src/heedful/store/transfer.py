@@ -40,6 +40,15 @@ LONGEST_META = 20_000
 # Separates an imported loop's id from its time if another loop with that id ran here.
 MOVED = "\x1e"
 STAYS = ("retired", "superseded")
+# Kind of error of pydantic -> what must be there instead.
+ALLOWED = {
+    "json_invalid": "JSON in UTF-8, without deep nesting",
+    "missing": "given",
+    "unexpected_keyword_argument": "left out, because a record has no such field",
+    "string_pattern_mismatch": "text of another form: a kind, a signature, a digest or a name",
+    "union_tag_not_found": "a record with a 'type'",
+    "union_tag_invalid": "a record whose 'type' is known",
+}
 
 
 class Must:
@@ -238,8 +247,10 @@ def decode(line: bytes) -> Record:
         record = cast("Record", _adapter().validate_json(line))
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
-        place = ".".join(map(str, wrong["loc"])) or "line"
-        raise InvalidInput(place, wrong["input"], f"valid: {wrong['msg']}") from None
+        place, said = ".".join(map(str, wrong["loc"])) or "line", wrong["msg"]
+        value = None if wrong["type"] == "missing" else wrong["input"]
+        allowed = ALLOWED.get(wrong["type"], said.removeprefix("Input should be "))
+        raise InvalidInput(place, value, allowed) from None
     match record:
         case LessonRecord():
             kind, pattern, right = record.error_type, record.pattern, record.signature
@@ -404,15 +415,15 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
 
 def import_records(
     db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
-) -> list[bool]:
-    """Write records in the order of an export; return for each whether it is new.
+) -> tuple[list[bool], int]:
+    """Write records in the order of an export; return whether each is new, and how many wait.
 
     A known record stays as it is, but its sightings are counted. Text from an operator or a
     measured outcome raises the trust of the same text here, as `remember` does, and that is
     recorded. `by` vouches for the import; "" if nobody does. `source` is the name of the import.
     """
     writer = _Import(db, scope, source, by, why)
-    return [writer.write(record) for record in records]
+    return [writer.write(record) for record in records], writer.waiting
 
 
 class _Import:
@@ -423,6 +434,7 @@ class _Import:
         self._key = {**key_of(scope), "scope": token(scope)}
         self._source, self._by, self._why, self._now = source, by, why, time.time()
         self._origins: dict[frozenset[str], int] = {}
+        self.waiting = 0  # examples in quarantine because of this import
         if by:
             self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
 
@@ -515,9 +527,9 @@ class _Import:
             values["state"] = "retired"
         raised = self._raises(record.trust, known)
         if known is None or raised:
-            id = self._db.run("insert_example", values).fetchall()[0]["id"]
+            id, state = self._db.run("insert_example", values).fetchall()[0]["id"], values["state"]
         else:
-            id = known["id"]
+            id, state = known["id"], known["state"]
             self._db.run("verify_example", values)
         if raised:
             self._record_raise(record.lesson, said)
@@ -529,6 +541,9 @@ class _Import:
                 self._db.run("import_vector", {**self._key, "example": id, **vector})
         if record.author and text == lesson["text"]:
             self._db.run("make_author", {"example": id, "reflection": lesson["id"]})
+        if record.state == state == "quarantined":
+            new = known is None or raised
+            self.waiting += new or self._source in _sources(self._db, id)
         return known is None
 
     def _sighting(self, record: SightingRecord) -> bool:
@@ -536,7 +551,7 @@ class _Import:
             return False
         loop, text, source = map(storable, (record.loop, record.text, record.source))
         same = {"reflection": lesson["id"], "loop": loop, "text": text, "at": record.at}
-        known = int(self._db.run("count_same_sightings", same).fetchone()["n"])
+        known = int(self._db.select("count(*) as n", "occurrence", same)[0]["n"])
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
             values = {**same, "source": source, "trust": record.trust, "now": record.at}
@@ -556,9 +571,9 @@ class _Import:
 
     def _loop(self, name: str, began: float) -> str:
         """Return the name that a loop has here: name and time identify it."""
-        name = storable(name)
-        row = self._first("loop_began", {"loop": name})
-        return name if row is None or row["at"] in (None, began) else f"{name}{MOVED}{began!r}"
+        key = {**key_of(self._scope), "loop": storable(name)}
+        at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
+        return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
 
     def _ruling(self, record: RulingRecord) -> bool:
         """Record a ruling; return False if it was known."""

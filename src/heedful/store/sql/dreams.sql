@@ -71,9 +71,6 @@ select id, text from reflection
 where tenant = :tenant and project = :project and id in (select atom from json_each(:ids))
   and trust not in ('tool', 'external');
 
--- name: superseded_by
-select before from supersession where dream = :dream and what = 'reflection' order by subject;
-
 -- name: superseded_later
 -- A lesson of this dream that a later dream superseded.
 select s.dream, s.subject from supersession s join dream d on d.id = s.dream

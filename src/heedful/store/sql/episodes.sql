@@ -17,10 +17,6 @@ where tenant = :tenant and project = :project and state = 'waiting' and record <
   and not (taken between :now - :lease and :now + :lease)
 order by at, id limit :limit;
 
--- name: beat_episode
-update episode set taken = :now
-where tenant = :tenant and project = :project and digest = :digest and state = 'waiting';
-
 -- name: forget_record
 -- Empty an episode that is revoked as a source. Its state stays, so that it is not reflected on again.
 update episode set record = '{}', name = '', session = '', error = ''
@@ -37,9 +33,6 @@ from episode
 where tenant = :tenant and project = :project and (:state = '' or state = :state)
   and (at < :before or (at = :before and digest < :digest))
 order by at desc, digest desc limit :limit;
-
--- name: count_episodes
-select state, count(*) as n from episode where tenant = :tenant and project = :project group by state;
 
 -- name: known_examples
 select digest from example where scope = :scope and digest in (select value from json_each(:digests));

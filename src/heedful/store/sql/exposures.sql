@@ -1,7 +1,3 @@
--- name: read_exposures
-select kind || '/' || signature as lesson, loop, shown, signature, share, together, examples
-from exposure where tenant = :tenant and project = :project and loop = :loop;
-
 -- name: insert_outcome
 insert into outcome (tenant, project, loop, n, right_at_once, calls, signatures, at)
 select :tenant, :project, :loop,
@@ -85,7 +81,3 @@ returning kind, signature, last_shown;
 -- name: after_ruling
 select max(:now, coalesce(max(at) + 0.000001, 0)) as at from ruling
 where tenant = :tenant and project = :project and subject = :subject and action in ('retire', 'restore');
-
--- name: read_rulings
-select action, subject, by, why, record, at from ruling
-where tenant = :tenant and project = :project order by at desc, id desc limit :limit;

@@ -154,9 +154,6 @@ where tenant = :tenant and project = :project and subject = :subject and action 
   and json_extract(record, '$.digest') = :digest
 order by at desc, id desc limit 1;
 
--- name: waiting
-select id from example where scope = :scope and state = 'quarantined';
-
 -- name: read_held
 select e.id, l.kind, l.error_type, l.signature, l.pattern, e.lesson, e.record, e.state, e.trust,
        case when l.author = e.id then l.tags else '[]' end as tags,
@@ -173,12 +170,6 @@ with recursive before (id) as (
   union select l.parent from lineage l join before b on l.child = b.id
 )
 select distinct source from origin where example in (select id from before) and source <> '' order by source;
-
--- name: parents_of
-select parent from lineage where child = :example order by parent;
-
--- name: children_of
-select child from lineage where parent = :example order by child;
 
 -- name: newest_sightings
 select o.text, o.source, o.trust, o.loop, o.at from occurrence o join reflection l on l.id = o.reflection
@@ -297,10 +288,6 @@ where tenant = :tenant and project = :project and pinned = false and useful <= 1
 order by case state when 'quarantined' then 0 when 'candidate' then 2 when 'verified' then 2 else 1 end,
          useful, importance, max(last_seen, last_shown), id
 limit :limit;
-
--- name: set_pinned
-update reflection set pinned = :pinned where tenant = :tenant and project = :project and id = :id
-returning kind, signature;
 
 -- name: copy_example
 insert into example (reflection, scope, task, record, digest, state, trust, lesson, at, words)

@@ -1,6 +1,3 @@
--- name: take_over
-update loop set epoch = epoch + 1, owner = :owner, lease = :lease, updated = :now where n = :n;
-
 -- name: fence
 update loop set owner = :owner, lease = :lease, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch
@@ -9,11 +6,6 @@ returning n;
 -- name: advance
 update loop set epoch = epoch + 1, owner = '', lease = 0, updated = :now
 where tenant = :tenant and project = :project and id = :id and epoch = :epoch and updated = :seen
-returning n;
-
--- name: beat
-update loop set lease = :lease
-where tenant = :tenant and project = :project and id = :id and epoch = :epoch
 returning n;
 
 -- name: read_loop
@@ -26,9 +18,6 @@ from loop
 where tenant = :tenant and project = :project and substr(id, 1, length(:prefix)) = :prefix
   and (created, n) < (:created, :n)
 order by created desc, n desc limit :limit;
-
--- name: reopen_loop
-update loop set state = 'open' where n = :n and state <> 'open';
 
 -- name: insert_decision
 insert into decision (loop, seq, attempt, record, created)

@@ -26,16 +26,6 @@ select cast(sum(seen) as bigint) as n from reflection
 where tenant = :tenant and project = :project and signature in (select value from json_each(:members))
   and (trust not in ('tool', 'external') or signature = :signature);
 
--- name: set_apart
-update reflection set apart = :apart
-where tenant = :tenant and project = :project and signature = :signature
-returning id;
-
--- name: last_ruling
-select by, why, at from ruling
-where tenant = :tenant and project = :project and action = :action and subject = :subject
-order by at desc, id desc limit 1;
-
 -- name: learnt_state
 select /*postgres string_agg */ /*sqlite group_concat */ (signature || case when apart then '1' else '0' end, '') as state from (
   select signature, apart from reflection /*sqlite indexed by reflection_type */

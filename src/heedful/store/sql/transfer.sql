@@ -48,16 +48,9 @@ where id = :reflection and (
 -- name: make_author
 update reflection set author = :example where id = :reflection and coalesce(author, 0) = 0;
 
--- name: count_same_sightings
-select count(*) as n from occurrence
-where reflection = :reflection and at = :at and loop = :loop and text = :text;
-
 -- name: count_imported
 update reflection set seen = max(seen, (select count(*) from occurrence where reflection = :reflection))
 where id = :reflection;
-
--- name: loop_began
-select min(at) as at from exposure where tenant = :tenant and project = :project and loop = :loop;
 
 -- name: find_rulings
 select record from ruling
