@@ -20,14 +20,14 @@ PACKAGE = ROOT / "src" / "heedful"
 # What each figure may be at most. It starts at what was measured and is lowered as the code
 # shrinks; no commit raises one.
 CEILINGS = {
-    "lines": 38_900,
-    "lines of code": 27_060,
-    "modules": 130,
+    "lines": 36_510,
+    "lines of code": 25_330,
+    "modules": 129,
     "modules at the top": 6,
     "modules under 100 lines": 4,
     "modules over 900 lines": 0,
     "functions over 60 lines": 0,
-    "lines of tests": 42_410,
+    "lines of tests": 35_340,
 }
 FUNCTION_LINES = 60
 LONG_MODULE = 900
