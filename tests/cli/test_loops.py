@@ -77,7 +77,7 @@ def test_why_a_run_or_one_of_its_stages(ran, monkeypatch):
     stage = "stage 2 (train) passed at attempt 2, after 1 retry\n"
     several = "forecast-1, forecast-2, forecast/say; give more of the id\n"
     document = ran(
-        ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "+   ",
+        ("why forecast-1", 0, head, "### Attempt 2 of train: ✓ passed, kept", "@@ -",
          "mean 1234.56 against 89.23", "Next: heedful ask forecast-1"),
         ("why forecast-1 train", 0, stage, "!insights"),
         ("why forecast-1 2", 0, stage),

@@ -17,7 +17,6 @@ from heedful import errors, telemetry
 from heedful.lessons.lesson import Match
 from heedful.loop.record import NOTHING, Evaluation, Finding, Goal
 from heedful.loop.stop import rule_name
-from heedful.models.call import user_code
 from heedful.models.contract import Message
 from heedful.redact import redact
 
@@ -70,12 +69,15 @@ async def call(
     """
     token = _context.set(at)
     try:
-        with user_code(failed):
-            if thread:
-                value = await threaded(_called, function, *arguments)
-            else:
-                value = _called(function, *arguments)
-            return _read(await value) if hasattr(value, "__await__") else value
+        if thread:
+            value = await threaded(_called, function, *arguments)
+        else:
+            value = _called(function, *arguments)
+        return _read(await value) if hasattr(value, "__await__") else value
+    except errors.HeedfulError:
+        raise
+    except Exception as error:  # user code
+        raise failed(error) from error
     finally:
         _context.reset(token)
 

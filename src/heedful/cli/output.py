@@ -170,6 +170,7 @@ def table(columns: Columns | Sequence[str], rows: Sequence[Any], text: int = 1) 
     for line in lines:
         drawn.add_row(*map(Text, line))
     console.print(drawn)
+    sys.stdout.flush()  # before what follows on stderr
 
 
 def _cell(head: str, column: str | Callable[[Any], Any], record: Any) -> Any:

@@ -19,6 +19,7 @@ from heedful.compat import LoopGuardrails, Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
+from heedful.memory.memory import Memory
 from heedful.service.jobs import Depth, Resources, Work
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
@@ -109,3 +110,7 @@ class Setup(Resources):
     patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
+
+    def memory(self, scope: Scope) -> Memory:
+        """Return the memory of a scope."""
+        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
