@@ -105,8 +105,8 @@ def verdict_to(verdict: Verdict) -> Plain:
 def verdict_from(plain: Mapping[str, Any]) -> Verdict:
     """Return the verdict; the inverse of `verdict_to`. Further fields are passed over."""
     kind: type[Again | Done] = Again if plain["verdict"] == "again" else Done
-    names = {field.name for field in fields(kind)}
-    return from_document(kind, {name: plain[name] for name in names & plain.keys()})
+    names = plain.keys() & kind.__dataclass_fields__
+    return from_document(kind, {name: plain[name] for name in names})
 
 
 def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.0) -> Plain:
@@ -117,8 +117,8 @@ def decision_to(verdict: Verdict, standing: Standing | None, decided: float = 0.
 
 def decision_from(plain: Mapping[str, Any], attempt: int, at: float) -> Decision:
     """Return the decision; the inverse of `decision_to`, with the columns stored beside it."""
-    fatigue, change = plain.get("fatigue", 0.0), plain.get("change", 0.0)
-    standing = Standing(fatigue, change, plain.get("echoes", {}))
+    names = plain.keys() & Standing.__dataclass_fields__
+    standing = Standing(**{name: plain[name] for name in names})
     return Decision(attempt, verdict_from(plain), standing, at, plain.get("decided", at))
 
 
@@ -143,9 +143,8 @@ def rule_from(plain: Mapping[str, Any]) -> StopRule:
     try:
         return RULES[name](**settings)
     except InvalidInput as error:
-        field = error.field.removeprefix(name).strip()
-        whole = f"{name}.{field}" if field else name
-        raise InvalidInput(whole, error.value, error.allowed) from error
+        field = f"{name}.{error.field.removeprefix(name).strip()}".rstrip(".")
+        raise InvalidInput(field, error.value, error.allowed) from error
     except TypeError as error:
         raise InvalidInput(f"rule {name}", settings, f"given known settings ({error})") from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from heedful.errors import InvalidInput, OverrideRefused
 from heedful.loop import record
@@ -83,6 +83,7 @@ class Done:
 
 
 Verdict = Again | Done
+R = TypeVar("R")
 State = Literal["open", "passed", "stopped"]
 
 
@@ -135,8 +136,7 @@ def check_override(override: Override, verdict: Verdict, policy: Policy, at: flo
         known = ", ".join(sorted(names)) or "none"
         raise OverrideRefused(f"rule {override.rule!r} cannot be overridden; these can: {known}")
     by, why, decisions, until = override.by, override.why, override.decisions, override.until
-    whole = isinstance(decisions, int) and not isinstance(decisions, bool)
-    counted = whole and 1 <= decisions <= LARGEST
+    counted = type(decisions) is int and 1 <= decisions <= LARGEST
     timed = until is None or (isinstance(until, int | float) and at < until <= LARGEST)
     for name, value, right, allowed in (
         ("by", by, isinstance(by, str) and by.strip(), "name the actor who lifts the rule"),
@@ -169,12 +169,10 @@ def consume_overrides(loop: Loop, verdict: Verdict) -> Loop:
     """Return the loop after its verdict; a verdict to go on consumes the overrides it used."""
     if not (isinstance(verdict, Again) and verdict.lifted):
         return loop
-    used = {one.override for one in verdict.lifted}
-    overrides = tuple(
-        replace(o, used=o.used + 1) if index in used else o
-        for index, o in enumerate(loop.overrides)
-    )
-    return replace(loop, overrides=overrides)
+    overrides = [*loop.overrides]
+    for index in {one.override for one in verdict.lifted}:
+        overrides[index] = replace(overrides[index], used=overrides[index].used + 1)
+    return replace(loop, overrides=tuple(overrides))
 
 
 def triggers(evaluation: Evaluation, goals: tuple[Goal, ...]) -> tuple[Trigger, ...]:
@@ -296,19 +294,20 @@ def standing_of(loop: Loop, policy: Policy) -> Standing:
     """Measure how close the loop is to the fatigue and echo of the policy, or the default ones."""
     if loop.improves != policy.improvement:
         loop = replace(loop, improves=policy.improvement)
-    rules = list(flat(policy.rules))
-    tired = next((rule for rule in rules if isinstance(rule, Fatigue)), Fatigue())
-    echo = next((rule for rule in rules if isinstance(rule, Echo)), Echo())
-    level = tired.level(loop)
-    before = tired.level(replace(loop, attempts=loop.attempts[:-1]))
+    tired, echo = _own_rule(policy, Fatigue), _own_rule(policy, Echo)
+    level, before = tired.level(loop), tired.level(loop.upto(max(0, len(loop.attempts) - 1)))
     change = (record.thousandths(level) - record.thousandths(before)) / 1000
     return Standing(level, change, echo.counts(loop))
 
 
+def _own_rule(policy: Policy, kind: type[R]) -> R:
+    """Return the first rule of that kind, with default settings if the policy has none."""
+    return next((rule for rule in flat(policy.rules) if isinstance(rule, kind)), kind())
+
+
 def echoes_before(loop: Loop, policy: Policy, decisions: Iterable[Decision]) -> Mapping[str, int]:
     """Return what the policy's echo counted in earlier loops, according to its decisions."""
-    rules = (rule for rule in flat(policy.rules) if isinstance(rule, Echo))
-    echo = next(rules, Echo())
+    echo = _own_rule(policy, Echo)
     if echo.across == "loop":
         return {}
     loop = replace(loop, echoes={}, improves=policy.improvement)

@@ -229,13 +229,20 @@ def tune(
     check_number("keep", keep, 0, 1)
     loops = (replace(one.loop, goals=one.loop.goals or before.goals) for one in recorded)
     aimed = [replace(one, loop=loop) for one, loop in zip(recorded, loops, strict=True)]
-    halves = _halves(aimed)
+    halves: tuple[list[RecordedLoop], list[RecordedLoop]] = ([], [])
+    for one in aimed:
+        id = one.loop.id.encode("utf-8", "surrogatepass")
+        halves[hashlib.sha256(id).digest()[0] % 2].append(one)
+    if min(map(len, halves)) < 2:
+        split = " and ".join(str(len(half)) for half in halves)
+        allowed = f"more: by their ids the halves have {split}, and each needs at least two"
+        raise InvalidInput("loops", len(recorded), allowed)
     before = replace(before, name=before.name or "as it is")
     (now,) = compare(halves[0], [before])
     tried = [(now.attempts, -now.solved, before)]
     policies = list(grid(before))
-    for place, one in enumerate(policies, 1):
-        tried.append((*_cost(halves[0], one), one))
+    for place, each in enumerate(policies, 1):
+        tried.append((*_cost(halves[0], each), each))
         watch(place * len(halves[0]), len(policies) * len(halves[0]))
     enough = Fraction(str(keep)) * now.solvable
     fits = [trial for trial in tried if now.solvable and -trial[1] >= enough]
@@ -251,15 +258,3 @@ def _cost(recorded: Sequence[RecordedLoop], policy: Policy) -> tuple[int, int]:
     made = [(one, replay(one.loop, policy)) for one in recorded]
     most = sum(result.attempts if result.exact else limit for _, result in made)
     return most, -sum(one.worth(result.kept) == 1 for one, result in made)
-
-
-def _halves(recorded: Sequence[RecordedLoop]) -> tuple[list[RecordedLoop], list[RecordedLoop]]:
-    halves: tuple[list[RecordedLoop], list[RecordedLoop]] = ([], [])
-    for one in recorded:
-        id = one.loop.id.encode("utf-8", "surrogatepass")
-        halves[hashlib.sha256(id).digest()[0] % 2].append(one)
-    if min(map(len, halves)) < 2:
-        split = " and ".join(str(len(half)) for half in halves)
-        allowed = f"more: by their ids the halves have {split}, and each needs at least two"
-        raise InvalidInput("loops", len(recorded), allowed)
-    return halves

@@ -114,7 +114,7 @@ async def appraise(
     answer = run.events[places[0]].content if places else None
     judged: list[_Judgement] = []
     if wanted.answer is not None:
-        judged += _answer(run, wanted.answer)
+        judged += _answer(answer, wanted.answer, places)
     if wanted.actions is not None:
         judged += _actions(run, wanted.actions, wanted.reads)
     if any(role in ("act", "said") for role in run.roles):
@@ -202,10 +202,9 @@ def _safe_quote(text: str) -> str:
     return quote(redact(ends(text)))
 
 
-def _answer(run: Course, wanted: Any) -> Iterator[_Judgement]:
+def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_Judgement]:
     """Judge how correct the answer is and, if an object is expected, how complete."""
-    places = _answer_places(run)
-    text = run.events[places[0]].content if places else ""
+    text = given or ""
     value, why = _compared(text, wanted) if places else (0.0, "there is no answer")
     # The expected answer is left out: a model has to work it out, not to copy it.
     what = f"{_safe_quote(text)!r} is not the expected answer: {why}" if places else why
@@ -213,8 +212,8 @@ def _answer(run: Course, wanted: Any) -> Iterator[_Judgement]:
     yield _Judgement("correctness", value, why, wrong, places)
     if isinstance(wanted, Mapping) and wanted:
         data = _json_in(text)
-        given = data if isinstance(data, dict) else {}
-        empty = [name for name in map(str, wanted) if given.get(name) in (None, "", [], {})]
+        held = data if isinstance(data, dict) else {}
+        empty = [name for name in map(str, wanted) if held.get(name) in (None, "", [], {})]
         filled = len(wanted) - len(empty)
         what = f"these fields are missing or empty: {_safe_quote(', '.join(empty))}"
         lost = [_Problem(what, places)] if empty else []

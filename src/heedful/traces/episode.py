@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Trust
 from heedful.loop.decide import Again, Done, Verdict
-from heedful.loop.record import NOTHING, Attempt, Loop, Usage, check_integer
+from heedful.loop.record import NOTHING, Loop, Usage, check_integer
 from heedful.redact import redact, redact_data
 from heedful.sanitize import cut_middle
 
@@ -165,24 +165,22 @@ def episode_of(
         outcome = "success"
     elif loop.cancelled or isinstance(verdict, Again):
         outcome = "partial"
-    events = tuple(event for attempt in loop.attempts for event in _attempt_events(attempt))
+    events: list[Event] = []
+    for attempt in loop.attempts:
+        name = f"attempt {attempt.number}"
+        events.append(Event("llm_response", redact(attempt.candidate.text or ""), id=name))
+        findings = attempt.evaluation.findings if attempt.evaluation else ()
+        for place, finding in enumerate(findings, 1):
+            message, fix, wrong = redact(finding.message), redact(finding.fix), ""
+            type, said = "system_event", f"{message} {fix}".strip()
+            if finding.level == "error":
+                type, said, wrong = "error_event", fix, message
+            id = f"{name}, finding {place}"
+            events.append(Event(type, said, error=wrong, code=finding.check, id=id))
     stop = done.stopped_by[0] if done and done.stopped_by else None
     fault = None if stop is None else Fault(stop.rule, redact(stop.detail))
     texts = (redact(task), redact(goal))
-    return Episode(events, outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
-
-
-def _attempt_events(attempt: Attempt) -> Iterator[Event]:
-    name = f"attempt {attempt.number}"
-    yield Event("llm_response", redact(attempt.candidate.text or ""), id=name)
-    findings = attempt.evaluation.findings if attempt.evaluation else ()
-    for place, finding in enumerate(findings, 1):
-        message, fix = redact(finding.message), redact(finding.fix)
-        id = f"{name}, finding {place}"
-        if finding.level == "error":
-            yield Event("error_event", fix, error=message, code=finding.check, id=id)
-        else:
-            yield Event("system_event", f"{message} {fix}".strip(), code=finding.check, id=id)
+    return Episode(tuple(events), outcome, *texts, fault, loop.id, usage=loop.usage, source=LOOP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,17 +210,13 @@ class Gathering:
         self._first: list[tuple[int, Event]] = []
         self._last: deque[tuple[int, Event]] = deque(maxlen=limits.events // 2)
 
-    def add(self, event: Event) -> None:
-        """Add the next event."""
-        self.count += 1
-        entry = self.count, clean_event(event, self._limits.content)
-        last = len(self._first) == self._limits.events - self._limits.events // 2
-        (self._last if last else self._first).append(entry)
-
-    def add_all(self, events: Iterable[Event]) -> None:
+    def add(self, *events: Event) -> None:
         """Add the next events."""
         for event in events:
-            self.add(event)
+            self.count += 1
+            entry = self.count, clean_event(event, self._limits.content)
+            last = len(self._first) == self._limits.events - self._limits.events // 2
+            (self._last if last else self._first).append(entry)
 
     def episode(
         self,

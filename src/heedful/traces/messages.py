@@ -154,7 +154,7 @@ class EpisodeReader:
             raise InvalidInput("an episode", value, "an object with events")
         given = _canonical_names(value)
         gathering = Gathering(self._limits, self.source)
-        gathering.add_all(map(_event, objects(given["events"], "events")))
+        gathering.add(*map(_event, objects(given["events"], "events")))
         outcome, tools = given.get("outcome"), given.get("tools")
         if outcome is not None and outcome not in ENDED:
             raise InvalidInput("outcome", outcome, f"one of {', '.join(ENDED)}")
@@ -195,12 +195,12 @@ class ChatReader(EpisodeReader):
 
     def add(self, value: Any) -> list[Episode]:
         if isinstance(value, Mapping) and "messages" not in value:
-            self._lines.add_all(chat_events(value, self._names))
+            self._lines.add(*chat_events(value, self._names))
             return []
         whole = value if isinstance(value, Mapping) else {"messages": value}
         gathering, names = Gathering(self._limits, self.source), dict[str, str]()
         for message in objects(whole["messages"], "messages"):
-            gathering.add_all(chat_events(message, names))
+            gathering.add(*chat_events(message, names))
         ended = whole.get("outcome")
         outcome = ended if ended in ENDED else None
         id, tools = text_field(whole, "id"), offered_tools(whole.get("tools"))

@@ -18,6 +18,8 @@ from heedful.traces.episode import Event, json_data
 from heedful.traces.messages import first_of, objects, text_field, text_of
 
 Attributes = Mapping[str, Any]
+# The instrumentation scope of heedful's own spans (`heedful.telemetry.SCOPE`).
+OWN = "heedful"
 CODES: Mapping[Any, str] = {
     **dict.fromkeys((1, "STATUS_CODE_OK"), "ok"),
     **dict.fromkeys((2, "STATUS_CODE_ERROR"), "error"),
@@ -116,8 +118,8 @@ def _span(given: Mapping[str, Any], scope: Any) -> Span:
         [(text_field(event, "name"), _attributes(event.get("attributes"))) for event in pairs],
         _integer(given, "flags", "bits") & 0x300 == 0x300,  # its parent is remote (OTLP 1.1)
     )
-    # heedful's own spans (`heedful.telemetry.SCOPE`) only connect a trace.
-    return replace(span, attributes={}, message="", events=()) if scope == "heedful" else span
+    # heedful's own spans only connect a trace.
+    return replace(span, attributes={}, message="", events=()) if scope == OWN else span
 
 
 def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since 1970") -> int:
