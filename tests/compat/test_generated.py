@@ -201,3 +201,9 @@ def test_a_copy_of_a_result_is_not_stored_since_nobody_knows_whose_words_it_has(
 )
 def test_settings_are_read_from_a_mapping_under_new_names_and_older_ones(settings, expected):
     assert Reflections.of(settings) == expected
+
+
+@pytest.mark.parametrize(("field", "wrong"), [("enabled", "maybe"), ("mode", "half")])
+def test_a_setting_that_means_nothing_is_refused(field, wrong):
+    with pytest.raises(InvalidInput, match=wrong):
+        Reflections.of({f"HEEDFUL_REFLECTION_{field}": wrong})

@@ -336,9 +336,10 @@ class GuardedLoops:
             await report.override(id, rule, by=by, why=why, store=self.store, scope=self.scope)
 
     async def _read(self, id: str) -> StoredLoop | None:
-        with suppress(NotFound):
+        try:
             return await self.store.read(self.scope, loop_store.read, id)
-        return None
+        except NotFound:
+            return None
 
     async def _next_name(self, stored: StoredLoop) -> str:
         """Return the name of the next attempt: `ID_r1` for the second, if no loop has that id."""
