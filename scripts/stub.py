@@ -1,5 +1,7 @@
 """Write the stubs of packages with lazy names, for type checkers, from their tables of names."""
 
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,14 +17,23 @@ def stub_path(package: ModuleType) -> Path:
 
 
 def stub(package: ModuleType) -> str:
-    """Return the text of the stub of a package."""
-    imports = [f"from {home} import {name} as {name}" for name, home in package._HOMES.items()]
+    """Return the text of the stub of a package: imports by module, and `__all__`."""
+    rooms: dict[str, list[str]] = {}
+    for name, home in package._HOMES.items():
+        rooms.setdefault(home, []).append(name)
     for name, home in getattr(package, "_MODULES", {}).items():
         room, _, last = home.rpartition(".")
-        imports.append(f"from {room} import {last} as {name}")
+        rooms.setdefault(room, []).append(f"{last} as {name}")
+    lines = ["# Made by scripts/stub.py from the table in __init__.py."]
+    for room in sorted(rooms):
+        lines += _wrap(f"from {room} import (", sorted(rooms[room]), ")")
+    lines += _wrap("__all__ = [", [f'"{name}"' for name in package.__all__], "]")
     version = ["__version__: str"] if package is heedful else []
-    head = "# Made by scripts/stub.py from the table in __init__.py."
-    return "\n".join([head, *sorted(imports), "", "__all__: list[str]", *version, ""])
+    return "\n".join([*lines, *version, ""])
+
+
+def _wrap(head: str, names: Iterable[str], tail: str) -> list[str]:
+    return textwrap.wrap(f"{head}{', '.join(names)}{tail}", 100, subsequent_indent="    ")
 
 
 if __name__ == "__main__":

@@ -1,128 +1,62 @@
 # Made by scripts/stub.py from the table in __init__.py.
-from heedful import checks as checks
-from heedful import errors as errors
-from heedful import models as models
-from heedful import testing as testing
-from heedful import traces as traces
-from heedful.checks.evaluate import Context as Context
-from heedful.checks.evaluate import context as context
-from heedful.drive.drive import Result as Result
-from heedful.drive.drive import Run as Run
-from heedful.drive.drive import run as run
-from heedful.drive.generate import Writer as Writer
-from heedful.drive.generate import targeted as targeted
-from heedful.drive.portal import run_sync as run_sync
-from heedful.drive.portal import self_correcting as self_correcting
-from heedful.drive.report import override as override
-from heedful.errors import HeedfulError as HeedfulError
-from heedful.errors import NotPassed as NotPassed
-from heedful.lessons.consolidate import Proposal as Proposal
-from heedful.lessons.lesson import Example as Example
-from heedful.lessons.lesson import Exposure as Exposure
-from heedful.lessons.lesson import Filter as Filter
-from heedful.lessons.lesson import Match as Match
-from heedful.lessons.lesson import Outcome as Outcome
-from heedful.lessons.lesson import Quota as Quota
-from heedful.lessons.lesson import Reflection as Reflection
-from heedful.lessons.lesson import Remembered as Remembered
-from heedful.lessons.lesson import Scope as Scope
-from heedful.lessons.lesson import Signature as Signature
-from heedful.lessons.patterns import Merge as Merge
-from heedful.lessons.patterns import Seen as Seen
-from heedful.lessons.patterns import Templates as Templates
-from heedful.lessons.proof import Comparison as Comparison
-from heedful.lessons.proof import Effect as Effect
-from heedful.lessons.proof import Proof as Proof
-from heedful.lessons.proof import proof as proof
-from heedful.lessons.ranking import Briefing as Briefing
-from heedful.lessons.signature import signature as signature
-from heedful.lessons.trust import Provenance as Provenance
-from heedful.lessons.trust import QuarantinedLesson as QuarantinedLesson
-from heedful.lessons.trust import RevocationResult as RevocationResult
-from heedful.lessons.trust import Sighting as Sighting
-from heedful.lessons.words import Difference as Difference
-from heedful.loop import policies as policies
-from heedful.loop.decide import Again as Again
-from heedful.loop.decide import Decision as Decision
-from heedful.loop.decide import Done as Done
-from heedful.loop.decide import Policy as Policy
-from heedful.loop.decide import Reasoning as Reasoning
-from heedful.loop.decide import Standing as Standing
-from heedful.loop.decide import Trigger as Trigger
-from heedful.loop.decide import decide as decide
-from heedful.loop.decide import reasoning as reasoning
-from heedful.loop.explain import Change as Change
-from heedful.loop.explain import Explanation as Explanation
-from heedful.loop.explain import explain as explain
-from heedful.loop.policies import policy as policy
-from heedful.loop.reach import Reach as Reach
-from heedful.loop.reach import reach as reach
-from heedful.loop.record import Attempt as Attempt
-from heedful.loop.record import Candidate as Candidate
-from heedful.loop.record import Evaluation as Evaluation
-from heedful.loop.record import Finding as Finding
-from heedful.loop.record import Goal as Goal
-from heedful.loop.record import Improvement as Improvement
-from heedful.loop.record import Loop as Loop
-from heedful.loop.record import Override as Override
-from heedful.loop.record import Usage as Usage
-from heedful.loop.replay import Figures as Figures
-from heedful.loop.replay import RecordedLoop as RecordedLoop
-from heedful.loop.replay import ReplayResult as ReplayResult
-from heedful.loop.replay import TuningResult as TuningResult
-from heedful.loop.replay import compare as compare
-from heedful.loop.replay import replay as replay
-from heedful.loop.replay import tune as tune
-from heedful.loop.stop import All as All
-from heedful.loop.stop import Budget as Budget
-from heedful.loop.stop import Echo as Echo
-from heedful.loop.stop import Fatigue as Fatigue
-from heedful.loop.stop import MaxAttempts as MaxAttempts
-from heedful.loop.stop import NothingMet as NothingMet
-from heedful.loop.stop import Plateau as Plateau
-from heedful.loop.stop import Repeat as Repeat
-from heedful.loop.stop import Stop as Stop
-from heedful.loop.stop import StopRule as StopRule
-from heedful.memory.draft import Claim as Claim
-from heedful.memory.draft import Draft as Draft
-from heedful.memory.draft import Prompts as Prompts
-from heedful.memory.draft import self_rated as self_rated
-from heedful.memory.dream import Dream as Dream
-from heedful.memory.dream import Dreams as Dreams
-from heedful.memory.dream import consolidate as consolidate
-from heedful.memory.dream import keep_dreaming as keep_dreaming
-from heedful.memory.memory import Memory as Memory
-from heedful.memory.memory import Quarantine as Quarantine
-from heedful.memory.memory import Spaces as Spaces
-from heedful.memory.reflect import Reflected as Reflected
-from heedful.memory.reflect import episode_of as episode_of
-from heedful.memory.reflect import reflect as reflect
-from heedful.memory.reflect import reflect_waiting as reflect_waiting
-from heedful.memory.transfer import Exported as Exported
-from heedful.memory.transfer import Imported as Imported
-from heedful.models import open_model as open_model
-from heedful.models.contract import Answer as Answer
-from heedful.models.contract import Embedder as Embedder
-from heedful.models.contract import Message as Message
-from heedful.models.contract import Model as Model
-from heedful.pipeline import Guardrails as Guardrails
-from heedful.pipeline import Pipeline as Pipeline
-from heedful.service.client import Client as Client
-from heedful.store import open_store as open_store
-from heedful.store.runs import CheckResult as CheckResult
-from heedful.store.runs import Report as Report
-from heedful.store.runs import StageAttempt as StageAttempt
-from heedful.store.runs import StageReport as StageReport
-from heedful.store.store import Store as Store
-from heedful.traces.appraisal import Expected as Expected
-from heedful.traces.appraisal import appraise as appraise
-from heedful.traces.episode import Episode as Episode
-from heedful.traces.episode import Event as Event
-from heedful.traces.episode import Fault as Fault
-from heedful.traces.signals import RepeatedStep as RepeatedStep
-from heedful.traces.signals import Signal as Signal
-from heedful.traces.signals import repeated_step as repeated_step
-from heedful.traces.signals import signals as signals
-
-__all__: list[str]
+from heedful import (checks as checks, errors as errors, models as models, testing as testing,
+    traces as traces)
+from heedful.checks.evaluate import (Context, context)
+from heedful.drive.drive import (Result, Run, run)
+from heedful.drive.generate import (Writer, targeted)
+from heedful.drive.portal import (run_sync, self_correcting)
+from heedful.drive.report import (override)
+from heedful.errors import (HeedfulError, NotPassed)
+from heedful.lessons.consolidate import (Proposal)
+from heedful.lessons.lesson import (Example, Exposure, Filter, Match, Outcome, Quota, Reflection,
+    Remembered, Scope, Signature)
+from heedful.lessons.patterns import (Merge, Seen, Templates)
+from heedful.lessons.proof import (Comparison, Effect, Proof, proof)
+from heedful.lessons.ranking import (Briefing)
+from heedful.lessons.signature import (signature)
+from heedful.lessons.trust import (Provenance, QuarantinedLesson, RevocationResult, Sighting)
+from heedful.lessons.words import (Difference)
+from heedful.loop import (policies as policies)
+from heedful.loop.decide import (Again, Decision, Done, Policy, Reasoning, Standing, Trigger,
+    decide, reasoning)
+from heedful.loop.explain import (Change, Explanation, explain)
+from heedful.loop.policies import (policy)
+from heedful.loop.reach import (Reach, reach)
+from heedful.loop.record import (Attempt, Candidate, Evaluation, Finding, Goal, Improvement, Loop,
+    Override, Usage)
+from heedful.loop.replay import (Figures, RecordedLoop, ReplayResult, TuningResult, compare, replay,
+    tune)
+from heedful.loop.stop import (All, Budget, Echo, Fatigue, MaxAttempts, NothingMet, Plateau, Repeat,
+    Stop, StopRule)
+from heedful.memory.draft import (Claim, Draft, Prompts, self_rated)
+from heedful.memory.dream import (Dream, Dreams, consolidate, keep_dreaming)
+from heedful.memory.memory import (Memory, Quarantine, Spaces)
+from heedful.memory.reflect import (Reflected, episode_of, reflect, reflect_waiting)
+from heedful.memory.transfer import (Exported, Imported)
+from heedful.models import (open_model)
+from heedful.models.contract import (Answer, Embedder, Message, Model)
+from heedful.pipeline import (Guardrails, Pipeline)
+from heedful.service.client import (Client)
+from heedful.store import (open_store)
+from heedful.store.runs import (CheckResult, Report, StageAttempt, StageReport)
+from heedful.store.store import (Store)
+from heedful.traces.appraisal import (Expected, appraise)
+from heedful.traces.episode import (Episode, Event, Fault)
+from heedful.traces.signals import (RepeatedStep, Signal, repeated_step, signals)
+__all__ = ["Again", "All", "Answer", "Attempt", "Briefing", "Budget", "Candidate", "Change",
+    "CheckResult", "Claim", "Client", "Comparison", "Context", "Decision", "Difference", "Done",
+    "Draft", "Dream", "Dreams", "Echo", "Effect", "Embedder", "Episode", "Evaluation", "Event",
+    "Example", "Expected", "Explanation", "Exported", "Exposure", "Fatigue", "Fault", "Figures",
+    "Filter", "Finding", "Goal", "Guardrails", "HeedfulError", "Imported", "Improvement", "Loop",
+    "Match", "MaxAttempts", "Memory", "Merge", "Message", "Model", "NotPassed", "NothingMet",
+    "Outcome", "Override", "Pipeline", "Plateau", "Policy", "Prompts", "Proof", "Proposal",
+    "Provenance", "Quarantine", "QuarantinedLesson", "Quota", "Reach", "Reasoning", "RecordedLoop",
+    "Reflected", "Reflection", "Remembered", "Repeat", "RepeatedStep", "ReplayResult", "Report",
+    "Result", "RevocationResult", "Run", "Scope", "Seen", "Sighting", "Signal", "Signature",
+    "Spaces", "StageAttempt", "StageReport", "Standing", "Stop", "StopRule", "Store", "Templates",
+    "Trigger", "TuningResult", "Usage", "Writer", "appraise", "compare", "consolidate", "context",
+    "decide", "episode_of", "explain", "keep_dreaming", "open_model", "open_store", "override",
+    "policy", "proof", "reach", "reasoning", "reflect", "reflect_waiting", "repeated_step",
+    "replay", "run", "run_sync", "self_correcting", "self_rated", "signals", "signature",
+    "targeted", "tune"]
 __version__: str
