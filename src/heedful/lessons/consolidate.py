@@ -52,28 +52,26 @@ def has_assertion(error_type: str, text: str) -> bool:
 
 
 @lru_cache(CACHED)
-def weights_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return a text's digits, operators and then numbers in words; and its negations; in order."""
+def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
+    """Return the numbers and operators ("digits"), negations and names of a text, each in order.
+
+    Names are quoted texts, identifiers and capitalised words.
+
+    >>> particulars("Ask Ada for 'big box' at a_b.c, not twice.")
+    {'digits': ['twice'], 'negation': ['not'], 'names': ['ada', 'big box', 'a_b.c']}
+    """
     digits: list[str] = []
     negations: list[str] = []
     for token in decisive_tokens(_HYPHEN.sub(" ", text)):
         negates = token[0].isalpha() and not any(c.isdigit() for c in token)
         (negations if negates else digits).append(token.lower())
     said = _lower_words(text)
-    digits += [word for word in said if word in _NUMBERS]
-    negations += [word for word in said if word in _NEGATES]
-    return tuple(digits), tuple(negations)
-
-
-@lru_cache(CACHED)
-def names_of(text: str) -> tuple[str, ...]:
-    """Return what a text is about: its quoted texts, identifiers and capitalised words, in order.
-
-    >>> names_of("The agent asked Ada for 'big box' at a_b.c")
-    ('ada', 'big box', 'a_b.c')
-    """
     names = (name.strip("\"“”`' .,;:!?").lower() for name in _NAME.findall(text))
-    return tuple(dict.fromkeys(filter(None, names)))
+    return {
+        "digits": digits + [word for word in said if word in _NUMBERS],
+        "negation": negations + [word for word in said if word in _NEGATES],
+        "names": list(dict.fromkeys(filter(None, names))),
+    }
 
 
 def first_difference(one: str, other: str) -> Difference:
@@ -89,13 +87,10 @@ def first_difference(one: str, other: str) -> Difference:
     >>> first_difference("Always quote the id of the order.", "Always quote the order id of it.")
     ''
     """
-    (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
-    if digits != others:
-        return "digits"
-    if negations != other_negations:
-        return "negation"
-    if names_of(one) != names_of(other):
-        return "names"
+    others = particulars(other)
+    for kind, said in particulars(one).items():
+        if said != others[kind]:
+            return kind
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
     most = _SPAN if one.isascii() and other.isascii() else _DENSE
@@ -271,17 +266,17 @@ def contradictions(lessons: Iterable[Lesson]) -> Iterator[Proposal]:
     about: dict[tuple[str | int, ...], list[Lesson]] = defaultdict(list)
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
-            digits, negations = weights_of(lesson.text)
+            digits, negations, _ = particulars(lesson.text).values()
             said = [w for w in _lower_words(lesson.text) if w not in {*digits, *negations}]
             failure = failure_of(lesson.signature, lesson.pattern)
             about[failure, len(digits), *words(" ".join(said))].append(lesson)
     for those in about.values():
         best, *others = sorted(those, key=lambda one: one.evidence)
-        digits, negations = weights_of(best.text)
+        digits, negations, _ = particulars(best.text).values()
         for other in others:
-            numbers, denials = weights_of(other.text)
+            numbers, denials, _ = particulars(other.text).values()
             how = "digits" if digits != numbers else "negation"
-            if digits != numbers or (len(negations) - len(denials)) % 2:
+            if how == "digits" or (len(negations) - len(denials)) % 2:
                 ids = (best.id, other.id)
                 yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
 
@@ -336,15 +331,12 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
 
 def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:
     """List the lessons that are proven to hurt or to make no difference, except pinned ones."""
-    useless = {
-        each.lesson: str(each)
-        for each in compared
-        if each.conclusion in ("hurts", "no difference shown")
-    }
+    useless = ("hurts", "no difference shown")
+    proven = {each.lesson: str(each) for each in compared if each.conclusion in useless}
     return [
-        Proposal("retire", (lesson.id,), 0, useless[lesson.name], FOR_A_PERSON)
+        Proposal("retire", (lesson.id,), 0, proven[lesson.name], FOR_A_PERSON)
         for lesson in lessons
-        if lesson.name in useless and not lesson.pinned
+        if lesson.name in proven and not lesson.pinned
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
@@ -67,12 +68,9 @@ def _pattern(error_type: str, text: str) -> str:
         text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"
     elif text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
         steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(text))
-        try:
-            if max(accumulate(steps)) > DEEPEST:
-                return _masked(error_type, text)
-            return _payload(error_type, json.loads(text))
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            if max(accumulate(steps)) <= DEEPEST:
+                return _payload(error_type, json.loads(text))
     return _masked(error_type, text)
 
 

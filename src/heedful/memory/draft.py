@@ -502,60 +502,38 @@ class Prompts:
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The part of an episode that a model sees: positions of events, and all texts by name."""
+def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
+    """Return what a model sees of an episode: the positions of events, and all texts by name.
 
-    events: tuple[int, ...]
-    texts: Mapping[str, str]
-
-    @classmethod
-    def of(cls, study: Study) -> Excerpt:
-        """Return the task, the error, the signals and the decisive events, numbered from 1.
-
-        Events and signals take `BUDGET` tokens. Secrets, controls and role tokens are removed.
-        """
-        episode = study.episode
-        lines: dict[int, str] = {}
-        room = BUDGET - sum(tokens(_safe(signal.words, EVENT)) for signal in study.strongest)
-        for at in study.decisive():
-            event = episode.events[at]
-            names = (event.type, event.agent and f"of {event.agent}", event.tool)
-            head = " ".join(clean(name, TAG) for name in names if name)
-            line = f"{head}: {_safe(event_text(event), EVENT)}"
-            if tokens(line) <= room:
-                lines[at] = line
-                room -= tokens(line)
-        places = tuple(sorted(lines))
-        numbers = {at: f"event {n}: " for n, at in enumerate(places, 1)}
-        signals = [numbers.get(s.at, "") + _safe(s.words, EVENT) for s in study.strongest]
-        fault = episode.fault
-        texts = {
-            "goal": _safe(episode.goal, TASK // 2),
-            "task": _safe(episode.task, TASK),
-            "error": _safe(f"{fault.category}: {fault.message}", TASK // 2) if fault else "",
-            "error_context": _safe(fault.context, TASK // 2) if fault else "",
-            "outcome": episode.outcome,
-            "signals": "\n".join(signals),
-            "events": "\n".join(f"{n}. {lines[at]}" for n, at in enumerate(places, 1)),
-        }
-        return cls(places, {name: text for name, text in texts.items() if text})
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of an answer; it can cite only these events."""
-        number, text, tag = {"type": "number"}, call.text_schema(SENTENCE), call.text_schema(TAG)
-        event = {"type": "integer", "enum": list(range(1, max(1, len(self.events)) + 1))}
-        events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
-        said = call.closed_object({"text": text, "events": events})
-        keys = {
-            "reflection": {"type": "array", "items": said, "minItems": 1, "maxItems": SENTENCES},
-            "strategy": text,
-            "importance": number,
-            "confidence": number,
-            "tags": {"type": "array", "items": tag, "maxItems": TAGS},
-        }
-        return call.closed_object(keys)
+    The texts are the task, the error, the signals and the decisive events, numbered from 1. Events
+    and signals take `BUDGET` tokens. Secrets, controls and role tokens are removed.
+    """
+    episode, fault = study.episode, study.episode.fault
+    lines: dict[int, str] = {}
+    room = BUDGET - sum(tokens(_safe(signal.words, EVENT)) for signal in study.strongest)
+    for at in study.decisive():
+        event = episode.events[at]
+        names = (event.type, event.agent and f"of {event.agent}", event.tool)
+        head = " ".join(clean(name, TAG) for name in names if name)
+        line = f"{head}: {_safe(event_text(event), EVENT)}"
+        if tokens(line) <= room:
+            lines[at] = line
+            room -= tokens(line)
+    numbers = {at: n for n, at in enumerate(sorted(lines), 1)}
+    signals = [
+        (f"event {numbers[s.at]}: " if s.at in numbers else "") + _safe(s.words, EVENT)
+        for s in study.strongest
+    ]
+    texts = {
+        "goal": _safe(episode.goal, TASK // 2),
+        "task": _safe(episode.task, TASK),
+        "error": _safe(f"{fault.category}: {fault.message}", TASK // 2) if fault else "",
+        "error_context": _safe(fault.context, TASK // 2) if fault else "",
+        "outcome": episode.outcome,
+        "signals": "\n".join(signals),
+        "events": "\n".join(f"{n}. {lines[at]}" for at, n in numbers.items()),
+    }
+    return list(numbers), {name: text for name, text in texts.items() if text}
 
 
 def _safe(text: str, most: int) -> str:
@@ -564,20 +542,33 @@ def _safe(text: str, most: int) -> str:
 
 async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft, Usage]:
     """Let a model word the reflection. Raises MalformedAnswer, ModelError."""
-    excerpt = Excerpt.of(study)
-    mark = delimiter("reflector", excerpt.texts)
+    shown, texts = excerpt(study)
+    mark = delimiter("reflector", texts)
+    number, text, tag = {"type": "number"}, call.text_schema(SENTENCE), call.text_schema(TAG)
+    event = {"type": "integer", "enum": list(range(1, max(1, len(shown)) + 1))}
+    events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
+    said = call.closed_object({"text": text, "events": events})
+    keys = {
+        "reflection": {"type": "array", "items": said, "minItems": 1, "maxItems": SENTENCES},
+        "strategy": text,
+        "importance": number,
+        "confidence": number,
+        "tags": {"type": "array", "items": tag, "maxItems": TAGS},
+    }
     return await call.ask_for_json(
         model,
         _FRAME.format(instruction=instruction, mark=mark),
-        [*delimit(mark, excerpt.texts), f"Reflect on the run of {mark} now, as JSON."],
-        lambda answer: _read_answer(answer, study, excerpt, model.name),
-        excerpt.schema,
+        [*delimit(mark, texts), f"Reflect on the run of {mark} now, as JSON."],
+        lambda answer: _read_answer(answer, study, shown, "\n".join(texts.values()), model.name),
+        call.closed_object(keys),
         who="reflector",
         max_tokens=MAX_TOKENS,
     )
 
 
-def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: str) -> Draft:
+def _read_answer(
+    answer: Mapping[str, Any], study: Study, shown: Sequence[int], held: str, by: str
+) -> Draft:
     """Read the answer of a model, without the sentences that their events do not hold.
 
     The reflection may also be a text. A sentence that cites nothing is proved by the first event
@@ -589,7 +580,7 @@ def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: 
         said = [{"text": each} for each in sentences(said)]
     if not isinstance(said, list):
         raise InvalidInput("reflection", said, "a list of sentences")
-    found = [_read_claim(item, study.episode, excerpt) for item in said if isinstance(item, dict)]
+    found = [_read_claim(item, study.episode, shown) for item in said if isinstance(item, dict)]
     claims = [each for each in found if each.text]
     kept = [each for each in claims if not each.unsupported][:SENTENCES]
     if not kept:
@@ -601,13 +592,13 @@ def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: 
     words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
     confidence = _share(answer.get("confidence"))
     places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
-    places |= {*excerpt.events, *([-1] if study.episode.task or study.episode.goal else ())}
+    places |= {*shown, *([-1] if study.episode.task or study.episode.goal else ())}
     if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
         places.add(len(study.episode.events))
     trust = lowest_trust(("model", *map(study.floor, places)))
     return Draft(
         tuple(kept),
-        "" if any(find_unsupported(strategy, "\n".join(excerpt.texts.values()))) else strategy,
+        "" if any(find_unsupported(strategy, held)) else strategy,
         UNSURE if confidence is None else confidence,
         tuple(dict.fromkeys(filter(None, words)))[:TAGS],
         by,
@@ -618,17 +609,17 @@ def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: 
     )
 
 
-def _read_claim(item: Mapping[str, Any], episode: Episode, excerpt: Excerpt) -> Claim:
+def _read_claim(item: Mapping[str, Any], episode: Episode, shown: Sequence[int]) -> Claim:
     """Check a sentence of an answer against the events that it cites by their numbers."""
     said, cites = item.get("text"), item.get("events")
     text = " ".join(sentences(_safe(said, SENTENCE))) if isinstance(said, str) else ""
     names = [str(name) for name in cites] if isinstance(cites, list) else []
-    shown = {str(n): at for n, at in enumerate(excerpt.events, 1)}
-    places = tuple(dict.fromkeys(shown[name] for name in names if name in shown))
-    unknown = tuple(f"event {name}" for name in names if name not in shown)
+    numbers = {str(n): at for n, at in enumerate(shown, 1)}
+    places = tuple(dict.fromkeys(numbers[name] for name in names if name in numbers))
+    unknown = tuple(f"event {name}" for name in names if name not in numbers)
     if not names and any(find_unsupported(text, "")):
-        each = (claim(text, (at,), episode) for at in excerpt.events)
-        anywhere = replace(claim(text, excerpt.events, episode), events=())
+        each = (claim(text, (at,), episode) for at in shown)
+        anywhere = replace(claim(text, shown, episode), events=())
         return next((one for one in each if one.grounded), anywhere)
     return Claim(text, places, unknown) if unknown else claim(text, places, episode)
 

@@ -22,7 +22,6 @@ from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.loop.record import LARGEST, check_integer, check_number
 from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
-from heedful.models.contract import Embedder
 from heedful.redact import redact
 from heedful.store import patterns, search
 
@@ -135,23 +134,25 @@ async def consolidate(
         raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     check_actor(by, "")
     now = time.time()
-    lessons, vectors = await _material(memory, progress)
-    found = await asyncio.to_thread(rules.propose, lessons, vectors, mode, now)
-    expected = {lesson.id: lesson for lesson in lessons}
-    own = dict(zip(expected, vectors or (), strict=vectors is not None))
-    asked = await _queries(memory, found.merges, expected, own)
-    proposals = await _rehearse(memory, found.merges, expected, asked, progress)
+    rows = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))
+    made = await _vectors(memory, [one.text for one, vector in rows if vector is None], progress)
+    lessons = {lesson.id: lesson for lesson, _ in rows}
+    own = {one.id: made[one.text] if vector is None else vector for one, vector in rows}
+    vectors = [vector for vector in own.values() if vector is not None] or None
+    found = await asyncio.to_thread(rules.propose, list(lessons.values()), vectors, mode, now)
+    asked = await _queries(memory, found.merges, lessons, own)
+    proposals = await _rehearse(memory, found.merges, lessons, asked, progress)
     proposals += found.contradictions
-    proposals += rules.retirements(lessons, (await memory.prove()).lessons)
+    proposals += rules.retirements(lessons.values(), (await memory.prove()).lessons)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
     if not dry_run:
         id, proposals = await memory.store.write(
-            memory.scope, patterns.supersede, report, proposals, expected, by
+            memory.scope, patterns.supersede, report, proposals, lessons, by
         )
     listed = {n for one in proposals for n in (*one.members, one.survivor)}
-    texts = {lesson.id: lesson.text for lesson in lessons if lesson.id in listed}
+    texts = {id: lesson.text for id, lesson in lessons.items() if id in listed}
     report |= {"id": id, "by": by, "at": now, "texts": texts}
     return Dream.of({**report, "proposals": [asdict(one) for one in proposals]})
 
@@ -172,27 +173,17 @@ async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "h
         await asyncio.sleep(every)
 
 
-async def _material(
-    memory: Memory, progress: DreamProgress | None
-) -> tuple[list[Lesson], list[Sequence[float]] | None]:
-    space, embedder = space_of(memory.embedder), memory.embedder
-    rows = await memory.store.read(memory.scope, patterns.material, space)
-    lessons = [lesson for lesson, _ in rows]
-    if embedder is None:
-        return lessons, None
-    missing = [lesson.text for lesson, vector in rows if vector is None]
-    made = iter(await _vectors(embedder, missing, progress))
-    return lessons, [next(made) if vector is None else vector for _, vector in rows]
-
-
 async def _vectors(
-    embedder: Embedder, texts: Sequence[str], progress: DreamProgress | None = None
-) -> list[Sequence[float]]:
-    vectors: list[Sequence[float]] = []
-    for n in range(0, len(texts), BATCH):
-        vectors.extend(await embed(embedder, texts[n : n + BATCH]))
-        if progress is not None:
-            progress("embedding", len(vectors), len(texts))
+    memory: Memory, texts: Sequence[str], progress: DreamProgress | None = None
+) -> dict[str, Vector]:
+    """Return the vector of each text; None for each text without an embedder."""
+    vectors: dict[str, Vector] = dict.fromkeys(texts)
+    if memory.embedder is not None:
+        for n in range(0, len(texts), BATCH):
+            batch = texts[n : n + BATCH]
+            vectors.update(zip(batch, await embed(memory.embedder, batch), strict=True))
+            if progress is not None:
+                progress("embedding", n + len(batch), len(texts))
     return vectors
 
 
@@ -206,11 +197,9 @@ async def _queries(
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, patterns.queries, members)
-    new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
-    if memory.embedder is None:
-        return asked | dict.fromkeys(new)
-    made = await _vectors(memory.embedder, [redact(query) for query in new])
-    return asked | dict(zip(new, made, strict=True))
+    new = {q: redact(q) for n in members for q in stored[n] if q not in asked}
+    made = await _vectors(memory, list(new.values()))
+    return asked | {query: made[redacted] for query, redacted in new.items()}
 
 
 async def _rehearse(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -14,8 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes as episode_store
-from heedful.store.episodes import Bounds, Unfinished
-from heedful.store.records import StoredEpisode
+from heedful.store.episodes import Bounds
 from heedful.store.store import Store
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.spans import Piece, episodes, pieces
@@ -95,13 +93,12 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     digests: list[str] = []
     empty = 0
     waited = (patience.settled, patience.missing, patience.elsewhere)
-    for one in await store.read(
-        scope, episode_store.ended_traces, *(now - each for each in waited)
-    ):
-        made = await asyncio.to_thread(
-            _build_episode, one, await store.read(scope, episode_store.spans, one.id)
-        )
-        if await episode_store.finish_trace(store, scope, one, made):
+    bounds = [now - each for each in waited]
+    for trace in await store.read(scope, episode_store.ended_traces, *bounds):
+        spans = await store.read(scope, episode_store.spans, trace.id)
+        built = await asyncio.to_thread(episodes, spans)
+        made = to_stored_episode(built[0], trace.trust) if built else None
+        if await episode_store.finish_trace(store, scope, trace, made):
             digests += [made.digest] if made else []
             empty += made is None
     waiting, _, oldest = await store.read(scope, episode_store.count_traces)
@@ -112,10 +109,3 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
         )
     again = patience.settled if waiting > given_up else None
     return Gathered(tuple(digests), empty, given_up, again)
-
-
-def _build_episode(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
-    """Return the episode of a trace as it is stored, or None without a step of an agent."""
-    for episode in episodes(found):
-        return to_stored_episode(episode, one.trust)
-    return None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
@@ -199,11 +198,16 @@ class _Reflector:
 
         Meanwhile the claim on the episode is renewed, so that no other process takes it.
         """
-        async with AsyncExitStack() as stack:
-            stack.push_async_exit(partial(_record_failure, memory, digest))
-            stack.callback(asyncio.create_task(_renew_claim(memory, digest)).cancel)
+        renewal = asyncio.create_task(_renew_claim(memory, digest))
+        stored = None
+        try:
             made = await self.reflect(episode, digest, trust)
-            return replace(made, stored=await _write_lessons(memory, digest, made))
+            stored = await _write_lessons(memory, digest, made)
+        finally:
+            renewal.cancel()
+            if stored is None:
+                await _record_failure(memory, digest, sys.exception())
+        return replace(made, stored=stored)
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
         """Word the reflection by the model, or by rules if the failure is known."""
@@ -351,16 +355,8 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
             await memory.store.write(memory.scope, episodes.beat, digest)
 
 
-async def _record_failure(
-    memory: Memory,
-    digest: str,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    where: TracebackType | None,
-) -> None:
+async def _record_failure(memory: Memory, digest: str, error: BaseException | None) -> None:
     """Record an error in the store and log it; after an interruption the episode is free again."""
-    if error is None:
-        return
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"
