@@ -42,8 +42,7 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
         return ()
     if len(loop.attempts) > 1:
         corrected = _corrected_findings(loop, last.evaluation, differ=outputs)
-        corrected.sort(key=lambda pair: -pair[1].severity)
-        pairs = corrected[:MOST]
+        pairs = sorted(corrected, key=lambda pair: -pair[1].severity)[:MOST]
         return tuple(_lesson(loop, *pair, last, task, outputs) for pair in pairs)
     if not outputs:
         return ()
@@ -125,6 +124,12 @@ def _lesson(
 RISE = 0.1
 UNKNOWN = "Unknown"
 LISTED = 200  # characters of a query and of a context in a listing
+# Of a result of a verification: its status, the type of the error, the key of the reason, the start
+# of the lesson, and how much of the reason it quotes.
+_STATUSES = (
+    ("conflict", "conflict", "conflict_reason", "Detected conflict: ", LONGEST),
+    ("unverified", "unverified_claim", "claim_text", "Made unverified claim about: ", 100),
+)
 
 
 def learn_from_evaluation(
@@ -247,12 +252,9 @@ def _find_error(
         if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
             raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
         found.setdefault(one["status"], one)
-    if conflict := found.get("conflict"):
-        detail = _text("conflict_reason", conflict.get("conflict_reason"))
-        return "conflict", "Detected conflict: ", detail, LONGEST
-    if unverified := found.get("unverified"):
-        detail = _text("claim_text", unverified.get("claim_text"))
-        return "unverified_claim", "Made unverified claim about: ", detail, 100
+    for status, error_type, reason, head, most in _STATUSES:
+        if status in found:
+            return error_type, head, _text(reason, found[status].get(reason)), most
     if "CONFLICTS" in critique:
         return "factual_error", "", critique, 200
     if rise is not None:

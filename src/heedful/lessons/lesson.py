@@ -105,11 +105,9 @@ class Example:
     @property
     def deltas(self) -> dict[str, float]:
         """After minus before, exact to thousandths, for each score that both outputs have."""
-        both = sorted(self.before.keys() & self.after.keys())
-        return {
-            name: (thousandths(self.after[name]) - thousandths(self.before[name])) / 1000
-            for name in both
-        }
+        before, after = self.before, self.after
+        names = sorted(before.keys() & after.keys())
+        return {n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names}
 
     @property
     def difference(self) -> Difference | None:
@@ -354,8 +352,7 @@ def check_sequence(field: str, values: object, kind: type, allowed: str) -> None
 def check_source(source: str) -> str:
     """Return the name of a source. Raises InvalidInput."""
     if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
-        allowed = f"a name of at most {LONGEST_SOURCE} characters"
-        raise InvalidInput("source", source, allowed)
+        raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
     return source
 
 

@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -132,7 +133,14 @@ class Templates:
         if key not in self._groups:
             branch = self.branches.get(key, {}).items()
             parsed = {d: _parsed(pattern) for d, pattern in branch if d not in self.apart}
-            self._groups[key] = dict(_merged(parsed))
+            rows = {tokens for tokens in parsed.values() if len(tokens) <= MOST_TOKENS}
+            groups = self._groups[key] = {}
+            for _, alike in groupby(sorted(rows, key=lambda row: (len(row), row)), len):
+                for template, merged, why in _grown(list(alike)):
+                    held = set(merged)
+                    digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
+                    reasons = tuple(why) or ("other masks",)
+                    groups[template] = Merge(digests[0], "".join(template), digests, reasons)
         return self._groups[key]
 
 
@@ -169,19 +177,6 @@ def _hole(token: str) -> str:
 
 def _words(tokens: Iterable[str]) -> int:
     return sum(1 for token in tokens if _WORD.fullmatch(token))
-
-
-def _merged(parsed: Mapping[str, Tokens]) -> Iterator[tuple[Tokens, Merge]]:
-    """Yield each template of a branch with its group, members in the order learnt."""
-    by_length: dict[int, set[Tokens]] = defaultdict(set)
-    for tokens in parsed.values():
-        by_length[len(tokens)].add(tokens)
-    for length, rows in by_length.items():
-        for template, merged, why in _grown(sorted(rows)) if length <= MOST_TOKENS else ():
-            held = set(merged)
-            digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
-            reasons = tuple(why) or ("other masks",)
-            yield template, Merge(digests[0], "".join(template), digests, reasons)
 
 
 def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], list[str]]]:

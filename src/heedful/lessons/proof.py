@@ -302,13 +302,12 @@ class _Table:
     def of(cls, lesson: LessonName | None, cases: Mapping[Case, int]) -> _Table:
         """Take the cases that a coin decided, if there are any; calls are in parts of the most."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
-        right: Counter[tuple[float, bool, float]] = Counter()
-        again, calls = right.copy(), right.copy()
+        measures: list[Counter[tuple[float, bool, float]]] = [Counter() for _ in range(3)]
         for (share, shown, at_once, recurred, made), n in cases.items():
-            right[share, shown, float(at_once)] += n
-            again[share, shown, float(recurred)] += n
-            calls[share, shown, min(max(made, 0), MOST_CALLS) / MOST_CALLS] += n
-        return cls(lesson, right, again, calls)
+            values = at_once, recurred, min(max(made, 0), MOST_CALLS) / MOST_CALLS
+            for cells, value in zip(measures, values, strict=True):
+                cells[share, shown, float(value)] += n
+        return cls(lesson, *measures)
 
     def count(self, shown: bool, share: float | None = None) -> int:
         """Count the loops where the lesson was shown or withheld, of one share or of all."""

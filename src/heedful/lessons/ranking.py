@@ -76,7 +76,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
         if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
             overlap = len(asked & said) / sqrt(len(asked) * len(said))
         one = replace(match, overlap=overlap)
-        if similar or one.coverage >= COVERAGE or _nearness(one) is not None:
+        if similar or one.coverage >= COVERAGE or _nearness(one):
             related.append(one)
     related.sort(key=lambda match: _order(relevance(match), match, now))
     distinct: dict[tuple[str, str], Match] = {}
@@ -112,12 +112,12 @@ def worth(match: Match, now: float = 0.0) -> float:
     return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
 
 
-def _nearness(match: Match) -> float | None:
-    """Return how near a match is to the task of a prompt; None if it is not near enough."""
+def _nearness(match: Match) -> float:
+    """Return how near a match is to the task of a prompt; 0 if it is not near enough."""
     near, least = match.cosine, PROMPT_COSINE
     if near is None:
         near, least = match.overlap, PROMPT_WORDS
-    return near if near >= least else None
+    return near if near >= least else 0.0
 
 
 def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]:
@@ -154,11 +154,9 @@ def choose(
     out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
-    scored = [(_nearness(one), one) for one in ranked if advice or one.example.accepted]
-    near = [(score, one) for score, one in scored if score is not None]
-    near.sort(key=lambda pair: _order(pair[0], pair[1], now))
+    near = [one for one in ranked if _nearness(one) and (advice or one.example.accepted)]
     chosen: list[Match] = []
-    for _, one in near:
+    for one in sorted(near, key=lambda match: _order(_nearness(match), match, now)):
         if len(chosen) == SHOWN:
             break
         more = [*chosen, one]
@@ -179,19 +177,18 @@ def choose_for_loop(
     only those of this very task: what corrected one stage is no advice to another. With None both.
     Never a reflection, which says what went wrong elsewhere. The bounds are those of `choose`.
     """
+
+    def fits(match: Match) -> bool:
+        if match.kind in PRODUCTS:
+            return False
+        if match.example.accepted:
+            return examples is not False
+        return not examples and (match.kind != "check" or match.example.task == task)
+
     ranked = rank(task, keep_important(found), len(found), now)
-    rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
-    usable = [
-        one
-        for one in ranked
-        if one.kind not in PRODUCTS
-        and (
-            examples is not False
-            if one.example.accepted
-            else not examples and (one.kind != "check" or one.example.task == task)
-        )
-    ]
-    return choose([*usable, *rules], now=now, advice=bool(rules) or not examples)
+    rules = [match for match in ranked if match.kind == "strategy"][:STRATEGIES]
+    usable = [*filter(fits, ranked), *rules]
+    return choose(usable, now=now, advice=bool(rules) or not examples)
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
@@ -202,11 +199,8 @@ def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
     turns: list[Message] = []
     for match in reversed(chosen):
         if match.example.accepted:
-            task, accepted = map(sanitize, _contents(match))
-            turns += [
-                Message("user", task, provenance(match)),
-                Message("assistant", accepted, provenance(match)),
-            ]
+            (task, accepted), source = map(sanitize, _contents(match)), provenance(match)
+            turns += [Message("user", task, source), Message("assistant", accepted, source)]
     return tuple(turns)
 
 
@@ -216,21 +210,15 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
     Each example says where it is from. The lessons of `advice` without an accepted output come
     first: what went wrong, and what corrected it.
     """
-    parts = [
-        (
-            RULE if match.kind == "strategy" else MISTAKE,
-            provenance(match),
-            sanitize("\n".join(_contents(match))),
-        )
-        for match in reversed(advice)
-        if not match.example.accepted
-    ]
+    parts = []
+    for match in reversed(advice):
+        if not match.example.accepted:
+            kind = RULE if match.kind == "strategy" else MISTAKE
+            parts.append((kind, provenance(match), sanitize("\n".join(_contents(match)))))
     lessons = "lessons from and " if parts else ""
     for turn in turns:
-        if turn.role == "user":
-            parts.append(("task", turn.source, turn.content))
-        else:
-            parts.append(("accepted answer", "", turn.content))
+        kind, source = ("task", turn.source) if turn.role == "user" else ("accepted answer", "")
+        parts.append((kind, source, turn.content))
     if not parts:
         return ""
     # Eight characters that do not occur in the text.

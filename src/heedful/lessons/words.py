@@ -182,7 +182,16 @@ def difference(rejected: str, accepted: str) -> Difference:
     12 km -> 12.0 km
     """
     a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
-    places, at = changes(a, b), list(accumulate(map(len, a), initial=0))
+    first = _common(a, b)
+    last = _common(a[first:][::-1], b[first:][::-1])
+    end = len(a) - last, len(b) - last
+    middle, other = a[first : end[0]], b[first : end[1]]
+    short = len(middle) * len(other) <= WORK
+    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if short else ())]
+    gaps = pairwise([(first - 1, first - 1), *same, end])
+    # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
+    places = [(i + 1, k, j + 1, m) for (i, j), (k, m) in gaps if (i + 1, j + 1) != (k, m)]
+    at = list(accumulate(map(len, a), initial=0))
     edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(rejected)]
     edits = []
     for n, (i, k, j, m) in enumerate(places):
@@ -192,23 +201,6 @@ def difference(rejected: str, accepted: str) -> Difference:
         around = [match[0] if match else "" for match in (before, after)]
         edits.append(Edit(at[i], rejected[at[i] : at[k]], "".join(b[j:m]), *around))
     return Difference(tuple(edits))
-
-
-def changes(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return the places (i, k, j, m) where b[j:m] replaces a[i:k], in order.
-
-    They are as few items as possible. For sequences too long to compare, one place holds all
-    between the common beginning and end.
-    """
-    first = _common(a, b)
-    last = _common(a[first:][::-1], b[first:][::-1])
-    end = len(a) - last
-    middle, other = a[first:end], b[first : len(b) - last]
-    short = len(middle) * len(other) <= WORK
-    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if short else ())]
-    same = [(first - 1, first - 1), *same, (end, len(b) - last)]
-    gaps = ((i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(same))
-    return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)]
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:

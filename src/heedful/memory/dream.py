@@ -8,9 +8,7 @@ contradict each other, and lessons proven useless, are listed for a person.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -21,11 +19,10 @@ from heedful.lessons.consolidate import LOOKBACK, MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.loop.record import LARGEST, check_integer, check_number
-from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
+from heedful.memory.memory import BATCH, LEG, Memory, embed, log_failure, space_of
 from heedful.redact import redact
 from heedful.store import patterns, search
 
-_log = logging.getLogger("heedful")
 # Called with what is done, how much of it, and of how much.
 DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
@@ -168,8 +165,7 @@ async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "h
         try:
             await consolidate(memory, mode="full", by=by)
         except (StoreError, ModelError) as error:
-            where = "".join(traceback.format_tb(error.__traceback__))
-            _log.warning("dream_failed", extra={"error": type(error).__name__, "traceback": where})
+            log_failure("dream_failed", error)
         await asyncio.sleep(every)
 
 

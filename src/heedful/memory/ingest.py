@@ -97,7 +97,7 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
     for trace in await store.read(scope, episode_store.ended_traces, *bounds):
         spans = await store.read(scope, episode_store.spans, trace.id)
         built = await asyncio.to_thread(episodes, spans)
-        made = to_stored_episode(built[0], trace.trust) if built else None
+        made = await asyncio.to_thread(to_stored_episode, built[0], trace.trust) if built else None
         if await episode_store.finish_trace(store, scope, trace, made):
             digests += [made.digest] if made else []
             empty += made is None

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -97,6 +98,12 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
     return vectors
 
 
+def log_failure(event: str, error: Exception) -> None:
+    """Log an error and where it was raised, without any text that was read or answered."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    _log.warning(event, extra={"error": type(error).__name__, "traceback": where})
+
+
 class Memory(Transfers):
     """What was learnt in one scope, kept in a store.
 
@@ -182,11 +189,7 @@ class Memory(Transfers):
     @telemetry.upsert
     async def keep(self, reflection: Reflection) -> Remembered:
         """Store a lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
-        example = reflection.example
-        space, vector = await self._embed(example.task if example else reflection.text)
-        lessons = [replace(reflection, space=space, vector=vector)]
-        bounds: dict[str, Any] = {"most": self.max_entries or 0, "quota": self.quota}
-        (answer,) = await self.store.write(self.scope, exposure_store.remember, lessons, **bounds)
+        (answer,) = await write_lessons(self, [reflection], exposure_store.remember)
         known = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
         stored = f"stored: lesson {answer.id}" if answer.created else known
         _log.info(stored if answer.id else "skipped")
@@ -352,9 +355,8 @@ class Memory(Transfers):
         For a `loop` that has ended this is done only when enough loops have ended since the last
         time.
         """
-        if loop and not proof.is_due(
-            (await self.store.read(self.scope, exposure_store.past, loop)).number
-        ):
+        past = await self.store.read(self.scope, exposure_store.past, loop) if loop else None
+        if past is not None and not proof.is_due(past.number):
             return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence, proof.MOST_CALLS)
         found = await asyncio.to_thread(proof.find_proven, cases)  # takes seconds for many lessons
@@ -443,6 +445,22 @@ class Memory(Transfers):
             return "", None
         (vector,) = await embed(self.embedder, [redact(text)])
         return space_of(self.embedder), vector
+
+
+async def write_lessons(
+    memory: Memory, lessons: Sequence[Reflection], work: Callable[..., list[Remembered]], *key: str
+) -> list[Remembered]:
+    """Write lessons by the store's function `work`, with the embeddings of what finds them."""
+    texts = [each.example.task if each.example else each.text for each in lessons]
+    vectors = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
+    embedded = [
+        replace(each, space=vectors[text][0], vector=vectors[text][1])
+        for each, text in zip(lessons, texts, strict=True)
+    ]
+    most = memory.max_entries or 0
+    return await memory.store.write(
+        memory.scope, work, *key, embedded, most=most, quota=memory.quota
+    )
 
 
 class Quarantine:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory import draft as drafts
 from heedful.memory.draft import Claim, Draft, Prompts, Score, Study
-from heedful.memory.memory import Memory, embed, space_of
+from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store import episodes, exposures, lessons, patterns
@@ -40,6 +39,7 @@ RECORDED = 2_000
 # A strategy is worth more than the lesson that it was drawn from.
 STRONGER = 1.1
 DEFAULT = Prompts()
+FAILED = "reflection_generation_failed"  # the event in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class _Reflector:
             except ModelError as failed:
                 if self.on_model_error == "raise":
                     raise
-                _log_failure(failed)
+                log_failure(FAILED, failed)
                 usage = getattr(failed, "usage", None) or NOTHING
                 error = f"{type(failed).__name__}: {failed}"
         made = await self.lessons(study, draft, digest)
@@ -292,19 +292,7 @@ class _Reflector:
 async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
     """Write both lessons in one transaction, with the embedding of the task that finds them."""
     lessons = [each for each in (made.reflection, made.strategy) if each is not None]
-    if memory.embedder is not None:
-        texts = [each.example.task if each.example else each.text for each in lessons]
-        vectors = await embed(memory.embedder, texts)
-        space, pairs = space_of(memory.embedder), zip(lessons, vectors, strict=True)
-        lessons = [replace(each, space=space, vector=vector) for each, vector in pairs]
-    answers = await memory.store.write(
-        memory.scope,
-        episodes.record_lessons,
-        digest,
-        lessons,
-        most=memory.max_entries or 0,
-        quota=memory.quota,
-    )
+    answers = await write_lessons(memory, lessons, episodes.record_lessons, digest)
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
@@ -360,13 +348,6 @@ async def _record_failure(memory: Memory, digest: str, error: BaseException | No
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"
-        _log_failure(error)
+        log_failure(FAILED, error)
     with suppress(StoreError):  # the first error is raised
         await memory.store.write(memory.scope, episodes.record_failure, digest, words)
-
-
-def _log_failure(error: Exception) -> None:
-    """Log a failure without any text that was read or answered."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    fields = {"error": type(error).__name__, "traceback": where}
-    _log.warning("reflection_generation_failed", extra=fields)
