@@ -1,8 +1,8 @@
-"""Which lessons a loop sees: rank what a search found, choose for a prompt, and print it as data.
+"""Which lessons a loop is shown: rank the search results, choose for a prompt, and format them.
 
-`rank` keeps what is related to a task, best first. `choose` keeps what fits into a prompt, and a
-coin withholds some of it, so that proof can compare loops with and without a lesson. A `Briefing`
-is the result for one loop: worked examples as chat turns, or text between delimiters.
+`rank` sorts the matches that are related to a task. `choose` selects those that fit into a prompt.
+A coin withholds some of them, so that a proof can compare loops with and without a lesson. A
+`Briefing` is the selection for one loop: worked examples as chat turns, or text between delimiters.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ _WORD = re.compile(r"\w+")
 
 
 def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> list[Match]:
-    """Return the related matches, best first, at most `limit`; none if nothing is related.
+    """Return at most `limit` matches that are related to the task, best first.
 
-    The order is by `relevance` times `worth` at `now`, in seconds since 1970 (at 0, age does not
-    count). Among equals verified lessons come first, then those seen more often, then newer ones.
+    The order is by `relevance` times `worth` at the time `now`, in seconds since 1970; with `now`
+    0, age does not count. Among equals verified lessons are first, then those seen more often, then
+    newer ones.
     """
     asked = frozenset(words(task))
     related = []
@@ -86,16 +87,17 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
-    """Drop unimportant lessons of a reflector, unless kind, importance or tags were asked for."""
+    """Drop unimportant lessons of episodes, unless `only` asks for kind, importance or tags."""
     if only.kind or only.importance or only.tags:
         return list(found)
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
 def relevance(match: Match) -> float:
-    """Return how well a match fits the query, 0..1: two measures with different errors combined.
+    """Return how well a match fits the query, 0..1.
 
-    It is the mean of coverage and cosine; without a vector the coverage times the BM25 share.
+    It is the mean of coverage and cosine. Without a vector, it is the coverage times the BM25
+    share.
     """
     if match.cosine is None:
         return match.coverage * (match.keyword or 0.0)
@@ -103,17 +105,13 @@ def relevance(match: Match) -> float:
 
 
 def worth(match: Match, now: float = 0.0) -> float:
-    """Return the factor for relevance: proven usefulness, importance and recency combined.
-
-    Importance changes it by up to 5 % either way; age lowers it by up to 5 %, half of that after 90
-    days.
-    """
+    """Return the factor by which usefulness, importance and age change the relevance of a match."""
     faded = 1 - exp2(-(max(0.0, now - match.at) // DAY) / HALF_LIFE)
     return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
 
 
 def _nearness(match: Match) -> float:
-    """Return how near a match is to the task of a prompt; 0 if it is not near enough."""
+    """Return the similarity of a match to the task; 0 if it is too low for a prompt."""
     near, least = match.cosine, PROMPT_COSINE
     if near is None:
         near, least = match.overlap, PROMPT_WORDS
@@ -127,7 +125,7 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
 def near_vectors(
     vectors: Sequence[Sequence[float]], least: float = ALIKE
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of rows with a cosine of at least `least`, in order: (first, second, cosine)."""
+    """Yield (first, second, cosine) for pairs of rows with a cosine of at least `least`."""
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
@@ -147,11 +145,11 @@ def choose(
     advice: bool = False,
     seed: int = 0,
 ) -> list[Match]:
-    """Choose what goes into a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
+    """Return the matches for a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
 
-    What is only related is left out, and so are lessons without an accepted output, unless `advice`
-    asks for the text form (with that `seed`). An example that would exceed `budget` tokens is left
-    out whole. Raises InvalidInput.
+    Matches that are only related, not near, are left out. So are lessons without an accepted
+    output, unless `advice` is true: then the text form with this `seed` must fit. A match that
+    would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     near = [one for one in ranked if _nearness(one) and (advice or one.example.accepted)]
@@ -171,11 +169,12 @@ def choose(
 def choose_for_loop(
     task: str, found: Sequence[Match], now: float, examples: bool | None
 ) -> list[Match]:
-    """Choose what a loop sees before its task: worked examples, and the nearest strategy.
+    """Return what a loop is shown before its task: worked examples, and the nearest strategy.
 
-    Without `examples`, lessons that have no accepted output instead, and of lessons from checks
-    only those of this very task: what corrected one stage is no advice to another. With None both.
-    Never a reflection, which says what went wrong elsewhere. The bounds are those of `choose`.
+    If `examples` is False, the worked examples are replaced by lessons without an accepted output;
+    lessons from checks must be about this very task, because advice for one stage is wrong for
+    another. If `examples` is None, both are shown. Reflections are never shown: they say what went
+    wrong elsewhere. The limits are those of `choose`.
     """
 
     def fits(match: Match) -> bool:
@@ -192,9 +191,9 @@ def choose_for_loop(
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
-    """Return worked examples as chat turns, the most related last, next to the task.
+    """Return the worked examples as chat turns, with the best match last, next to the task.
 
-    The content of a turn is the task or its accepted output alone; `source` says where it is from.
+    The content of a turn is the task or its accepted output; `source` has its provenance.
     """
     turns: list[Message] = []
     for match in reversed(chosen):
@@ -205,10 +204,10 @@ def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
 
 
 def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = ()) -> str:
-    """Return the turns as text between delimiters that differ from call to call; "" for nothing.
+    """Return the turns as one text between random delimiters; "" without turns and lessons.
 
-    Each example says where it is from. The lessons of `advice` without an accepted output come
-    first: what went wrong, and what corrected it.
+    Each example has its provenance. The lessons in `advice` that have no accepted output come
+    first, each with what went wrong and what corrected it. The `seed` changes the delimiters.
     """
     parts = []
     for match in reversed(advice):
@@ -233,7 +232,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
 
 
 def provenance(match: Match) -> str:
-    """Say in one line where an example is from: its lesson, whether verified, how often seen."""
+    """Return one line about the lesson of a match: its origin, state and number of sightings."""
     about = " ".join(_WORD.findall(match.error_type))[:60]
     origins = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
     origins |= dict.fromkeys(PRODUCTS, "drawn from a run")
@@ -244,7 +243,7 @@ def provenance(match: Match) -> str:
 
 
 def _contents(match: Match) -> tuple[str, ...]:
-    """Return task and accepted output, or what was wrong and the lesson."""
+    """Return task and accepted output; without an accepted output, the error and the lesson."""
     if match.example.accepted:
         return match.example.task, match.example.accepted
     lesson = match.lesson or match.example.task
@@ -253,10 +252,10 @@ def _contents(match: Match) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory shows to one loop: the examples and lessons `found`, best first.
+    """What memory shows to one loop: the examples and lessons in `found`, best first.
 
-    `shown` are their ids. `exposures` record which lessons the loop sees and which are withheld.
-    `vector` is the embedding of the task in the space `space`.
+    `shown` has their ids. `exposures` record which lessons the loop is shown and which are
+    withheld. `vector` is the embedding of the task; `space` names the embedder.
     """
 
     shown: tuple[int, ...] = ()
@@ -277,10 +276,10 @@ class Briefing:
 
     @property
     def worked(self) -> Briefing:
-        """The same without strategies, for a prompt that takes worked examples only.
+        """The briefing without strategies, for a prompt that takes worked examples only.
 
-        Strategies are left out whether the coin showed or withheld them, so the comparison of the
-        rest stays fair.
+        Strategies are left out whether they were shown or withheld, so the comparison of the other
+        lessons remains fair.
         """
         found = tuple(match for match in self.found if match.example.accepted)
         left = (one for one in self.exposures if not str(one.lesson).startswith("strategy/"))
@@ -289,9 +288,9 @@ class Briefing:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True if one coin decides over all lessons of this loop, which tests memory as a whole.
+    """Return True for one loop in four: there one coin decides about all lessons together.
 
-    That is so in one loop of four.
+    These loops measure the effect of memory as a whole.
     """
     return _chance("together", seed, loop_id) < POOLED
 
@@ -299,13 +298,13 @@ def is_pooled(seed: str | int, loop_id: str) -> bool:
 def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: float = SHARE) -> bool:
     """Return True, with probability `share`, if a lesson is left out of the prompt of a loop.
 
-    A pure function, so a resumed loop gets the same answer; independent between loops. `share` is
-    at least 0, which switches withholding off, and below 1.
+    The result depends on the arguments only, so a resumed loop gets the same result. With a share
+    of 0 nothing is withheld. A withheld lesson is not replaced. Raises InvalidInput unless 0 <=
+    share < 1.
 
-    In three loops of four each lesson has its own coin, so the difference is what the lesson adds
-    to the others; three lessons that say the same would each seem useless. So in one loop of four a
-    single coin decides over all lessons, and the difference is the effect of memory as a whole. A
-    withheld lesson is not replaced. Raises InvalidInput.
+    In three loops of four each lesson has its own coin, which measures what the lesson adds to the
+    others. Three lessons that say the same would each seem useless. So in one loop of four a single
+    coin decides about all lessons, which measures memory as a whole.
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")
@@ -314,7 +313,7 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
 
 
 def _chance(*names: str | int) -> float:
-    """Return a number in 0..1, uniformly distributed over the names."""
+    """Return a number from 0 to 1 that depends on the names only, evenly distributed."""
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -322,7 +321,7 @@ def _chance(*names: str | int) -> float:
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
 ) -> tuple[Exposure, ...]:
-    """Return one exposure for each lesson with its examples, withheld with probability `share`."""
+    """Return one exposure for each chosen lesson, withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
@@ -337,7 +336,7 @@ def draw_exposures(
 
 
 def outcome_of(loop: Loop) -> Outcome:
-    """Return how a loop ended; its errors are named as lessons about them would be."""
+    """Return the outcome of a loop; its errors have the signatures of the lessons about them."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
     errors |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}

@@ -1,4 +1,4 @@
-"""Ingest traces: spans come in pieces, from several services, in any order; make episodes."""
+"""Receive the spans of traces, in pieces and in any order, and make episodes of complete traces."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MOST = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for a trace, in seconds since its last span arrived; each above 0.
+    """How long to wait for the rest of a trace, in seconds since its last span; all above 0.
 
-    A trace is complete `settled` seconds after its root has ended, which is more than the 5 s for
-    which OpenTelemetry exporters gather spans; `missing` applies if the parent of a span has not
-    arrived, and `elsewhere` if the root is in a process that exports to another place. A trace
-    whose root never ends is given up after `ending`. For `known` seconds late spans of a finished
-    trace are ignored; after that they begin a new one.
+    A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters send spans
+    every 5 s. `missing` applies instead if the parent of a span has not arrived, and `elsewhere` if
+    the root is in a process that exports to another place. A trace whose root never ends is
+    discarded after `ending`. Late spans of a finished trace are ignored for `known` seconds; after
+    that they begin a new trace.
     """
 
     settled: float = 6.0
@@ -42,11 +42,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The result of gathering traces.
+    """The result of making episodes of traces.
 
-    `episodes` are the digests of those that wait now, `empty` counts traces without steps of an
-    agent, and `given_up` those that never ended. Look `again` after so many seconds; None if no
-    trace waits.
+    `episodes` are the digests of the new episodes, `empty` counts traces without steps of an agent,
+    and `given_up` counts discarded traces. Call `gather` again after `again` seconds; None means
+    that no trace waits.
     """
 
     episodes: tuple[str, ...] = ()
@@ -62,9 +62,9 @@ async def receive(
     trust: Literal["external", "operator"] = "external",
     bounds: Bounds = Bounds(),
 ) -> Counter[str]:
-    """Store the spans of an export request; return how many were refused, by reason.
+    """Store the spans of an export request; return how many spans were refused, by reason.
 
-    The body is OTLP: bytes of protobuf or data of JSON. Raises InvalidInput, StoreError.
+    `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
     received, refused = await asyncio.to_thread(_read, body)
     refused.update(await store.write(scope, episode_store.put_spans, received, trust, bounds))
@@ -85,7 +85,7 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
 
 
 async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:
-    """Make episodes of the traces that have ended; any number of processes may do so at once.
+    """Make episodes of the traces that have ended; several processes may do so at the same time.
 
     Raises StoreError.
     """
