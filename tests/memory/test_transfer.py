@@ -284,7 +284,7 @@ class Changing(BytesIO):
 
 def test_a_file_that_changes_while_it_is_read_is_refused():
     other = sealed([*records(DATA)[:2]])
-    with pytest.raises(ExportFileError, match="it was changed while it was read"):
+    with pytest.raises(ExportFileError, match="the file changed while it was read"):
         do(fresh().import_(Changing(DATA, other)))
     with pytest.raises(ExportFileError, match="the file ends before"):
         do(fresh().import_(Changing(DATA, LINES[0])))

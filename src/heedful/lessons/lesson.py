@@ -57,9 +57,7 @@ class Scope:
             if not value or len(value) > 200 or not value.isprintable():
                 raise InvalidInput(name, value, "1 to 200 printable characters")
             if value != redact(value):
-                raise InvalidInput(
-                    name, value, "a name without a secret, because names are not redacted"
-                )
+                raise InvalidInput(name, value, "without a secret, because it is not redacted")
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,9 +125,9 @@ UNFAIR = log(1_000)
 class Effect:
     """The means of loops with a lesson shown and withheld, and the gain from showing the lesson.
 
-    The true `gain` lies between `low` and `high`. A mean is None if there are no such loops; the
-    interval is then as wide as possible. If the share of the holdout changed, each loop is weighted
-    by the inverse of its probability.
+    The true `gain` lies between `low` and `high`. A mean is None without such loops; the interval
+    is then as wide as possible. If the share of the holdout changed, each loop is weighted by the
+    inverse of the probability of what happened to it.
     """
 
     shown: float | None
@@ -207,13 +207,13 @@ def usefulness(comparison: Comparison) -> float:
 def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
     """Return what the exposures and outcomes of one scope prove; pass all of them, in any order.
 
-    All intervals together hold at all times with a probability of at least 95 %. A lesson helps or
-    hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
+    Each interval is valid at all times at once, with a probability of at least 95 %. A lesson helps
+    or hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
     are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control with
     e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at most 2.5 % of the lessons said to hurt, or
     to help, are expected not to. "no difference shown" means that the interval is within `MARGIN`
     of 0. Loops without an outcome are left out. Exposures without a holdout count only if there are
-    no others. Raises InvalidInput for records of the same loop that differ.
+    no others. Raises InvalidInput for two different records of one loop.
     """
     return prove_cases(*count_cases(exposures, outcomes))
 
@@ -240,9 +240,7 @@ def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonN
     """Yield the cases of one loop: of lessons with their own coins, or of memory as a whole."""
     alone, together = len(ranked) == 1, any(each.together for each in ranked)
     if together and len({(each.together, each.shown, each.share) for each in ranked}) > 1:
-        raise InvalidInput(
-            "exposures", ranked, "equal in together, shown and share if one coin decides"
-        )
+        raise InvalidInput("exposures", ranked, "equal in shown and share if together is true")
     for each in ranked:
         if not 0 <= each.share < 1 or not (each.shown or each.share):
             allowed = "one with 0 <= share < 1, and shown if share is 0"

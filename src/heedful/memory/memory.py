@@ -233,9 +233,7 @@ class Memory(Transfers):
         embedder, ModelError, StoreError.
         """
         if self.embedder is None:
-            raise InvalidInput(
-                "embedder", None, "an embedder, because meanings are compared by vectors"
-            )
+            raise InvalidInput("embedder", None, "an embedder, because vectors are compared")
         groups = {
             one["signature"]: "" if entry["apart"] else number
             for number, entry in enumerate(await self.patterns())
