@@ -76,7 +76,7 @@ def first_difference(one: str, other: str) -> Difference:
     """Return the first kind of difference between two texts, or "" if they may say the same.
 
     "wording" means that somewhere up to two words replace up to two other words, which may change
-    the meaning. Longer replacements and left out words do not count as a difference.
+    the meaning. Longer replacements and missing words do not count as a difference.
 
     >>> first_difference("Retry 3 times", "Retry 5 times")
     'digits'
@@ -180,7 +180,7 @@ class Proposal:
     """A proposed change to the lessons with the ids in `members`.
 
     After a "merge" the `survivor` replaces the members. "contradict" and "retire" change nothing:
-    they list lessons for a person to decide about, and their survivor is 0. `outcome` is "done",
+    they list lessons for a person to decide about, and `survivor` is 0. `outcome` is "done",
     "proposed" (in a dry run), "for a person", or the reason why nothing was done.
     """
 

@@ -32,7 +32,8 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
     attempt does not have. It also gives one for each missed goal that is now met with enough gain.
     Only the `MOST` most severe lessons are returned. An accepted first attempt gives an unverified
     example. Without `outputs` no candidate is stored, and an accepted first attempt gives nothing.
-    The accepted candidate may then equal the rejected one, because the work can be outside of it.
+    The accepted and the rejected candidate may then be equal, because the work can be outside of
+    the candidate.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -90,8 +91,7 @@ def _lesson(
 ) -> Reflection:
     """Return the lesson of one corrected finding.
 
-    The text quotes the change if the finding has no fix, and always without `outputs`; long changes
-    are never quoted.
+    The text quotes a short change if the finding has no fix, or if `outputs` is false.
     """
     example = Example(
         task,
@@ -198,10 +198,11 @@ def learn_correction(
     trust: Trust | None = None,
     source: str = "",
 ) -> Reflection:
-    """Return the lesson `text` about a correction; `before` and `after` may have a "quality".
+    """Return a lesson with this `text` about a correction.
 
-    `exact` is the signature that callers ask for; the default is the signature of the text. `meta`
-    has the first `LISTED` characters of query and context, the example has all of them.
+    `before` and `after` are scores such as "quality". `exact` is the signature by which callers
+    find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
+    characters of query and context; the example has all characters.
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
@@ -232,7 +233,7 @@ def learn_correction(
 
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a lesson as a dict with the field names of earlier memories of reflections."""
+    """Return a lesson as a dict with the field names that earlier memories of reflections used."""
     return {
         "content": text,
         "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",

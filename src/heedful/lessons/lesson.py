@@ -112,7 +112,7 @@ class Example:
 
     @property
     def difference(self) -> Difference | None:
-        """The smallest change from the rejected to the accepted output; None without the former."""
+        """The smallest change from `rejected` to `accepted`; None if `rejected` is empty."""
         return difference(self.rejected, self.accepted) if self.rejected else None
 
     @property
@@ -268,8 +268,8 @@ class Exposure:
     """A lesson that recall selected for the prompt of a loop, and that was shown or withheld.
 
     `signature` is the digest of the lesson's error. `share` is the probability that the lesson is
-    withheld; 0 means that nothing was withheld. `together` is true if one coin decided about all
-    lessons of the loop. `examples` are the ids of the lesson's examples in the prompt.
+    withheld, 0 if withholding was off. `together` is true if one coin decided about all lessons of
+    the loop. `examples` are the ids of the lesson's examples in the prompt.
     """
 
     lesson: LessonName

@@ -94,7 +94,7 @@ class Templates:
         return replace(self, branches={**self.branches, **grown}) if grown else self
 
     def group(self, pattern: Signature) -> str:
-        """Return the name of the signature's group, or its own digest without a group."""
+        """Return the name of the signature's group, or else the digest of the signature."""
         merge = self.merge(pattern)
         return merge.group if merge else pattern.digest
 

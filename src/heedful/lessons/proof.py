@@ -37,7 +37,7 @@ def stakes(share: float) -> tuple[float, ...]:
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return, for each bet, the logarithm of 1 + b h for one outcome."""
+    """Return, for each bet, the logarithm of the factor by which one outcome multiplies its wealth."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BETS, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -45,14 +45,14 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """The wealth of each bet if the true gain is 0, as logarithms."""
+    """The logarithm of the wealth of each bet if the true gain is 0."""
 
     logs: tuple[float, ...]
     tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """Return the wealth after the counted outcomes; their order does not matter."""
+        """Return the wealth after the outcomes in `cells`; the order of the outcomes does not matter."""
         logs = list(PRIOR)
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):
@@ -61,7 +61,7 @@ class Wealth:
         return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the logarithm of the wealth at a true gain (-1..1), and its rising slope."""
+        """Return the logarithm of the total wealth for a true gain (-1..1), and its slope there."""
         logs, slopes = list(self.logs), [0.0] * len(BETS)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):
@@ -84,12 +84,12 @@ class Wealth:
 
 
 def mirror(cells: Cells) -> Cells:
-    """Exchange shown and withheld; the gain then has the opposite sign."""
+    """Return the cells with shown and withheld exchanged; their gain has the opposite sign."""
     return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
 
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
-    """Return the lower and the upper end of the gain, at the levels `low` and `high`."""
+    """Return the ends of the interval of the gain, at the levels `low` and `high`."""
     if not any(cells.values()):
         return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
@@ -141,11 +141,11 @@ class Effect:
 class Comparison:
     """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
-    `lesson` is None for memory as a whole. `uplift` compares the share of loops that were right at
-    once. `recurrence` compares the share of loops in which the lesson's error occurred again; its
-    gain is the reduction. `calls` compares the model calls of a loop; its gain is the number of
-    calls saved. `fair` is false if the counts contradict the coin, because records were lost or
-    something else decided what was shown.
+    `lesson` is None for memory as a whole. `uplift` compares the share of loops that passed at the
+    first attempt. `recurrence` compares the share of loops in which the lesson's error occurred
+    again; its gain is the reduction. `calls` compares the model calls of a loop; its gain is the
+    number of calls saved. `fair` is false if the counts contradict the coin, because records were
+    lost or something else decided what was shown.
     """
 
     lesson: LessonName | None
@@ -255,7 +255,7 @@ def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonN
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
-    """Return the proof from how often each case occurred; see `proof`."""
+    """Return the proof from the result of `count_cases`; see `proof`."""
     tables, low, high = _tables(cases)
     pooled = _Table.of(None, cases.get(None, {})).compared(LEVEL / 2, LEVEL / 2)
     return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
@@ -282,7 +282,7 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the level of e-BH, from the logarithm of the evidence of each lesson's effect."""
+    """Return the level of e-BH; `evidence` has the logarithm of the evidence of each lesson."""
     of = max(len(evidence), 1)
     ranked = enumerate(sorted(evidence, reverse=True), 1)
     found = max((n for n, one in ranked if one >= log(of / (LEVEL / 2 * n))), default=1)
@@ -300,7 +300,7 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: LessonName | None, cases: Mapping[Case, int]) -> _Table:
-        """Count the cases that a coin decided, or else all cases; calls are divided by the most."""
+        """Return the table of the cases that a coin decided, or else of all cases."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
         measures: list[Counter[tuple[float, bool, float]]] = [Counter() for _ in range(3)]
         for (share, shown, at_once, recurred, made), n in cases.items():

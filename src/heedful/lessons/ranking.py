@@ -147,9 +147,9 @@ def choose(
 ) -> list[Match]:
     """Return the matches for a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
 
-    Matches that are only related, not near, are left out. So are lessons without an accepted
-    output, unless `advice` is true: then the text form with this `seed` must fit. A match that
-    would exceed `budget` tokens is left out whole. Raises InvalidInput.
+    Matches that are not near enough, and lessons without an accepted output, are left out. With
+    `advice` these lessons are included, and `as_text` with this `seed` must fit into the budget. A
+    match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
     near = [one for one in ranked if _nearness(one) and (advice or one.example.accepted)]
@@ -173,8 +173,8 @@ def choose_for_loop(
 
     If `examples` is False, the worked examples are replaced by lessons without an accepted output;
     lessons from checks must be about this very task, because advice for one stage is wrong for
-    another. If `examples` is None, both are shown. Reflections are never shown: they say what went
-    wrong elsewhere. The limits are those of `choose`.
+    another. If `examples` is None, both kinds are shown. Reflections are never shown: they say what
+    went wrong elsewhere. The limits are those of `choose`.
     """
 
     def fits(match: Match) -> bool:
@@ -313,7 +313,7 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
 
 
 def _chance(*names: str | int) -> float:
-    """Return a number from 0 to 1 that depends on the names only, evenly distributed."""
+    """Return an evenly distributed number from 0 to 1 that depends only on the names."""
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -336,7 +336,7 @@ def draw_exposures(
 
 
 def outcome_of(loop: Loop) -> Outcome:
-    """Return the outcome of a loop; its errors have the signatures of the lessons about them."""
+    """Return the outcome of a loop; `signatures` has the same digests as lessons about its errors."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
     errors |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}

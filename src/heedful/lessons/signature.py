@@ -46,7 +46,7 @@ _STRATEGY = "of reflection "
 
 
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
-    """Return the signature of a strategy for a failure, which differs from that of the failure.
+    """Return a signature for a strategy that differs from the signature of its failure.
 
     The pattern contains no words of the failure, because these may be trusted less than the
     strategy.
@@ -57,7 +57,7 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure that a lesson is about, even if the lesson is a strategy."""
+    """Return the digest of the failure that a lesson is about; only a strategy has another digest."""
     if pattern.startswith(_STRATEGY):
         return pattern.removeprefix(_STRATEGY).partition(":")[0]
     return digest
@@ -75,7 +75,7 @@ def _pattern(error_type: str, text: str) -> str:
 
 
 def _payload(error_type: str, value: object, name: str = "") -> str:
-    """Return the pattern of a JSON value; numbers that follow some key `name`s are not masked."""
+    """Return the pattern of a JSON value; the key `name` can be a word after which numbers stay."""
     match value:
         case dict():
             parts = (_payload(error_type, part, f"{key}: ") for key, part in sorted(value.items()))

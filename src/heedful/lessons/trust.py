@@ -74,7 +74,7 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """What a revocation removes, in rows; `lessons` counts lessons that have no examples left."""
+    """How many rows a revocation removes; `lessons` counts the lessons left without examples."""
 
     examples: int = 0
     lessons: int = 0

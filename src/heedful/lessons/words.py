@@ -62,7 +62,7 @@ def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
     """Return the weight of each term: ln(1 + (of + 1) / (n + 1)) for a term that n texts contain.
 
     `seen_in` has the number of texts that contain each term, `of` is the number of all texts. Rare
-    terms weigh more; the added ones limit the weight of a new word in a small memory.
+    terms weigh more, but in a small memory a new word does not outweigh all others.
     """
     return {term: log(1 + (of + 1) / (count + 1)) for term, count in seen_in.items()}
 

@@ -195,7 +195,7 @@ class Study:
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Return the episode without lessons in its prompts, and with the turns at `ours` empty."""
+    """Return the episode without the lessons in its prompts; `ours` are positions to empty."""
     events = list(episode.events)
     for at, event in enumerate(events):
         if at in ours:
@@ -207,7 +207,7 @@ def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Epis
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence, the positions of the events it cites, and its words that they do not contain."""
+    """A sentence, the positions of the events it cites, and its words missing from these events."""
 
     text: str
     events: tuple[int, ...] = ()
@@ -226,7 +226,7 @@ def sentences(text: str) -> list[str]:
 
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
-    """Check a sentence against task, goal and error, and against the events at these positions."""
+    """Return a sentence checked against task, goal, error and the events at these positions."""
     known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
     fault = episode.fault
     held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]

@@ -59,7 +59,7 @@ class Dream:
 
     @property
     def after(self) -> int:
-        """How many lessons could be recalled afterwards."""
+        """The number of lessons that could be recalled afterwards."""
         return self.before - sum(len(one.members) for one in self.done)
 
     @property
@@ -72,7 +72,7 @@ class Dream:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Dream:
-        """Return a dream from plain data."""
+        """Return the dream that plain data describes."""
         proposals = tuple(
             Proposal(**{**one, "members": tuple(one["members"])}) for one in plain["proposals"]
         )
@@ -86,7 +86,7 @@ class Dreams:
         self._store, self._scope = memory.store, memory.scope
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
-        """Return dreams with an id below `before` or any id, newest first. Raises InvalidInput."""
+        """Return the newest dreams, or the newest below the id `before`. Raises InvalidInput."""
         check_integer("limit", limit)
         rows = await self._store.read(self._scope, patterns.log, limit, before=before)
         return [Dream.of(row) for row in rows]
@@ -121,9 +121,9 @@ async def consolidate(
 
     The mode "lite" compares all lessons, for use on demand. The mode "full" is for periodic use: it
     merges only pairs with a lesson that was seen in the last 24 hours and has an importance of at
-    least 0.6, and it needs 3 such lessons. Rules for one failure that contradict each other, and
-    lessons proven to hurt or to make no difference, are listed for a person. All changes are one
-    recorded transaction, which `Dreams.rollback` undoes. With `dry_run` nothing is written.
+    least 0.6, and it needs at least 3 such lessons. Rules for one failure that contradict each
+    other, and lessons proven to hurt or to make no difference, are listed for a person. All changes
+    are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run` nothing is written.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
@@ -237,7 +237,7 @@ def _names(query: str, matches: Iterable[Match]) -> list[str]:
 
 
 def _moved(matches: Sequence[Match], became: Mapping[str, tuple[int, str]]) -> Iterator[Match]:
-    """Yield the matches as after the merges: the survivor has the examples of its members."""
+    """Yield the matches after the merges: the survivor has the examples of its members."""
     for match in matches:
         _, survivor = became.get(f"{match.kind}/{match.signature}", (0, ""))
         if not survivor:

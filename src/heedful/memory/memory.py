@@ -50,7 +50,7 @@ BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """How many texts of a scope, examples and lessons, have a vector in each embedding space.
+    """The number of texts (examples and lessons) with a vector in each embedding space.
 
     `space` is the space of the embedder in use, "" without an embedder. `here` counts the texts
     with a vector in this space, `elsewhere` those in each other space, and `nowhere` those without
@@ -64,13 +64,13 @@ class Spaces:
 
     @classmethod
     def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
-        """Sort counts by space, as seen from `space`; the key "" counts texts without a vector."""
+        """Return the counts as seen from `space`; the key "" counts texts without a vector."""
         elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
         return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
 
     @property
     def behind(self) -> int:
-        """How many texts `reembed` would embed; 0 without an embedder."""
+        """The number of texts that `reembed` would embed; 0 without an embedder."""
         return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
 
     def __str__(self) -> str:
@@ -105,14 +105,15 @@ def log_failure(event: str, error: Exception) -> None:
 
 
 class Memory(Transfers):
-    """What one scope has learnt, in a store.
+    """A memory of lessons for one scope.
 
     `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and also vectors
     if there is an `embedder`. `holdout` is the share of recalled lessons that is withheld at
     random, so that loops with and without them can be compared; it is below 1, and 0 turns this
-    off. `max_entries` limits the lessons of the scope and the examples of each lesson. A new lesson
-    then replaces the least useful one, first one in quarantine; a new example replaces the oldest
-    one. Pinned lessons stay. `quota` limits each source that is not trusted. Raises InvalidInput.
+    off. `max_entries` limits the lessons of the scope and the examples of each lesson. When it is
+    reached, a new lesson replaces the least useful lesson (a quarantined one first), and a new
+    example the oldest example. Pinned lessons stay. `quota` limits each source that is not trusted.
+    Raises InvalidInput.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Memory(Transfers):
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
-        """Return `memory` itself, or a Memory in this store, which may be given by its name."""
+        """Return `memory` itself, or a Memory in this store; a string is the name of a store."""
         return memory if isinstance(memory, Memory) else cls(memory, scope)
 
     async def remember(
@@ -159,12 +160,13 @@ class Memory(Transfers):
     ) -> Remembered:
         """Count one sighting of an error; a new pattern is stored as a lesson, in one transaction.
 
-        `recall` finds the lesson by the task of its example, or by its own text without one, and by
-        `context`, the text around the error. `trust` depends on who wrote the text: text of a tool
-        or a document is quarantined. `source` names the origin, so that it can be revoked.
-        `derived_from` are ids of examples; the lesson is trusted no more than they are. `tags` and
-        `importance` (0..1) apply to a new lesson. Only a lesson of an operator may be `pinned`.
-        Raises InvalidInput, QuotaExceeded, StoreError; it never fails silently.
+        `recall` finds the lesson by the task of its example, or by its own text if it has no
+        example. It also finds the lesson by `context`, the text around the error. `trust` depends
+        on who wrote the text: text of a tool or a document is quarantined. `source` names the
+        origin, so that it can be revoked. `derived_from` are ids of examples; the lesson is trusted
+        no more than they are. `tags` and `importance` (0..1) apply to a new lesson. Only a lesson
+        of an operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it never
+        fails silently.
         """
         records.check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         records.check_memory(text, trust, importance, tags, example, derived_from, pinned)
@@ -203,7 +205,7 @@ class Memory(Transfers):
     async def seen(self, error_type: str, text: str) -> Seen:
         """Count the sightings of an error's pattern and of the patterns that are merged with it.
 
-        Reads only through indexes. Raises StoreError.
+        All reads use an index. Raises StoreError.
         """
         records.check_texts(error_type=error_type, text=text)
         return await self.store.read(
@@ -308,12 +310,13 @@ class Memory(Transfers):
     async def brief(
         self, task: str, loop: str, begins: bool = True, examples: bool | None = True
     ) -> Briefing:
-        """Return what to show a loop before its task; a random part of it is withheld.
+        """Return what to show a loop before its task, and what is withheld from it at random.
 
-        What is withheld depends only on scope, loop and lesson. If the exposures of the loop are
-        stored, the loop is shown the same lessons again. A loop that no longer `begins` is shown
+        What is withheld depends only on scope, loop and lesson. If the store has exposures of the
+        loop, the loop is shown the same lessons again. A loop that no longer `begins` is shown
         nothing new. With `examples=False` it is shown only lessons without an accepted output
-        (lessons from checks only if they are about this very task); with None, it is shown both.
+        (lessons from checks only if they are about this very task); with None, both kinds are
+        shown.
         """
         space, vector = await self._embed(task)
         found = await self.store.read(self.scope, search.search, task, space, vector, LEG)
@@ -397,8 +400,8 @@ class Memory(Transfers):
         """Remove lessons not seen or shown for `unused_for` seconds, and all but the `keep` best.
 
         Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
-        `why`; with `dry_run`, return what would be removed. One transaction, which is recorded.
-        Raises InvalidInput.
+        `why`; with `dry_run`, return what would be removed. The removal is one recorded
+        transaction. Raises InvalidInput.
         """
         records.check_actor(by, "")
         if unused_for is None and keep is None:
@@ -485,7 +488,7 @@ class Quarantine:
         return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """Return an entry with its provenance, even if ruled on. Raises NotFound, InvalidInput."""
+        """Return an entry, ruled on or not, with its provenance. Raises NotFound, InvalidInput."""
         records.check_id(id)
         for entry in await self._store.read(self._scope, lesson_store.quarantined, [id]):
             provenance = await self._store.read(self._scope, lesson_store.provenance, entry)
@@ -494,9 +497,10 @@ class Quarantine:
         raise NotFound("example", str(id), where)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Let these entries be recalled, with the trust of an operator; all of them or none.
+        """Let these entries be recalled, with the trust of an operator.
 
-        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined after a ruling.
+        An error releases no entry. Raises NotFound, InvalidInput without an id or an actor, and
+        NotQuarantined after an earlier ruling.
         """
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, lesson_store.settle, ids, "release", by, why)
@@ -512,9 +516,9 @@ class Quarantine:
         """Remove everything that depends on `source`, and its sightings, in one transaction.
 
         This includes what was derived from the source, and what loops learnt with its text in their
-        prompts. A lesson that other sources gave too stays, in their words. With `dry_run` nothing
-        is removed, and no actor is needed. Raises NotFound for an unknown source, InvalidInput
-        without a name or an actor.
+        prompts. A lesson that also came from other sources stays, in the words of these sources.
+        With `dry_run` nothing is removed, and no actor is needed. Raises NotFound for an unknown
+        source, InvalidInput without a name or an actor.
         """
         records.check_texts(source=source)
         if not source.strip():

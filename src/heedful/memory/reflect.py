@@ -212,7 +212,7 @@ class _Reflector:
         return replace(made, stored=stored)
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
-        """Return the reflection by the model, or by rules if the failure is known."""
+        """Let the model write the reflection, or the rules if memory knows the failure."""
         study, known = await self.study(episode, trust), 0
         if self.memory is not None:
             store, scope = self.memory.store, self.memory.scope
@@ -321,7 +321,7 @@ def _meta(study: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
 
 
 def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
-    """Return an episode as a store keeps it; a long one without its middle events."""
+    """Return the stored form of an episode; a long episode loses its middle events."""
     digest, events, half = episode.digest, episode.events, RECORDED // 2
     if len(events) > RECORDED:
         left = episode.omitted + len(events) - RECORDED
@@ -332,7 +332,7 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
 
 
 def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
-    """Return the episode that a store kept, and the trust of its task."""
+    """Return a stored episode and the trust of its task."""
     line = json.dumps(entry.record["episode"]).encode("ascii")
     (episode,) = read(line, "heedful", Limits(events=RECORDED, bytes=len(line)))
     return replace(episode, source=entry.record["source"]), entry.record["trust"]

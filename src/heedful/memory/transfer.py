@@ -129,7 +129,7 @@ class Transfers:
         why: str = "",
         progress: TransferProgress | None = None,
     ) -> Imported:
-        """Add the records of an exported file that are new; nothing of a damaged file.
+        """Add the new records of an export; refuse a damaged file before anything is written.
 
         Imported lessons are quarantined, unless an operator vouches for them (`by` whom and `why`).
         Then they keep their trust and state, and the import is recorded. Raises ExportFileError,
@@ -227,7 +227,7 @@ def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
 async def _batches(
     source: BinaryIO, name: str, what: str, progress: TransferProgress | None
 ) -> AsyncIterator[list[Record]]:
-    """Yield the records in batches for writing; reads in another thread."""
+    """Yield the records in batches for writing; the file is read in another thread."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     lines = _records(source, name)
