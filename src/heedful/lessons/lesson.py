@@ -157,9 +157,8 @@ class Reflection:
 class Remembered:
     """The result of storing a lesson: its id, whether it is new, and how often it was seen.
 
-    `seen` counts this pattern only; `Memory.seen` counts the whole group of patterns. All fields
-    are 0 or False if memory is full and all stored lessons are pinned or worth more than the new
-    one.
+    `seen` counts this pattern only; `Memory.seen` counts its group. All fields are 0 or False if
+    memory is full and all stored lessons are pinned or worth more than the new one.
     """
 
     id: int
@@ -171,9 +170,8 @@ class Remembered:
 class Filter:
     """The lessons that a search may return; a field with its default value allows all lessons.
 
-    A lesson needs one of the `tags`, or all of them with `match="all"`. `importance` is the
-    minimum, 0..1. `since` is the earliest time of storage, in seconds since 1970. Raises
-    InvalidInput.
+    A lesson needs one of the `tags`, or all with `match="all"`. `importance` is the minimum, 0..1.
+    `since` is the earliest time of storage, in seconds since 1970. Raises InvalidInput.
     """
 
     tags: tuple[str, ...] = ()
@@ -235,8 +233,7 @@ class Match:
 class LessonFilter:
     """The lessons that a listing shows; a field with its default value allows all lessons.
 
-    Only lessons with an id below `before` are listed: to get the next page, pass the last id of a
-    page.
+    Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
     """
 
     kind: str = ""
@@ -285,8 +282,7 @@ class Exposure:
 class Outcome:
     """The end of a loop: whether its first attempt passed, and how many model calls it made.
 
-    `signatures` are the digests of the errors of its attempts. An abandoned loop has an outcome
-    too.
+    `signatures` are the digests of the errors of its attempts. Abandoned loops have an outcome too.
     """
 
     loop: str

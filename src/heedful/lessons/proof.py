@@ -37,7 +37,7 @@ def stakes(share: float) -> tuple[float, ...]:
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return, for each bet, the logarithm of the factor by which one outcome multiplies its wealth."""
+    """Return, for each bet, the logarithm by which one outcome changes the bet's wealth."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BETS, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -52,7 +52,7 @@ class Wealth:
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """Return the wealth after the outcomes in `cells`; the order of the outcomes does not matter."""
+        """Return the wealth after the outcomes in `cells`, whose order does not matter."""
         logs = list(PRIOR)
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):

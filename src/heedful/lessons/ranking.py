@@ -67,8 +67,8 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
     """Return at most `limit` matches that are related to the task, best first.
 
     The order is by `relevance` times `worth` at the time `now`, in seconds since 1970; with `now`
-    0, age does not count. Among equals verified lessons are first, then those seen more often, then
-    newer ones.
+    0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
+    lessons win.
     """
     asked = frozenset(words(task))
     related = []
@@ -96,8 +96,7 @@ def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
 def relevance(match: Match) -> float:
     """Return how well a match fits the query, 0..1.
 
-    It is the mean of coverage and cosine. Without a vector, it is the coverage times the BM25
-    share.
+    It is the mean of coverage and cosine; without a vector, it is coverage times the BM25 share.
     """
     if match.cosine is None:
         return match.coverage * (match.keyword or 0.0)
@@ -336,7 +335,7 @@ def draw_exposures(
 
 
 def outcome_of(loop: Loop) -> Outcome:
-    """Return the outcome of a loop; `signatures` has the same digests as lessons about its errors."""
+    """Return the outcome of a loop, with the digests that lessons about its errors have."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
     errors |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}

@@ -57,7 +57,7 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure that a lesson is about; only a strategy has another digest."""
+    """Return the digest of the failure that a lesson is about; it is another one for a strategy."""
     if pattern.startswith(_STRATEGY):
         return pattern.removeprefix(_STRATEGY).partition(":")[0]
     return digest
@@ -75,7 +75,7 @@ def _pattern(error_type: str, text: str) -> str:
 
 
 def _payload(error_type: str, value: object, name: str = "") -> str:
-    """Return the pattern of a JSON value; the key `name` can be a word after which numbers stay."""
+    """Return the pattern of a JSON value; a number after certain words in `name` is not masked."""
     match value:
         case dict():
             parts = (_payload(error_type, part, f"{key}: ") for key, part in sorted(value.items()))

@@ -36,8 +36,7 @@ class Sighting:
 class Provenance:
     """The origin of an example: all its sources, and the ids of its parents and of its children.
 
-    `sightings` are the newest sightings of its lesson, `rulings` the decisions of operators about
-    it.
+    `sightings` are the newest of its lesson, `rulings` the decisions of operators about it.
     """
 
     sources: tuple[str, ...] = ()

@@ -506,9 +506,8 @@ class Prompts:
 def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
     """Return the positions of the events that a model is shown, and all texts for it by name.
 
-    The texts are the task, the error, the signals and the decisive events, numbered from 1. Events
-    and signals use at most `BUDGET` tokens. Secrets, control characters and role tokens are
-    removed.
+    The texts are task, error, signals and decisive events, numbered from 1. Events and signals use
+    at most `BUDGET` tokens. Secrets, control characters and role tokens are removed.
     """
     episode, fault = study.episode, study.episode.fault
     lines: dict[int, str] = {}
@@ -574,7 +573,7 @@ def _read_answer(
     """Return the draft in a model's answer, without sentences that their events do not support.
 
     The reflection may also be one text. A sentence without citations is supported by the first
-    event that contains its names and numbers; if it has none, it stays and counts as not grounded.
+    event that contains its names and numbers. If it has none, it stays and counts as not grounded.
     Raises InvalidInput if no sentence is left.
     """
     said = answer.get("reflection")

@@ -292,7 +292,6 @@ class _Reflector:
 
 
 async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
-    """Store the reflection and the strategy in one transaction."""
     lessons = [each for each in (made.reflection, made.strategy) if each is not None]
     answers = await write_lessons(memory, lessons, episodes.record_lessons, digest)
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
