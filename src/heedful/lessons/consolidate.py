@@ -26,7 +26,7 @@ from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
 
 Difference = Literal["", "digits", "negation", "names", "wording"]
-# Numbers in words, and words that negate beside those of `heedful.loop.stop`.
+# Numbers in words, and more words that negate than `heedful.loop.stop` has.
 _NUMBERS = frozenset("two three four five six seven eight nine ten hundred half twice".split())
 _NEGATES = frozenset("avoid unless except hardly seldom rarely".split())
 # How many texts are cached: each is compared with many others.
@@ -39,8 +39,8 @@ _NAME = re.compile(
     r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
 )
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
-# At most so many words that replace at most so many others change the meaning; more are another
-# turn of phrase. Where words are not spaced, two characters are three words.
+# A replacement changes the meaning if both sides have at most this many words; a longer one is
+# another phrase. In scripts without spaces, two characters are three words.
 _SPAN = 2
 _DENSE = 6
 
@@ -109,8 +109,8 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
-# at least so many of them.
+# A periodic run merges only lessons seen in the last `LOOKBACK` seconds with at least this
+# importance, and needs at least `LEAST` of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
@@ -123,7 +123,7 @@ VETOES: Mapping[str, str] = {
     "held": "part of one waits in quarantine",
     "apart": "one is kept apart",
     "pinned": "both are pinned",
-    "assertion": "an assertion is named by what it expects",
+    "assertion": "assertions are never merged",
     "digits": "their numbers differ",
     "negation": "one negates what the other says",
     "names": "they are about other names",
@@ -225,7 +225,7 @@ def propose(
     if len(lessons) < 2:
         return Proposed(nothing=f"too few lessons: {len(lessons)}, and it takes two to merge")
     if mode == "full" and len(chosen) < LEAST:
-        few = f"too few lessons of importance {IMPORTANT} or more were met in the last 24 hours"
+        few = f"too few lessons of importance {IMPORTANT} or more were seen in the last 24 hours"
         return Proposed(nothing=f"{few}: {len(chosen)}, and a periodic run needs {LEAST}")
     if vectors is None:
         pairs = near_words(lessons)

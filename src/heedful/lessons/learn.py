@@ -125,8 +125,8 @@ def _lesson(
 RISE = 0.1
 UNKNOWN = "Unknown"
 LISTED = 200  # characters of a query and of a context in a listing
-# Of a result of a verification: its status, the type of the error, the key of the reason, the start
-# of the lesson, and how much of the reason it quotes.
+# For each status of a verification: the type of the error, the key of the reason, the start of the
+# lesson, and how many characters of the reason the lesson quotes.
 _STATUSES = (
     ("conflict", "conflict", "conflict_reason", "Detected conflict: ", LONGEST),
     ("unverified", "unverified_claim", "claim_text", "Made unverified claim about: ", 100),

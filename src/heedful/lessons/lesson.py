@@ -28,19 +28,16 @@ from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
-# Each is trusted more than the next. An operator answers for the text, "measured" is an outcome of
-# an own loop, "external" is a document, an end user or an import.
+# From most to least trusted. "operator": a person answers for the text; "measured": an outcome of a
+# loop in this scope; "external": a document, an end user or an import.
 ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 KINDS = ("check", "error", "example", "reflection", "strategy")
-# Characters kept of one text of an example: a longer one does not fit into a prompt.
+# Characters stored of each text of an example: a longer text does not fit into a prompt.
 LONGEST = 4_000
 
 
 def clip(text: str) -> str:
-    """Return the first `LONGEST` characters of a text after its secrets are redacted.
-
-    A secret that is cut in half could not be recognised.
-    """
+    """Redact the secrets of a text, then return its first `LONGEST` characters."""
     return redact(text)[:LONGEST]
 
 

@@ -43,7 +43,7 @@ _Key = tuple[str, str]  # error type and first word
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A group of patterns: its name, its template, the digests of its patterns, and the reasons."""
+    """A group of patterns: its name, its template, the patterns' digests, and why they merge."""
 
     group: str
     template: str

@@ -24,7 +24,7 @@ from heedful.sanitize import sanitize
 SHOWN = 3
 UNVERIFIED = 1
 BUDGET = 600  # tokens: about 2,300 characters of English
-# From here on recall takes an example as related: a cosine of all-MiniLM-L6-v2, or a share of the
+# An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share of the
 # query's words, rare words weighing more. Of 86 questions with a lesson and 28 without, 0.42 or
 # 0.30 finds 91 % and takes 1 wrongly; 0.30 of the words alone finds 83 % and takes none wrongly. Of
 # 200 questions about other things, 8 % share 0.30 of their words with one of 370 lessons.
@@ -37,14 +37,14 @@ COVERAGE = 0.30
 # above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of 400 questions.
 PROMPT_COSINE = 0.45
 PROMPT_WORDS = 0.40
-# How much importance and age move a lesson: 5 % either way, and 5 % down. On 782 questions about
+# How much importance and age change a rank: up to ±5 %, and up to −5 %. On 782 questions about
 # conversations recall@5 (0.639) falls to 0.629 with random importance 0 or 1 (0.606 at twice the
 # strength), and to 0.637 with the real ages of the sessions (0.621 at four times the strength).
 # They cost little where they say nothing, and decide between near equals.
 IMPORTANCE = 0.10
 RECENCY = 0.05
-# The kinds that a reflector makes of traces, the importance from which recall brings them without
-# being asked, and how many strategies a prompt takes.
+# The kinds of lessons from episodes, the importance from which recall returns them unasked, and how
+# many strategies a prompt may have.
 PRODUCTS = ("reflection", "strategy")
 RECALLED = 0.6
 STRATEGIES = 1
@@ -55,7 +55,7 @@ DAY = 86_400.0
 FIRST = 20
 # The share of loops in which one coin decides over all lessons.
 POOLED = 0.25
-# From this cosine on, two lessons are worth a look; how many numbers are compared at a time.
+# From this cosine on two lessons are suggested as similar; how many numbers are compared at a time.
 ALIKE = 0.85
 PART = 2**20
 RULE = "a rule drawn from an earlier run"
@@ -287,10 +287,7 @@ class Briefing:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True for one loop in four: there one coin decides about all lessons together.
-
-    These loops measure the effect of memory as a whole.
-    """
+    """Return True if one coin decides about all lessons of the loop, as in one loop of four."""
     return _chance("together", seed, loop_id) < POOLED
 
 
@@ -320,7 +317,7 @@ def _chance(*names: str | int) -> float:
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
 ) -> tuple[Exposure, ...]:
-    """Return one exposure for each chosen lesson, withheld with probability `share`."""
+    """Return an exposure for each chosen lesson; a lesson is withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)

@@ -57,7 +57,7 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure that a lesson is about; it is another one for a strategy."""
+    """Return the digest of a lesson's failure, which a strategy has in its pattern."""
     if pattern.startswith(_STRATEGY):
         return pattern.removeprefix(_STRATEGY).partition(":")[0]
     return digest

@@ -116,7 +116,7 @@ def raises_trust(new: Trust, known: Trust) -> bool:
 
 
 def clip_reflection(one: Reflection) -> Reflection:
-    """Return the reflection with every text clipped, and with its first `TAGS` tags only."""
+    """Return the reflection with example, context, error type and the first `TAGS` tags clipped."""
     example = one.example
     if example is not None:
         values = {part.name: getattr(example, part.name) for part in fields(example)}

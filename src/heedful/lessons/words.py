@@ -13,7 +13,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 from math import log
 
-# How much of one text is read, in characters, and how many of its words are kept.
+# How many characters of a text are read, and how many of its words are returned.
 LONGEST = 20_000
 MOST = 2_000
 # Measured on 782 questions to recorded conversations: recall@5 falls by 0.03 if these words are
@@ -115,7 +115,7 @@ def _stem(word: str) -> str:
 
 # How many pairs of tokens are compared: those of two texts of 4,000 characters, in 3 ms and 2 MB.
 WORK = 16_000_000
-# How much of a difference is printed: characters of one side of a line, and lines.
+# How much of a difference is printed: characters of each half of a line, and lines.
 WIDEST = 100
 LINES = 5
 _TOKEN = r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\S\n]+|\n|."

@@ -312,7 +312,7 @@ def self_rated(draft: Draft, episode: Episode) -> float:
     return by_outcome(draft, episode) if draft.rated is None else draft.rated
 
 
-# The sentence about a signal, by its kind; the others give their own words.
+# The sentence about a signal, by its kind; other signals have their own words.
 _SENTENCES: Mapping[Kind, str] = {
     "repeated": "{tool} was called the same way for the same result.",
     "answer": "The answer rests on {listed}.",  # without its counts, which no event holds
@@ -326,7 +326,8 @@ _RULES: Mapping[Kind, str] = {
     "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
     "retry": "When {tool} fails, change the call; this worked: {changed}.",
 }
-# A sentence, the positions of its events, and the words of theirs that need not be said twice.
+# A sentence, the positions of its events, and words of the events: a sentence whose words were
+# all said before is left out.
 _Sentence = tuple[str, tuple[int, ...], str]
 
 
@@ -339,7 +340,7 @@ def by_rules(study: Study) -> Draft:
             claims.append(claim(redact(text), places, study.episode))
             said += text.casefold()
     strategy, parts = _strategy(study)
-    # The origin of the error that ended the run may be unknown; all else stands in what is cited.
+    # The error that ended the run may be of unknown origin; all other words are in cited events.
     words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
     tags = [study.episode.outcome, *((reason.kind,) if reason else ()), study.tool]

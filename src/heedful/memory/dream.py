@@ -23,7 +23,7 @@ from heedful.memory.memory import BATCH, LEG, Memory, embed, log_failure, space_
 from heedful.redact import redact
 from heedful.store import patterns, search
 
-# Called with what is done, how much of it, and of how much.
+# Called with the step, how much of it is done, and how much there is.
 DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
 FOUND = 5  # results of a stored query that recall must keep

@@ -85,10 +85,7 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
 
 
 async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:
-    """Make episodes of the traces that have ended; several processes may do so at the same time.
-
-    Raises StoreError.
-    """
+    """Make episodes of ended traces; several processes may do so at once. Raises StoreError."""
     now = time.time()
     digests: list[str] = []
     empty = 0

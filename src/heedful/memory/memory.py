@@ -43,7 +43,7 @@ _log = logging.getLogger("heedful")
 FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
 AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
-Progress = Callable[[int, int], None]  # called with how many of how many are done
+Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
 BATCH = 32
 
@@ -298,7 +298,7 @@ class Memory(Transfers):
         return ranking.as_messages(ranking.choose(found, budget=budget, now=time.time()))
 
     def render_text(self, found: Sequence[Match], budget: int = BUDGET) -> str:
-        """Return examples and lessons as one text between random delimiters, or "".
+        """Return examples and lessons as one text between random delimiters; "" if nothing is near.
 
         The budget includes headings and delimiters.
         """
@@ -478,10 +478,7 @@ class Quarantine:
         self._store, self._scope = store, scope
 
     async def waiting(self, limit: int = 50, after: int | None = None) -> list[QuarantinedLesson]:
-        """Return the entries that wait, newest first. Raises InvalidInput.
-
-        `after` is the id of an entry; only older entries are returned.
-        """
+        """Return the waiting entries, newest first, below the id `after`. Raises InvalidInput."""
         check_integer("limit", limit)
         held = await self._store.read(self._scope, lesson_store.quarantined, None)
         older = [entry for entry in held if after is None or entry.id < after]

@@ -34,9 +34,9 @@ from heedful.traces.reading import read
 from heedful.traces.signals import Signal
 
 _log = logging.getLogger("heedful")
-# Events of a record that waits.
+# The events stored of an episode that waits.
 RECORDED = 2_000
-# A strategy is worth more than the lesson that it was drawn from.
+# The factor by which a strategy is more important than its reflection.
 STRONGER = 1.1
 DEFAULT = Prompts()
 FAILED = "reflection_generation_failed"  # the event in the log

@@ -25,7 +25,7 @@ from heedful.store import transfer as records
 from heedful.store.store import Db, Store
 from heedful.store.transfer import End, Header, LessonRecord, Record
 
-# Called with what is done, how much of it, and of how much: lessons of an export, bytes of a file.
+# Called with the step, how much is done, and how much there is: lessons exported, or bytes read.
 TransferProgress = Callable[[str, int, int], None]
 File = str | os.PathLike[str] | BinaryIO
 LONGEST_LINE = 64 * 2**20
