@@ -37,7 +37,7 @@ def stakes(share: float) -> tuple[float, ...]:
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return, for each bet, the logarithm by which one outcome changes the bet's wealth."""
+    """Return, for each bet, the change of the logarithm of its wealth by one outcome."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BETS, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)

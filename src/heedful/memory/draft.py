@@ -226,7 +226,7 @@ def sentences(text: str) -> list[str]:
 
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
-    """Return a sentence checked against task, goal, error and the events at these positions."""
+    """Return the claim of a sentence, checked against task, goal, error and these events."""
     known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
     fault = episode.fault
     held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]

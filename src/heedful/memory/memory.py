@@ -400,8 +400,8 @@ class Memory(Transfers):
         """Remove lessons not seen or shown for `unused_for` seconds, and all but the `keep` best.
 
         Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
-        `why`; with `dry_run`, return what would be removed. One recorded transaction. Raises
-        InvalidInput.
+        `why`; with `dry_run`, return what would be removed. The removal is one recorded
+        transaction. Raises InvalidInput.
         """
         records.check_actor(by, "")
         if unused_for is None and keep is None:
