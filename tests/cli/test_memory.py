@@ -86,7 +86,7 @@ def test_a_pin_keeps_and_prune_shows_before_it_removes(desk, session):
         ("pin 1 --undo --by ann --why old --json", 0, '"pinned": false'),
         (unused, 0, "1 lesson removed"),
         ("prune --by ann --keep 1", 0, "the least useful"),
-        ("prune --keep 0 --by ' '", 2, "heedful: --by is ' '; it must be the name of who decides"),
+        ("prune --keep 0 --by ' '", 2, "heedful: --by is ' '; it must be the name of a person"),
     )  # fmt: skip
 
 

@@ -23,9 +23,9 @@ from heedful.memory.draft import (
     EVENT,
     IMPORTANCE,
     MOST_CITED,
-    Excerpt,
     Study,
     claim,
+    excerpt,
     remove_lessons,
     sentences,
 )
@@ -264,7 +264,7 @@ async def test_what_a_model_is_shown_is_bounded_delimited_and_without_secrets():
     assert not any(absent in user.content for absent in (SECRET, "<|im_start|>", "\u202e"))
     mark = system.content.partition("<name ")[2].partition(">")[0]
     assert user.content.count(f"</events {mark}>") == 1
-    texts = Excerpt.of(Study.of(many)).texts
+    _, texts = excerpt(Study.of(many))
     assert tokens(texts["events"]) + tokens(texts["signals"]) <= BUDGET + 100
     assert max(map(len, texts["events"].splitlines())) <= EVENT + 200
     assert tokens(user.content + system.content) < 3_500

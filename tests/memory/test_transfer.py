@@ -209,7 +209,7 @@ def refused(data: bytes) -> ExportFileError:
 def test_cut_behind_any_line(kept):
     error = refused(b"".join(LINES[:kept]))
     assert error.line == kept
-    assert "the file ends before the line that closes it; copy it or export it again" in str(error)
+    assert "the file ends before its closing line; copy or export the file again" in str(error)
 
 
 @given(st.integers(0, len(DATA) - 2), st.integers(1, 255))
@@ -238,9 +238,9 @@ NESTED = json.loads('{"a":' * 300 + "1" + "}" * 300)
         (b"nonsense\n", 1, "line is b'nonsense\\n'; it must be JSON in UTF-8"),
         (b'{"id": "x", "attempts": []}\n', 1, "'type'"),
         (b"[1, 2]\n", 1, "an object"),
-        (LINES[1] + DATA, 1, "it is no export of heedful"),
+        (LINES[1] + DATA, 1, "it is not an export of heedful"),
         (DATA + DATA, len(LINES) + 1, "nothing may follow the last line"),
-        (LINES[0] * 2 + DATA, 2, "it is a second first line"),
+        (LINES[0] * 2 + DATA, 2, "it is a second header"),
         (b"".join(LINES[:-2]) + LINES[-1], len(LINES) - 1, "a line above was changed"),
         (LINES[0] + b'{"type":"lesson","kind":"\xff"}\n', 2, "it must be JSON in UTF-8"),
         (LINES[0] + b"[" * 100_000 + b"\n", 2, "without deep nesting"),
@@ -284,7 +284,7 @@ class Changing(BytesIO):
 
 def test_a_file_that_changes_while_it_is_read_is_refused():
     other = sealed([*records(DATA)[:2]])
-    with pytest.raises(ExportFileError, match="it was changed while it was read"):
+    with pytest.raises(ExportFileError, match="the file changed while it was read"):
         do(fresh().import_(Changing(DATA, other)))
     with pytest.raises(ExportFileError, match="the file ends before"):
         do(fresh().import_(Changing(DATA, LINES[0])))

@@ -1,9 +1,9 @@
-"""Consolidation: which lessons say the same and may become one, and which contradict each other.
+"""Consolidation: find lessons that say the same and may be merged, and lessons that contradict.
 
-`propose` compares lessons by their vectors or words. A pair that is near enough is merged, unless a
-veto keeps it apart: another kind or trust, or another meaning. `first_difference` finds differences
-that similarity does not show: numbers, negations, names, and one word in the place of another.
-Rules that oppose each other, and lessons that are proven useless, are listed for a person.
+`propose` compares lessons by their vectors or words. A pair that is similar enough is merged,
+unless a veto forbids it: the lessons have another kind or trust, or another meaning.
+`first_difference` finds differences that similarity does not show: numbers, negations, names, and a
+replaced word. Contradicting rules, and lessons that are proven useless, are listed for a person.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heedful.lessons.words import words
 from heedful.loop.stop import decisive_tokens
 
 Difference = Literal["", "digits", "negation", "names", "wording"]
-# Numbers in words, and words that negate beside those of `heedful.loop.stop`.
+# Numbers in words, and more words that negate than `heedful.loop.stop` has.
 _NUMBERS = frozenset("two three four five six seven eight nine ten hundred half twice".split())
 _NEGATES = frozenset("avoid unless except hardly seldom rarely".split())
 # How many texts are cached: each is compared with many others.
@@ -39,48 +39,44 @@ _NAME = re.compile(
     r"|(?<=[^\s.!?:] )[A-Z]\w[\w’-]*"
 )
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-/](?=[^\W\d_])")  # of a word, no operator
-# At most so many words that replace at most so many others change the meaning; more are another
-# turn of phrase. Where words are not spaced, two characters are three words.
+# A replacement changes the meaning if both sides have at most this many words; a longer one is
+# another phrase. In scripts without spaces, two characters are three words.
 _SPAN = 2
 _DENSE = 6
 
 
 @lru_cache(CACHED)
 def has_assertion(error_type: str, text: str) -> bool:
-    """Return True if a text has an assertion, whose expectation is its name: it is never merged."""
+    """Return True if the text contains an assertion; such lessons are never merged."""
     return is_assertion(error_type, signature(error_type, text).pattern)
 
 
 @lru_cache(CACHED)
-def weights_of(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return a text's digits, operators and then numbers in words; and its negations; in order."""
+def particulars(text: str) -> Mapping[Difference, Sequence[str]]:
+    """Return the numbers and operators ("digits"), negations and names of a text, each in order.
+
+    >>> particulars("Ask Ada for 'big box' at a_b.c, not twice.")
+    {'digits': ['twice'], 'negation': ['not'], 'names': ['ada', 'big box', 'a_b.c']}
+    """
     digits: list[str] = []
     negations: list[str] = []
     for token in decisive_tokens(_HYPHEN.sub(" ", text)):
         negates = token[0].isalpha() and not any(c.isdigit() for c in token)
         (negations if negates else digits).append(token.lower())
     said = _lower_words(text)
-    digits += [word for word in said if word in _NUMBERS]
-    negations += [word for word in said if word in _NEGATES]
-    return tuple(digits), tuple(negations)
-
-
-@lru_cache(CACHED)
-def names_of(text: str) -> tuple[str, ...]:
-    """Return what a text is about: its quoted texts, identifiers and capitalised words, in order.
-
-    >>> names_of("The agent asked Ada for 'big box' at a_b.c")
-    ('ada', 'big box', 'a_b.c')
-    """
     names = (name.strip("\"“”`' .,;:!?").lower() for name in _NAME.findall(text))
-    return tuple(dict.fromkeys(filter(None, names)))
+    return {
+        "digits": digits + [word for word in said if word in _NUMBERS],
+        "negation": negations + [word for word in said if word in _NEGATES],
+        "names": list(dict.fromkeys(filter(None, names))),
+    }
 
 
 def first_difference(one: str, other: str) -> Difference:
-    """Return the first kind of difference between two texts; "" if they may say the same.
+    """Return the first kind of difference between two texts, or "" if they may say the same.
 
-    "wording" means that at one place up to two words replace up to two others, which may change the
-    meaning. More words are a turn of phrase, and words left out are brevity.
+    "wording" means that somewhere up to two words replace up to two other words, which may change
+    the meaning. Longer replacements and missing words do not count as a difference.
 
     >>> first_difference("Retry 3 times", "Retry 5 times")
     'digits'
@@ -89,13 +85,10 @@ def first_difference(one: str, other: str) -> Difference:
     >>> first_difference("Always quote the id of the order.", "Always quote the order id of it.")
     ''
     """
-    (digits, negations), (others, other_negations) = weights_of(one), weights_of(other)
-    if digits != others:
-        return "digits"
-    if negations != other_negations:
-        return "negation"
-    if names_of(one) != names_of(other):
-        return "names"
+    others = particulars(other)
+    for kind, said in particulars(one).items():
+        if said != others[kind]:
+            return kind
     from difflib import SequenceMatcher  # 0.4 MB, which a memory can do without
 
     most = _SPAN if one.isascii() and other.isascii() else _DENSE
@@ -116,8 +109,8 @@ MODES: tuple[Mode, ...] = ("lite", "full")
 # to 0.95 three give other reasons. Without vectors, the Dice similarity of their words.
 SAME = 0.95
 SAME_WORDS = 0.9
-# A periodic run looks at lessons seen in the last `LOOKBACK` seconds, of this importance, and needs
-# at least so many of them.
+# A periodic run merges only lessons seen in the last `LOOKBACK` seconds with at least this
+# importance, and needs at least `LEAST` of them.
 LOOKBACK = 86_400.0
 IMPORTANT = 0.6
 LEAST = 3
@@ -130,7 +123,7 @@ VETOES: Mapping[str, str] = {
     "held": "part of one waits in quarantine",
     "apart": "one is kept apart",
     "pinned": "both are pinned",
-    "assertion": "an assertion is named by what it expects",
+    "assertion": "assertions are never merged",
     "digits": "their numbers differ",
     "negation": "one negates what the other says",
     "names": "they are about other names",
@@ -140,7 +133,7 @@ VETOES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A lesson as consolidation reads it; times are in seconds since 1970."""
+    """A lesson for consolidation; its times are in seconds since 1970."""
 
     id: int
     kind: str
@@ -163,12 +156,12 @@ class Lesson:
 
     @property
     def name(self) -> str:
-        """Kind and signature, by which the lesson is still named when its row is gone."""
+        """Kind and signature; identifies the lesson even after its row is deleted."""
         return f"{self.kind}/{self.signature}"
 
     @property
     def evidence(self) -> tuple[Any, ...]:
-        """A sort key with the best lesson first."""
+        """A sort key that puts the best lesson first."""
         return (
             not self.pinned,
             self.state != "verified",
@@ -184,11 +177,11 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed change of lessons, by their ids.
+    """A proposed change to the lessons with the ids in `members`.
 
-    After a "merge" the `survivor` supersedes the `members`. "contradict" and "retire" change
-    nothing: they list members for a person to decide about, and have no survivor (0). `outcome` is
-    "done", "proposed" (after a dry run), "for a person", or the reason why nothing was done.
+    After a "merge" the `survivor` replaces the members. "contradict" and "retire" change nothing:
+    they list lessons for a person to decide about, and `survivor` is 0. `outcome` is "done",
+    "proposed" (in a dry run), "for a person", or the reason why nothing was done.
     """
 
     action: Action
@@ -200,7 +193,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """Merges, contradictions, and how many near pairs each veto kept apart.
+    """The proposed merges, the contradictions, and how many similar pairs each veto forbade.
 
     `nothing` is the reason why there is nothing to merge, or "".
     """
@@ -217,10 +210,10 @@ def propose(
     mode: Mode,
     now: float,
 ) -> Proposed:
-    """Propose merges of the lessons that say the same, and list rules that contradict each other.
+    """Propose merges of lessons that say the same, and list rules that contradict each other.
 
-    `vectors` have length 1, one for each lesson; without them words are compared. The order of the
-    lessons does not matter.
+    `vectors` has a vector of length 1 for each lesson; if it is None, words are compared. The order
+    of the lessons does not matter.
     """
     order = sorted(range(len(lessons)), key=lambda at: lessons[at].name)
     lessons = [lessons[at] for at in order]
@@ -232,7 +225,7 @@ def propose(
     if len(lessons) < 2:
         return Proposed(nothing=f"too few lessons: {len(lessons)}, and it takes two to merge")
     if mode == "full" and len(chosen) < LEAST:
-        few = f"too few lessons of importance {IMPORTANT} or more were met in the last 24 hours"
+        few = f"too few lessons of importance {IMPORTANT} or more were seen in the last 24 hours"
         return Proposed(nothing=f"{few}: {len(chosen)}, and a periodic run needs {LEAST}")
     if vectors is None:
         pairs = near_words(lessons)
@@ -264,30 +257,30 @@ def propose(
 
 
 def contradictions(lessons: Iterable[Lesson]) -> Iterator[Proposal]:
-    """List the rules for one failure that differ from the best one in a number or a negation only.
+    """Yield pairs of rules for one failure that differ only in a number or a negation.
 
-    The best rule is the first member of each pair.
+    The first member of a pair is the best rule for the failure.
     """
     about: dict[tuple[str | int, ...], list[Lesson]] = defaultdict(list)
     for lesson in lessons:
         if lesson.kind in ("check", "strategy"):
-            digits, negations = weights_of(lesson.text)
+            digits, negations, _ = particulars(lesson.text).values()
             said = [w for w in _lower_words(lesson.text) if w not in {*digits, *negations}]
             failure = failure_of(lesson.signature, lesson.pattern)
             about[failure, len(digits), *words(" ".join(said))].append(lesson)
     for those in about.values():
         best, *others = sorted(those, key=lambda one: one.evidence)
-        digits, negations = weights_of(best.text)
+        digits, negations, _ = particulars(best.text).values()
         for other in others:
-            numbers, denials = weights_of(other.text)
+            numbers, denials, _ = particulars(other.text).values()
             how = "digits" if digits != numbers else "negation"
-            if digits != numbers or (len(negations) - len(denials)) % 2:
+            if how == "digits" or (len(negations) - len(denials)) % 2:
                 ids = (best.id, other.id)
                 yield Proposal("contradict", ids, 0, VETOES[how], FOR_A_PERSON)
 
 
 def veto(one: Lesson, other: Lesson) -> str:
-    """Return why two lessons may not become one, a key of `VETOES`; "" if they may."""
+    """Return the key in `VETOES` that forbids merging two lessons; "" if they may be merged."""
     for name in ("kind", "error_type", "trust"):
         if getattr(one, name) != getattr(other, name):
             return name
@@ -303,10 +296,11 @@ def veto(one: Lesson, other: Lesson) -> str:
 
 
 def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs whose sets of words have a Dice similarity of at least `SAME_WORDS`.
+    """Yield (first, second, similarity) for pairs of lessons with similar words.
 
-    Two such sets share one of the rarest words of each, so only a prefix of n words is indexed: all
-    but the n·t/(2 − t) commonest, and one more (Chaudhuri and others, 2006).
+    The Dice similarity of their sets of words is at least `SAME_WORDS`. Two such sets share one of
+    their rarest words. So only a prefix of n words is indexed: all but the n·t/(2 − t) commonest
+    words, and one more (Chaudhuri and others, 2006).
     """
     said = [frozenset(words(one.text)) for one in lessons]
     counts = Counter(word for those in said for word in those)
@@ -323,7 +317,7 @@ def near_words(lessons: Sequence[Lesson]) -> Iterator[tuple[int, int, float]]:
 
 
 def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> Iterator[Proposal]:
-    """Merge each best lesson with those near it that are free: all are near the survivor itself."""
+    """Yield merges, best survivor first; every member is similar to its survivor."""
     gone: set[int] = set()
     for best in sorted(near, key=lambda at: lessons[at].evidence):
         members = sorted(set(near[best]) - gone, key=lambda at: lessons[at].evidence)
@@ -335,16 +329,13 @@ def _merges(lessons: Sequence[Lesson], near: Mapping[int, Collection[int]]) -> I
 
 
 def retirements(lessons: Iterable[Lesson], compared: Iterable[Comparison]) -> list[Proposal]:
-    """List the lessons that are proven to hurt or to make no difference, except pinned ones."""
-    useless = {
-        each.lesson: str(each)
-        for each in compared
-        if each.conclusion in ("hurts", "no difference shown")
-    }
+    """Propose to retire lessons proven to hurt or to make no difference, except pinned ones."""
+    useless = ("hurts", "no difference shown")
+    proven = {each.lesson: str(each) for each in compared if each.conclusion in useless}
     return [
-        Proposal("retire", (lesson.id,), 0, useless[lesson.name], FOR_A_PERSON)
+        Proposal("retire", (lesson.id,), 0, proven[lesson.name], FOR_A_PERSON)
         for lesson in lessons
-        if lesson.name in useless and not lesson.pinned
+        if lesson.name in proven and not lesson.pinned
     ]
 
 
@@ -353,11 +344,12 @@ def find_regressions(
     before: Mapping[str, Sequence[str]],
     after: Mapping[str, Sequence[str]],
 ) -> set[int]:
-    """Return the proposals that make recall worse, by index.
+    """Return the indexes of the proposals that make recall worse.
 
-    `before` and `after` hold the names of the lessons that each stored query finds, best first, at
-    most five, each once. `became` maps the name of each member to its proposal and its survivor: a
-    query that found the member must find the survivor, and no further down.
+    `before` and `after` map each stored query to the distinct names of the lessons that it finds,
+    best first, at most five. `became` maps the name of each member to the index of its proposal and
+    the name of its survivor. A query that found the member must find the survivor at the same rank
+    or better.
     """
     return {
         became[name][0]

@@ -1,6 +1,6 @@
-"""What a finished loop teaches: a lesson for each error that a later attempt corrected.
+"""Lessons from a finished loop: one for each error that a later attempt corrected.
 
-Another system's evaluation teaches, too: a conflict, an unverified claim, a better answer.
+Evaluations from other systems also give lessons: a conflict, an unverified claim, a better answer.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ MOST = 20
 
 
 def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]:
-    """Return what the loop teaches; nothing if its last attempt did not pass.
+    """Return the lessons of a loop, or none if its last attempt did not pass.
 
-    There is one verified lesson for each distinct error of an earlier attempt that the accepted
-    attempt no longer has, and for each missed goal that is now met by a gain that counts; the
-    `MOST` most severe are returned. An accepted first try gives an example that is not verified.
-    Without `outputs` no candidate is kept: an accepted first try gives nothing, and the candidate
-    need not differ, because the work may lie outside of it.
+    The loop gives a verified lesson for each distinct error of an earlier attempt that the accepted
+    attempt does not have. It also gives one for each missed goal that is now met with enough gain.
+    Only the `MOST` most severe lessons are returned. An accepted first attempt gives an unverified
+    example. Without `outputs` no candidate is stored, and an accepted first attempt gives nothing.
+    The accepted and the rejected candidate may then be equal, because the work can be outside of
+    the candidate.
     """
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or last.evaluation is None or not last.evaluation.passes(loop.goals):
@@ -42,8 +43,7 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
         return ()
     if len(loop.attempts) > 1:
         corrected = _corrected_findings(loop, last.evaluation, differ=outputs)
-        corrected.sort(key=lambda pair: -pair[1].severity)
-        pairs = corrected[:MOST]
+        pairs = sorted(corrected, key=lambda pair: -pair[1].severity)[:MOST]
         return tuple(_lesson(loop, *pair, last, task, outputs) for pair in pairs)
     if not outputs:
         return ()
@@ -63,9 +63,9 @@ def learn(loop: Loop, task: str, outputs: bool = True) -> tuple[Reflection, ...]
 def _corrected_findings(
     loop: Loop, accepted: Evaluation, differ: bool
 ) -> list[tuple[Attempt, Finding]]:
-    """List each error or missed goal that went away, with the last attempt that had it.
+    """Return each error or missed goal that was corrected, with the last attempt that had it.
 
-    With `differ`, attempts with the same candidate as the accepted one do not count.
+    With `differ`, attempts with the same candidate as the accepted attempt are ignored.
     """
     *earlier, last = loop.attempts
     least = record.thousandths(getattr(loop.improves, "min_gain", Improvement().min_gain))
@@ -91,7 +91,7 @@ def _lesson(
 ) -> Reflection:
     """Return the lesson of one corrected finding.
 
-    A finding without a fix says what was changed, if that is short; without outputs each does.
+    The text quotes a short change if the finding has no fix, or if `outputs` is false.
     """
     example = Example(
         task,
@@ -125,6 +125,12 @@ def _lesson(
 RISE = 0.1
 UNKNOWN = "Unknown"
 LISTED = 200  # characters of a query and of a context in a listing
+# For each status of a verification: the type of the error, the key of the reason, the start of the
+# lesson, and how many characters of the reason the lesson quotes.
+_STATUSES = (
+    ("conflict", "conflict", "conflict_reason", "Detected conflict: ", LONGEST),
+    ("unverified", "unverified_claim", "claim_text", "Made unverified claim about: ", 100),
+)
 
 
 def learn_from_evaluation(
@@ -139,16 +145,17 @@ def learn_from_evaluation(
     trust: Trust | None = None,
     source: str = "",
 ) -> Reflection | None:
-    """Return the lesson of one self-correction; None if there is nothing to learn.
+    """Return the lesson of a self-correction by another system, or None if it teaches nothing.
 
-    The type of the error is the first of: a result of `verification` has the `status` conflict (its
-    `conflict_reason` becomes the text); one is unverified (its `claim_text`); the critique says
-    CONFLICTS; the quality rose by more than `RISE`. Missing and empty texts become "Unknown".
+    The first of these signs decides the type of the error: a result of `verification` with the
+    `status` "conflict" (its `conflict_reason` becomes the text), a result with the status
+    "unverified" (its `claim_text`), the word CONFLICTS in the critique, a quality that rose by more
+    than `RISE`. Empty texts become "Unknown".
 
-    `trust` is that of the judge. By default it is `measured` if the quality rose by more than
-    `RISE`, except for a factual error, which only the critique states; else it is `model`, because
-    a reason may quote a page. A lesson is verified only by such a rise, and only from an operator
-    or a measurement. `source` names the judge, so that it can be revoked. Raises InvalidInput.
+    `trust` is the trust of the judge. The default is "measured" if the quality rose by more than
+    `RISE`, else "model". It is also "model" for a factual error, which only the critique states. A
+    lesson is verified only after such a rise, and only if its trust is "operator" or "measured".
+    `source` names the judge, so that its lessons can be revoked. Raises InvalidInput.
     """
     said, asked = _text("critique", critique), _text("query", query)
     during = _text("context", context)
@@ -191,10 +198,11 @@ def learn_correction(
     trust: Trust | None = None,
     source: str = "",
 ) -> Reflection:
-    """Return the lesson with this `text` about a correction, with its `quality` before and after.
+    """Return a lesson with this `text` about a correction.
 
-    `exact` is the signature by which callers ask for it, by default that of the text. Query and
-    context are cut at `LISTED` characters in `meta`; the example has all of them.
+    `before` and `after` are scores such as "quality". `exact` is the signature by which callers
+    find the lesson; the default is the signature of the text. `meta` has the first `LISTED`
+    characters of query and context; the example has all characters.
     """
     known, after = signature(error_type, text), {**after, "iteration": float(iteration)}
     example = Example(query or text, "", "", text, before, after, evidence[:LONGEST], context)
@@ -225,7 +233,7 @@ def learn_correction(
 
 
 def as_entry(text: str, tags: Sequence[str], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return such a lesson as plain data, under the names of older memories of reflections."""
+    """Return a lesson as a dict with the field names that earlier memories of reflections used."""
     return {
         "content": text,
         "rationale": f"Self-correction during: {meta['reflection_context'][:100]}",
@@ -247,12 +255,9 @@ def _find_error(
         if not isinstance(one, Mapping) or not isinstance(one.get("status"), str):
             raise InvalidInput(f"verification[{n}]", one, f"one of {allowed}")
         found.setdefault(one["status"], one)
-    if conflict := found.get("conflict"):
-        detail = _text("conflict_reason", conflict.get("conflict_reason"))
-        return "conflict", "Detected conflict: ", detail, LONGEST
-    if unverified := found.get("unverified"):
-        detail = _text("claim_text", unverified.get("claim_text"))
-        return "unverified_claim", "Made unverified claim about: ", detail, 100
+    for status, error_type, reason, head, most in _STATUSES:
+        if status in found:
+            return error_type, head, _text(reason, found[status].get(reason)), most
     if "CONFLICTS" in critique:
         return "factual_error", "", critique, 200
     if rise is not None:
@@ -261,7 +266,7 @@ def _find_error(
 
 
 def _text(field: str, value: object) -> str:
-    """Return a text without secrets, since it is cut later; "" for None and blank texts."""
+    """Return a text without its secrets; "" for None or a blank text. Raises InvalidInput."""
     if value is not None and not isinstance(value, str):
         raise InvalidInput(field, value, "a text")
     return redact(value) if value and value.strip() else ""

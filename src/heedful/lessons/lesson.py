@@ -1,9 +1,9 @@
-"""The records of memory: what is written down of an error, and what a search brings back.
+"""The records of memory: lessons, their examples, and what a search returns.
 
-A `Reflection` is one lesson as it is written, with one `Example`. Its `Signature` names the error:
-lessons with the same pattern are one lesson with several examples. A `Match` is an example that a
-search found. Everything belongs to a `Scope`. The `check_` functions raise InvalidInput for what a
-caller hands to memory; the error names the argument, its value and what is allowed.
+A `Reflection` is a lesson to be stored, with at most one `Example`. Its `Signature` names the
+error; lessons with the same pattern are stored as one lesson with several examples. A `Match` is an
+example that a search found. Every record belongs to a `Scope`. The `check_` functions raise
+InvalidInput for a wrong argument and name the argument, its value and the allowed values.
 """
 
 from __future__ import annotations
@@ -28,25 +28,22 @@ from heedful.redact import redact
 
 Trust = Literal["operator", "measured", "model", "tool", "external"]
 State = Literal["candidate", "verified", "quarantined", "retired", "superseded"]
-# Each is trusted more than the next. An operator answers for the text, "measured" is an outcome of
-# an own loop, "external" is a document, an end user or an import.
+# From most to least trusted. "operator": a person answers for the text; "measured": an outcome of a
+# loop in this scope; "external": a document, an end user or an import.
 ORDER: tuple[Trust, ...] = ("operator", "measured", "model", "tool", "external")
 KINDS = ("check", "error", "example", "reflection", "strategy")
-# Characters kept of one text of an example: a longer one does not fit into a prompt.
+# Characters stored of each text of an example: a longer text does not fit into a prompt.
 LONGEST = 4_000
 
 
 def clip(text: str) -> str:
-    """The first `LONGEST` characters of a text without its secrets.
-
-    Secrets are redacted first: half of one would not be recognised.
-    """
+    """Redact the secrets of a text, then return its first `LONGEST` characters."""
     return redact(text)[:LONGEST]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory and loops: a tenant and one of its projects. Nothing crosses a scope."""
+    """A tenant and one of its projects; memory and loops are never shared between scopes."""
 
     tenant: str = "default"
     project: str = "default"
@@ -57,16 +54,16 @@ class Scope:
             if not value or len(value) > 200 or not value.isprintable():
                 raise InvalidInput(name, value, "1 to 200 printable characters")
             if value != redact(value):
-                raise InvalidInput(name, value, "a name without a secret: it is stored as it is")
+                raise InvalidInput(name, value, "without a secret, because it is not redacted")
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """The name of an error.
 
-    `exact` is the first 16 hex digits of SHA-256 over `type:text`, lower-cased and stripped;
-    `pattern` is the text with its particulars masked; `digest` is the first 16 hex digits of
-    SHA-256 over type and pattern.
+    `exact` is the first 16 hex digits of the SHA-256 of `type:text`, in lower case and stripped.
+    `pattern` is the text with its particulars masked. `digest` is the first 16 hex digits of the
+    SHA-256 of type and pattern.
     """
 
     exact: str
@@ -76,21 +73,22 @@ class Signature:
 
 
 def short_digest(text: str) -> str:
-    """The first 16 hex digits of SHA-256 of a text."""
+    """Return the first 16 hex digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def digest_of(error_type: str, pattern: str) -> str:
-    """The digest of a pattern, which is the identity of its lesson."""
+    """Return the digest of an error type and a pattern; equal digests mean the same lesson."""
     return short_digest(f"{error_type}\0{pattern}")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A task, its rejected output, what was wrong with that, and the accepted output.
+    """A task, its rejected output, what was wrong with that output, and the accepted output.
 
-    `rejected` and `wrong` are empty where the first try was accepted. `before` and `after` are the
-    scores of the two outputs, `evidence` is what the check rests on, `context` surrounded the task.
+    `rejected` and `wrong` are empty if the first output was accepted. `before` and `after` are the
+    scores of the two outputs. `evidence` is the evidence of the check's finding, and `context` is
+    text around the task.
     """
 
     task: str
@@ -104,34 +102,32 @@ class Example:
 
     @property
     def deltas(self) -> dict[str, float]:
-        """After minus before, exact to thousandths, for each score that both outputs have."""
-        both = sorted(self.before.keys() & self.after.keys())
-        return {
-            name: (thousandths(self.after[name]) - thousandths(self.before[name])) / 1000
-            for name in both
-        }
+        """The gain of each score that both outputs have, exact to thousandths."""
+        before, after = self.before, self.after
+        names = sorted(before.keys() & after.keys())
+        return {n: (thousandths(after[n]) - thousandths(before[n])) / 1000 for n in names}
 
     @property
     def difference(self) -> Difference | None:
-        """The smallest change from the rejected to the accepted output; None without a rejected."""
+        """The smallest change from `rejected` to `accepted`; None if `rejected` is empty."""
         return difference(self.rejected, self.accepted) if self.rejected else None
 
     @property
     def digest(self) -> str:
-        """The digest of task and accepted output, which tells examples of one lesson apart."""
+        """The digest of task and accepted output; it distinguishes the examples of one lesson."""
         return short_digest(f"{self.task}\0{self.accepted}")
 
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """A lesson as it is written: its signature, text, trust and state, and one example.
+    """A lesson to be stored: its signature, text, trust and state, and at most one example.
 
-    `kind` is "check" for a finding that was corrected, "example" for an accepted first try, "error"
-    for an error that a caller remembered, "reflection" and "strategy" for lessons of an episode.
-    `sighting` is the exact text of this occurrence. A search also reads `context`. `vector` is the
-    embedding of the example's task, or of the text without an example, in the space `space`.
-    `source` names where the text came from, `parents` are the ids of examples that it derives from,
-    `meta` holds further facts as JSON data.
+    `kind` is "check" for a corrected finding, "example" for an accepted first output, "error" for
+    an error that a caller remembered, and "reflection" or "strategy" for a lesson from an episode.
+    `sighting` is the exact text of this occurrence. A search by words also reads `context`.
+    `vector` is the embedding of the example's task, or of `text` without an example; `space` names
+    the embedder. `source` names the origin of the text, `parents` are the ids of examples that this
+    lesson is derived from, and `meta` is further JSON data.
     """
 
     kind: str
@@ -156,10 +152,10 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The answer of an upsert: the lesson's id, whether it is new, and how often it was seen.
+    """The result of storing a lesson: its id, whether it is new, and how often it was seen.
 
-    `seen` counts this pattern only; `Memory.seen` counts its whole group. All three are 0 if a new
-    lesson was not kept because memory is full of lessons that are pinned or worth more.
+    `seen` counts this pattern only; `Memory.seen` counts its group. All fields are 0 or False if
+    memory is full and all stored lessons are pinned or worth more than the new one.
     """
 
     id: int
@@ -169,10 +165,10 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which lessons a search may bring; a field left at its default allows all.
+    """The lessons that a search may return; a field with its default value allows all lessons.
 
-    A lesson needs any of `tags`, or all of them with `match="all"`. `importance` is the minimum,
-    0..1; `since` is the earliest time of storage, in seconds since 1970. Raises InvalidInput.
+    A lesson needs one of the `tags`, or all with `match="all"`. `importance` is the minimum, 0..1.
+    `since` is the earliest time of storage, in seconds since 1970. Raises InvalidInput.
     """
 
     tags: tuple[str, ...] = ()
@@ -200,14 +196,15 @@ ANY = Filter()
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An example that a search found, or a lesson without one: then its text stands as the task.
+    """An example that a search found, or a lesson without examples, whose text is then the task.
 
-    `cosine` is that of the vectors (-1..1, None without vectors); `keyword` is its BM25 as a share
-    of the best (0..1, None if full text did not find it); `coverage` is the share of the query's
-    words that it has, rare words weighing more (0..1); `overlap` is the cosine of the two sets of
-    words (0..1, set by `rank`). `seen` counts the sightings of its lesson, `lesson` is the lesson's
-    text and `signature` the digest of its pattern. `at` is when the example was stored, in seconds
-    since 1970. `useful` is the factor by which proven usefulness changes its rank.
+    `cosine` compares the vectors of query and example (-1..1; None without vectors). `keyword` is
+    the BM25 score divided by the best one (0..1; None if full text search did not find it).
+    `coverage` is the weighted share of the query's words that the example contains (0..1).
+    `overlap` is the cosine of the two sets of words (0..1, set by `rank`). `seen` counts the
+    sightings of the lesson, `lesson` is its text, and `signature` is the digest of its pattern.
+    `at` is the time of storage of the example, in seconds since 1970. `useful` is the factor for
+    proven usefulness in the ranking.
     """
 
     id: int
@@ -231,7 +228,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class LessonFilter:
-    """Which lessons a listing shows; a field left at its default allows all.
+    """The lessons that a listing shows; a field with its default value allows all lessons.
 
     Only lessons with an id below `before` are listed: pass the last id of a page to get the next.
     """
@@ -245,10 +242,10 @@ class LessonFilter:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an operator changes of a lesson; None and False leave a field as it is.
+    """What an operator changes in a lesson; None or False leaves the field as it is.
 
-    `pinned` protects the lesson from eviction and pruning, `apart` keeps its pattern out of groups,
-    `restored` brings it back after a proof retired it.
+    `pinned` protects the lesson from eviction and pruning. `apart` excludes its pattern from
+    groups. `restored` brings the lesson back after a proof retired it.
     """
 
     pinned: bool | None = None
@@ -262,11 +259,11 @@ SHARE = 0.10  # the default probability of withholding a lesson
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """Recall ranked a lesson into the prompt of a loop, and it was shown or withheld.
+    """A lesson that recall selected for the prompt of a loop, and that was shown or withheld.
 
-    `signature` is the digest of the lesson's error. `share` is the probability of withholding it, 0
-    if the holdout was off. With `together`, one coin decided over all lessons of the loop.
-    `examples` are the ids of its examples in the prompt.
+    `signature` is the digest of the lesson's error. `share` is the probability that the lesson is
+    withheld, 0 if withholding was off. `together` is true if one coin decided about all lessons of
+    the loop. `examples` are the ids of the lesson's examples in the prompt.
     """
 
     lesson: LessonName
@@ -280,9 +277,9 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a loop ended or was abandoned: whether its first attempt passed, and its model calls.
+    """The end of a loop: whether its first attempt passed, and how many model calls it made.
 
-    `signatures` are the digests of the errors of its attempts.
+    `signatures` are the digests of the errors of its attempts. Abandoned loops have an outcome too.
     """
 
     loop: str
@@ -293,11 +290,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a store knows of the exposures of one loop.
+    """The exposures of one loop that the store has recorded.
 
-    `ended` counts the loops of the scope with exposures and an outcome; `number` is this loop's
-    position among them, 0 if it has no outcome. `taught` is true if `remember` wrote its lessons,
-    not its journal.
+    `ended` counts the loops of the scope with exposures and an outcome. `number` is the position of
+    this loop among them, 0 if it has no outcome. `taught` is true if `remember` wrote its lessons,
+    and false if its journal did.
     """
 
     exposures: tuple[Exposure, ...] = ()
@@ -308,9 +305,9 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How much one quarantined source may have in a scope: each limit is at least 1.
+    """How much one quarantined source may store in a scope; each limit is at least 1.
 
-    `entries` limits what waits in quarantine, `sightings` how many are stored with their text.
+    `entries` limits the entries in quarantine, `sightings` the sightings stored with their text.
     """
 
     entries: int = 1_000
@@ -326,43 +323,42 @@ _TEXTS = ("task", "accepted", "rejected", "wrong", "evidence", "context")
 
 
 def check_id(id: object) -> None:
-    """Raise InvalidInput unless a store could hold this id."""
+    """Raise InvalidInput unless `id` is an integer that a store can hold."""
     if isinstance(id, bool) or not isinstance(id, int) or abs(id) > LARGEST_INTEGER:
-        raise InvalidInput("id", id, "an id, an integer below 2**63")
+        raise InvalidInput("id", id, "an integer below 2**63")
 
 
 def check_texts(**arguments: object) -> None:
-    """Raise InvalidInput unless every argument is a text."""
+    """Raise InvalidInput unless every argument is a string."""
     for name, value in arguments.items():
         if not isinstance(value, str):
             raise InvalidInput(name, value, "a text")
 
 
 def check_trust(trust: object) -> None:
-    """Raise InvalidInput unless this is a level of trust."""
+    """Raise InvalidInput unless `trust` is a level of trust."""
     if trust not in ORDER:
         raise InvalidInput("trust", trust, f"one of {', '.join(ORDER)}")
 
 
 def check_sequence(field: str, values: object, kind: type, allowed: str) -> None:
-    """Raise InvalidInput unless `values` is a sequence of `kind`; str and bytes are not allowed."""
+    """Raise InvalidInput unless `values` is a sequence of `kind`; a str or bytes is refused."""
     text = isinstance(values, str | bytes)
     if text or not isinstance(values, Sequence) or not all(isinstance(v, kind) for v in values):
         raise InvalidInput(field, values, allowed)
 
 
 def check_source(source: str) -> str:
-    """Return the name of a source. Raises InvalidInput."""
+    """Return the name of a source unchanged. Raises InvalidInput if it is too long or no string."""
     if not isinstance(source, str) or len(source) > LONGEST_SOURCE:
-        allowed = f"a name of at most {LONGEST_SOURCE} characters"
-        raise InvalidInput("source", source, allowed)
+        raise InvalidInput("source", source, f"a name of at most {LONGEST_SOURCE} characters")
     return source
 
 
 def check_actor(by: object, why: object) -> None:
-    """Raise InvalidInput unless somebody answers for a decision."""
+    """Raise InvalidInput unless `by` names a person and `why` is a string."""
     if not isinstance(by, str) or not by.strip():
-        raise InvalidInput("by", by, "the name of who decides")
+        raise InvalidInput("by", by, "the name of a person")
     check_texts(why=why)
 
 

@@ -1,10 +1,10 @@
-"""Groups of patterns: patterns that differ only in a particular which no mask recognises.
+"""Groups of patterns that differ only in a particular that no mask recognises.
 
-A signature masks what looks like a particular. A user, a state or a service looks like any word; it
-shows as a particular only when many patterns differ in nothing else. `Templates` finds such places
-as IPLoM (Makanju, Zincir-Heywood, Milios, KDD 2009) and Brain (Yu et al., IEEE TSC 2023) do: by
-error type, first word and length, then by the place with the fewest values, until the remaining
-patterns differ only in places that hold many values.
+A signature masks what looks like a particular. The name of a user, a state or a service looks like
+any other word. It can be recognised only if many patterns differ in nothing else. `Templates` finds
+these positions as IPLoM (Makanju, Zincir-Heywood, Milios, KDD 2009) and Brain (Yu et al., IEEE TSC
+2023) do: it splits the patterns by error type, first word and length, and then by the position with
+the fewest values. It stops when the remaining patterns differ only where there are many values.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from heedful.errors import InvalidInput
@@ -42,7 +43,7 @@ _Key = tuple[str, str]  # error type and first word
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A group of patterns: its name, its template, the digests of its patterns, and the reasons."""
+    """A group of patterns: its name, its template, the patterns' digests, and why they merge."""
 
     group: str
     template: str
@@ -52,12 +53,13 @@ class Merge:
 
 @dataclass(frozen=True)
 class Templates:
-    """The patterns of one scope and their groups; a frozen value.
+    """The patterns of one scope and their groups; immutable.
 
-    The groups depend on which patterns were learnt, not on the order; the order only names a group,
-    by the digest learnt first. Patterns with different error types, exceptions, quoted texts or
-    unmasked numbers are never merged, and assertions are merged with nothing. At most
-    `MOST_PATTERNS` patterns are kept; further ones are grouped by those.
+    The groups depend on the patterns but not on their order. The order only decides the name of a
+    group, which is the digest that was learnt first. Patterns with different error types,
+    exceptions, quoted texts or unmasked numbers are never merged, and assertions are never merged
+    at all. At most `MOST_PATTERNS` patterns are stored; further patterns are only matched with the
+    groups.
 
     >>> from heedful import signature
     >>> user = [signature("log", f"login failed for {name}") for name in ("ada", "bo", "cy", "di")]
@@ -79,7 +81,7 @@ class Templates:
         return sum(map(len, self.branches.values()))
 
     def learn(self, *signatures: Signature) -> Templates:
-        """Return the templates with these patterns added, in order; itself if none is new."""
+        """Return the templates with the patterns of these signatures added, in order."""
         room = MOST_PATTERNS - len(self)
         new: dict[_Key, dict[str, str]] = defaultdict(dict)
         for each in signatures:
@@ -92,12 +94,12 @@ class Templates:
         return replace(self, branches={**self.branches, **grown}) if grown else self
 
     def group(self, pattern: Signature) -> str:
-        """Return the name of a signature's group, its own digest if it is alone. Learns nothing."""
+        """Return the name of the signature's group, or else the digest of the signature."""
         merge = self.merge(pattern)
         return merge.group if merge else pattern.digest
 
     def merge(self, pattern: Signature) -> Merge | None:
-        """Return the group of a signature; None if it is alone. Learns nothing."""
+        """Return the group of the signature, or None if it has no group."""
         if not is_learnable(pattern) or pattern.digest in self.apart:
             return None
         tokens, groups = _parsed(pattern.pattern), self._grouped(_key(pattern))
@@ -114,12 +116,12 @@ class Templates:
         return None
 
     def merges(self) -> tuple[Merge, ...]:
-        """List every group of several patterns, with the reasons."""
+        """Return every group of several patterns, with the reasons."""
         groups = (merge for key in self.branches for merge in self._grouped(key).values())
         return tuple(merge for merge in groups if len(merge.members) > 1)
 
     def unmerge(self, *digests: str) -> Templates:
-        """Return the templates with these patterns kept out of all groups from now on.
+        """Return the templates with these patterns excluded from all groups.
 
         Raises InvalidInput for a digest that was not learnt.
         """
@@ -132,7 +134,14 @@ class Templates:
         if key not in self._groups:
             branch = self.branches.get(key, {}).items()
             parsed = {d: _parsed(pattern) for d, pattern in branch if d not in self.apart}
-            self._groups[key] = dict(_merged(parsed))
+            rows = {tokens for tokens in parsed.values() if len(tokens) <= MOST_TOKENS}
+            groups = self._groups[key] = {}
+            for _, alike in groupby(sorted(rows, key=lambda row: (len(row), row)), len):
+                for template, merged, why in _grown(list(alike)):
+                    held = set(merged)
+                    digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
+                    reasons = tuple(why) or ("other masks",)
+                    groups[template] = Merge(digests[0], "".join(template), digests, reasons)
         return self._groups[key]
 
 
@@ -142,18 +151,18 @@ def _key(pattern: Signature) -> _Key:
 
 
 def is_learnable(pattern: Signature) -> bool:
-    """Return True if a pattern can be grouped: it is not too long and not an assertion."""
+    """Return True if the pattern may be grouped: it is neither too long nor an assertion."""
     text = pattern.pattern
     return len(text) <= LONGEST and not is_assertion(pattern.error_type, text)
 
 
 def is_assertion(error_type: str, pattern: str) -> bool:
-    """Return True if the pattern is of an assertion: it has an expected value, and never merges."""
+    """Return True if the pattern is an assertion (`assert x == 3`); such patterns never merge."""
     return "<ACTUAL>" in pattern or "assert" in f"{error_type} {pattern}".lower()
 
 
 def _parsed(pattern: str) -> Tokens:
-    """Split a pattern, with holes for its masks if enough words remain to recognise it by."""
+    """Return the tokens of a pattern, with holes in place of masks if enough words remain."""
     tokens = tuple(_TOKEN.findall(pattern))
     opened = []
     for token in tokens:
@@ -171,21 +180,8 @@ def _words(tokens: Iterable[str]) -> int:
     return sum(1 for token in tokens if _WORD.fullmatch(token))
 
 
-def _merged(parsed: Mapping[str, Tokens]) -> Iterator[tuple[Tokens, Merge]]:
-    """Yield each template of a branch with its group, members in the order learnt."""
-    by_length: dict[int, set[Tokens]] = defaultdict(set)
-    for tokens in parsed.values():
-        by_length[len(tokens)].add(tokens)
-    for length, rows in by_length.items():
-        for template, merged, why in _grown(sorted(rows)) if length <= MOST_TOKENS else ():
-            held = set(merged)
-            digests = tuple(digest for digest, tokens in parsed.items() if tokens in held)
-            reasons = tuple(why) or ("other masks",)
-            yield template, Merge(digests[0], "".join(template), digests, reasons)
-
-
 def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], list[str]]]:
-    """Merge templates that differ only in particulars: yield result, merged and reasons."""
+    """Merge rows that differ only in particulars; yield the template, the rows and the reasons."""
     places = [set(place) for place in zip(*rows, strict=True)]
     vary = [at for at, values in enumerate(places) if len(values) > 1]
     fixed = {at: {token for token in places[at] if _FIXED.fullmatch(token)} for at in vary}
@@ -213,10 +209,11 @@ def _grown(rows: Sequence[Tokens]) -> Iterator[tuple[Tokens, Sequence[Tokens], l
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The answer of `Memory.seen`: true if the error is known, with its count and lessons.
+    """The result of `Memory.seen`; true if the error was seen before.
 
-    With a `group`, its pattern is one of several: count and lessons are those of the whole group,
-    the lessons of the pattern itself first, then the most often seen, at most 50.
+    `count` is the number of sightings. If the pattern belongs to a `group`, count and lessons are
+    those of the whole group. The lessons of the pattern itself come first, then those seen most
+    often; there are at most 50.
     """
 
     count: int

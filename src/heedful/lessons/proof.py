@@ -1,9 +1,9 @@
-"""Proof: does a lesson help? Recurrence, uplift and calls saved, each with its interval.
+"""Proof: does a lesson help? Recurrence, uplift and calls saved, each with an interval.
 
-Recall withholds a lesson with a known probability. Comparing loops that were shown it with loops
-that were not gives its effect. The intervals hold at all times at once, so anybody may look at any
-time: they come from bets against each possible gain (`Wealth`), and a gain against which a bet has
-won too much is refuted. With many lessons e-BH keeps the share of false conclusions low.
+Recall withholds a lesson with a known probability. The loops that were shown the lesson are
+compared with the loops that were not. The intervals stay valid however often somebody looks,
+because they come from bets against each possible gain (`Wealth`). A gain is refuted when a bet
+against it has won enough. With many lessons, e-BH keeps the share of false conclusions low.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stakes(share: float) -> tuple[float, ...]:
 
 @lru_cache(4_096)
 def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
-    """Return, for each bet, the logarithm of 1 + b h for one outcome."""
+    """Return, for each bet, the change of the logarithm of its wealth by one outcome."""
     sign = 1 / (1 - share) if shown else -1 / share
     bets = zip(BETS, stakes(share), strict=True)
     return tuple(log1p(stake * sign * (value - m)) for (m, _), stake in bets)
@@ -45,14 +45,14 @@ def payoffs(share: float, shown: bool, value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wealth:
-    """What the bets have won if the true gain is 0, as logarithms."""
+    """The logarithm of the wealth of each bet if the true gain is 0."""
 
     logs: tuple[float, ...]
     tosses: tuple[tuple[tuple[float, ...], int], ...]  # how often with which stakes
 
     @classmethod
     def of(cls, cells: Cells) -> Wealth:
-        """Compute the wealth from counts: the order of the opportunities does not matter."""
+        """Return the wealth after the outcomes in `cells`, whose order does not matter."""
         logs = list(PRIOR)
         tosses: dict[float, int] = {}
         for (share, shown, value), n in sorted(cells.items()):
@@ -61,7 +61,7 @@ class Wealth:
         return cls(tuple(logs), tuple((stakes(share), n) for share, n in tosses.items()))
 
     def at(self, gain: float) -> tuple[float, float]:
-        """Return the logarithm of the wealth at a true gain (-1..1), and its slope, which rises."""
+        """Return the logarithm of the total wealth for a true gain (-1..1), and its slope there."""
         logs, slopes = list(self.logs), [0.0] * len(BETS)
         for staked, n in self.tosses:
             for i, stake in enumerate(staked):
@@ -84,23 +84,23 @@ class Wealth:
 
 
 def mirror(cells: Cells) -> Cells:
-    """Exchange shown and withheld, which reverses the sign of the gain."""
+    """Return the cells with shown and withheld exchanged; their gain has the opposite sign."""
     return {(1 - share, not shown, value): n for (share, shown, value), n in cells.items()}
 
 
 def interval(cells: Cells, low: float, high: float) -> tuple[float, float]:
-    """Return the ends of the gain's interval, at the levels `low` below and `high` above it."""
+    """Return the ends of the interval of the gain, at the levels `low` and `high`."""
     if not any(cells.values()):
         return -1.0, 1.0
     return Wealth.of(cells).least(low), -Wealth.of(mirror(cells)).least(high)
 
 
 def coin_evidence(share: float, shown: int, withheld: int) -> float:
-    """Return the logarithm of the evidence that no coin of probability `share` made these counts.
+    """Return the logarithm of the evidence that these counts are not from a coin with this `share`.
 
-    It is the likelihood of all other coins, evenly weighted, over that of this one, and is valid at
-    all times: M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data", NeurIPS
-    2022.
+    It compares the likelihood of all other coins, evenly weighted, with that of this coin. It is
+    valid at all times: M. Lindon, A. Malek, "Anytime-valid inference for multinomial count data",
+    NeurIPS 2022.
     """
     other = lgamma(shown + 1) + lgamma(withheld + 1) - lgamma(shown + withheld + 2)
     return other - shown * log1p(-share) - withheld * log(share)
@@ -123,11 +123,11 @@ UNFAIR = log(1_000)
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The means of loops that were shown a lesson and that were not, and the gain of showing it.
+    """The means of loops with a lesson shown and withheld, and the gain from showing the lesson.
 
-    The true `gain` lies within `low` and `high`. A mean is None without such loops; then the
-    interval allows everything. If the share of the holdout changed, the means are weighted by the
-    probabilities that each share gave.
+    The true `gain` lies between `low` and `high`. A mean is None without such loops; the interval
+    is then as wide as possible. If the share of the holdout changed, each loop is weighted by the
+    inverse of the probability of what happened to it.
     """
 
     shown: float | None
@@ -139,12 +139,13 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One lesson: how many loops it was `shown` to and `withheld` from, and the effects.
+    """One lesson: how many loops it was `shown` to and `withheld` from, and its effects.
 
-    `lesson` is None for memory as a whole. `uplift` is about the share of loops that were right at
-    once, `recurrence` about the share in which the lesson's error recurred (a gain means fewer),
-    `calls` about the model calls of a loop (a gain means calls saved). `fair` is false if the
-    numbers contradict the coin: records are lost, or something else decided what was shown.
+    `lesson` is None for memory as a whole. `uplift` compares the share of loops that passed at the
+    first attempt. `recurrence` compares the share of loops in which the lesson's error occurred
+    again; its gain is the reduction. `calls` compares the model calls of a loop; its gain is the
+    number of calls saved. `fair` is false if the counts contradict the coin, because records were
+    lost or something else decided what was shown.
     """
 
     lesson: LessonName | None
@@ -157,7 +158,7 @@ class Comparison:
     conclusion: Conclusion
 
     def __str__(self) -> str:
-        """Print one sentence, shares in percent and the uplift in points."""
+        """Return one sentence, with shares in percent and the uplift in percentage points."""
         counts = f"shown {self.shown}, withheld {self.withheld}"
         up = self.uplift
         if up.shown is None or up.withheld is None or up.gain is None:
@@ -186,48 +187,47 @@ class Proof:
 
 
 def is_due(outcomes: int) -> bool:
-    """Return True if proof is due after so many outcomes: every 20th, and less often from 512 on.
+    """Return True if a proof is due after so many outcomes: every 20th, and less often from 512 on.
 
-    From then on it is due after a sixteenth to an eighth more outcomes, so that all proofs together
-    read each outcome at most 16 times. The intervals allow any number of looks.
+    From there it is due after 6 to 13 % more outcomes, so that all proofs together read each
+    outcome at most 16 times. The intervals allow any number of looks.
     """
     return outcomes > 0 and outcomes % max(20, 2 ** (outcomes.bit_length() - 4)) == 0
 
 
 def usefulness(comparison: Comparison) -> float:
-    """Return a factor for ranking, 0.5..1.5: 1 plus half of the proven uplift.
+    """Return the factor of a lesson for ranking, 0.5..1.5: 1 plus half of its proven uplift.
 
-    The proven uplift is the end of the interval that is nearer to 0. So the factor begins at 1 and
-    moves with the evidence, never with chance in a mean.
+    The proven uplift is the end of the interval that is closer to 0. Without proof it is 0.
     """
     ends = {"helps": comparison.uplift.low, "hurts": comparison.uplift.high}
     return 1 + ends.get(comparison.conclusion, 0.0) / 2
 
 
 def proof(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> Proof:
-    """Return what the exposures of one scope prove; pass all of them, in any order.
+    """Return what the exposures and outcomes of one scope prove; pass all of them, in any order.
 
-    Every interval holds at all times at once with a probability of at least 95 %. A lesson helps or
-    hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
+    Each interval is valid at all times at once, with a probability of at least 95 %. A lesson helps
+    or hurts if its interval of uplift is wholly above or below 0. With many lessons these intervals
     are wider, by the e-BH procedure (R. Wang, A. Ramdas, "False discovery rate control with
-    e-values", J. R. Stat. Soc. B 84 (2022) 822-852): of the lessons said to hurt, or to help, an
-    expected share of at most 2.5 % does not. "no difference shown" means that the interval is
-    within `MARGIN` of 0. A loop without outcome is left out; exposures from times when the holdout
-    was off count only if there are no others. Raises InvalidInput for records that differ.
+    e-values", J. R. Stat. Soc. B 84 (2022) 822-852): at most 2.5 % of the lessons said to hurt, or
+    to help, are expected not to. "no difference shown" means that the interval is within `MARGIN`
+    of 0. Loops without an outcome are left out. Exposures without a holdout count only if there are
+    no others. Raises InvalidInput for two different records of one loop.
     """
     return prove_cases(*count_cases(exposures, outcomes))
 
 
 def count_cases(exposures: Iterable[Exposure], outcomes: Iterable[Outcome]) -> tuple[Cases, int]:
-    """Count each case by lesson (None is memory as a whole), and the loops without outcome."""
+    """Return how often each case occurred, by lesson, and how many loops have no outcome."""
     ended: dict[str, Outcome] = {}
     for outcome in outcomes:
         if ended.setdefault(outcome.loop, outcome) != outcome:
-            raise InvalidInput("outcome", outcome, "the only one of its loop")
+            raise InvalidInput("outcome", outcome, "the only outcome of its loop")
     offered: defaultdict[str, dict[LessonName, Exposure]] = defaultdict(dict)
     for exposure in exposures:
         if offered[exposure.loop].setdefault(exposure.lesson, exposure) != exposure:
-            raise InvalidInput("exposure", exposure, "the only one of its lesson and loop")
+            raise InvalidInput("exposure", exposure, "the only exposure of its lesson and loop")
     cases: defaultdict[LessonName | None, Counter[Case]] = defaultdict(Counter)
     for loop, lessons in offered.items():
         if loop in ended:
@@ -240,10 +240,10 @@ def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonN
     """Yield the cases of one loop: of lessons with their own coins, or of memory as a whole."""
     alone, together = len(ranked) == 1, any(each.together for each in ranked)
     if together and len({(each.together, each.shown, each.share) for each in ranked}) > 1:
-        raise InvalidInput("exposures", ranked, "alike in a loop where one coin decides over all")
+        raise InvalidInput("exposures", ranked, "equal in shown and share if together is true")
     for each in ranked:
         if not 0 <= each.share < 1 or not (each.shown or each.share):
-            allowed = "of a share 0 <= share < 1, and shown where it is 0"
+            allowed = "one with 0 <= share < 1, and shown if share is 0"
             raise InvalidInput("exposure", each, allowed)
         if alone or not together:
             recurred = each.signature in ended.signatures
@@ -255,14 +255,14 @@ def _cases(ranked: Sequence[Exposure], ended: Outcome) -> Iterator[tuple[LessonN
 
 
 def prove_cases(cases: Cases, pending: int) -> Proof:
-    """Return the proof from how often each case occurred; see `proof`."""
+    """Return the proof from the result of `count_cases`; see `proof`."""
     tables, low, high = _tables(cases)
     pooled = _Table.of(None, cases.get(None, {})).compared(LEVEL / 2, LEVEL / 2)
     return Proof(pooled, tuple(table.compared(low, high) for table in tables), pending)
 
 
 def find_proven(cases: Cases) -> tuple[Comparison, ...]:
-    """Compare only the lessons that help or hurt, which costs less than `prove_cases`."""
+    """Return the comparisons of the lessons that help or hurt; faster than `prove_cases`."""
     tables, low, high = _tables(cases)
     found = (
         table.compared(low, high)
@@ -273,7 +273,7 @@ def find_proven(cases: Cases) -> tuple[Comparison, ...]:
 
 
 def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
-    """Return the tables of all lessons by name, and the levels at which one helps and hurts."""
+    """Return the tables of all lessons by name, and the levels at which lessons help and hurt."""
     names = sorted((name for name in cases if name is not None), key=str)
     tables = [_Table.of(name, cases[name]) for name in names]
     tested = [table for table in tables if table.gain is not None]
@@ -282,7 +282,7 @@ def _tables(cases: Cases) -> tuple[list[_Table], float, float]:
 
 
 def _level(evidence: Sequence[float]) -> float:
-    """Return the level of e-BH, from the logarithm of each lesson's evidence against no effect."""
+    """Return the level of e-BH; `evidence` has the logarithm of the evidence of each lesson."""
     of = max(len(evidence), 1)
     ranked = enumerate(sorted(evidence, reverse=True), 1)
     found = max((n for n, one in ranked if one >= log(of / (LEVEL / 2 * n))), default=1)
@@ -300,24 +300,23 @@ class _Table:
 
     @classmethod
     def of(cls, lesson: LessonName | None, cases: Mapping[Case, int]) -> _Table:
-        """Take the cases that a coin decided, if there are any; calls are in parts of the most."""
+        """Return the table of the cases that a coin decided, or else of all cases."""
         cases = {case: n for case, n in cases.items() if case[0]} or cases
-        right: Counter[tuple[float, bool, float]] = Counter()
-        again, calls = right.copy(), right.copy()
+        measures: list[Counter[tuple[float, bool, float]]] = [Counter() for _ in range(3)]
         for (share, shown, at_once, recurred, made), n in cases.items():
-            right[share, shown, float(at_once)] += n
-            again[share, shown, float(recurred)] += n
-            calls[share, shown, min(max(made, 0), MOST_CALLS) / MOST_CALLS] += n
-        return cls(lesson, right, again, calls)
+            values = at_once, recurred, min(max(made, 0), MOST_CALLS) / MOST_CALLS
+            for cells, value in zip(measures, values, strict=True):
+                cells[share, shown, float(value)] += n
+        return cls(lesson, *measures)
 
     def count(self, shown: bool, share: float | None = None) -> int:
-        """Count the loops where the lesson was shown or withheld, of one share or of all."""
+        """Count the loops with the lesson shown or withheld, with this `share` or with any."""
         found = self.right.items()
         return sum(n for (p, kind, _), n in found if kind == shown and share in (None, p))
 
     @property
     def fair(self) -> bool:
-        """True if the coin could have made the numbers."""
+        """True if the coin could have made these counts."""
         shares = {share for share, *_ in self.right if share}
         tossed = ((share, self.count(True, share), self.count(False, share)) for share in shares)
         return sum(coin_evidence(*toss) for toss in tossed) < UNFAIR
@@ -328,13 +327,13 @@ class _Table:
         return _difference(self.right) if self.fair else None
 
     def evidence(self, better: bool) -> float:
-        """Return the logarithm of the evidence that the lesson helps, if `better`, or hurts."""
+        """Return the logarithm of the evidence that the lesson helps (if `better`) or hurts."""
         if not self.gain or (self.gain > 0) != better:
             return -inf
         return Wealth.of(self.right if better else mirror(self.right)).at(0.0)[0]
 
     def compared(self, low: float, high: float) -> Comparison:
-        """Return the comparison; `low` and `high` are the levels of the ends of the uplift."""
+        """Return the comparison; `low` and `high` are the levels of the two ends of the uplift."""
         uplift, half = _effect(self.right, low, high), LEVEL / 2
         conclusion: Conclusion = "insufficient data"
         if self.gain is not None and (uplift.low > 0 or uplift.high < 0):
@@ -356,7 +355,7 @@ class _Table:
 def _effect(
     cells: Cells, low: float, high: float, *, fewer: bool = False, unit: float = 1
 ) -> Effect:
-    """Return an effect whose interval contains its estimate; with `fewer`, less is better."""
+    """Return an effect whose interval contains its estimate; `fewer` means that less is better."""
     better = mirror(cells) if fewer else cells
     least, most, gain = -1.0, 1.0, _difference(better)
     if gain is not None:
@@ -374,7 +373,7 @@ def _difference(cells: Cells) -> float | None:
 
 
 def _mean(cells: Cells, shown: bool) -> float | None:
-    """Return the mean value of one kind, each weighted by one over the probability of its kind."""
+    """Return the mean value, with each loop weighted by the inverse of its probability."""
     part = sorted(
         ((1 - share) if shown else share, value, n)
         for (share, kind, value), n in cells.items()

@@ -1,8 +1,8 @@
-"""Which lessons a loop sees: rank what a search found, choose for a prompt, and print it as data.
+"""Which lessons a loop is shown: rank the search results, choose for a prompt, and format them.
 
-`rank` keeps what is related to a task, best first. `choose` keeps what fits into a prompt, and a
-coin withholds some of it, so that proof can compare loops with and without a lesson. A `Briefing`
-is the result for one loop: worked examples as chat turns, or text between delimiters.
+`rank` sorts the matches that are related to a task. `choose` selects those that fit into a prompt.
+A coin withholds some of them, so that a proof can compare loops with and without a lesson. A
+`Briefing` is the selection for one loop: worked examples as chat turns, or text between delimiters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from heedful.sanitize import sanitize
 SHOWN = 3
 UNVERIFIED = 1
 BUDGET = 600  # tokens: about 2,300 characters of English
-# From here on recall takes an example as related: a cosine of all-MiniLM-L6-v2, or a share of the
+# An example is related from these values on: a cosine of all-MiniLM-L6-v2, or a share of the
 # query's words, rare words weighing more. Of 86 questions with a lesson and 28 without, 0.42 or
 # 0.30 finds 91 % and takes 1 wrongly; 0.30 of the words alone finds 83 % and takes none wrongly. Of
 # 200 questions about other things, 8 % share 0.30 of their words with one of 370 lessons.
@@ -37,14 +37,14 @@ COVERAGE = 0.30
 # above 0.37. By words: 0.60 or above, 0.01 % above 0.40, and 1 of 400 questions.
 PROMPT_COSINE = 0.45
 PROMPT_WORDS = 0.40
-# How much importance and age move a lesson: 5 % either way, and 5 % down. On 782 questions about
+# How much importance and age change a rank: up to ±5 %, and up to −5 %. On 782 questions about
 # conversations recall@5 (0.639) falls to 0.629 with random importance 0 or 1 (0.606 at twice the
 # strength), and to 0.637 with the real ages of the sessions (0.621 at four times the strength).
 # They cost little where they say nothing, and decide between near equals.
 IMPORTANCE = 0.10
 RECENCY = 0.05
-# The kinds that a reflector makes of traces, the importance from which recall brings them without
-# being asked, and how many strategies a prompt takes.
+# The kinds of lessons from episodes, the importance from which recall returns them unasked, and how
+# many strategies a prompt may have.
 PRODUCTS = ("reflection", "strategy")
 RECALLED = 0.6
 STRATEGIES = 1
@@ -55,7 +55,7 @@ DAY = 86_400.0
 FIRST = 20
 # The share of loops in which one coin decides over all lessons.
 POOLED = 0.25
-# From this cosine on, two lessons are worth a look; how many numbers are compared at a time.
+# From this cosine on two lessons are suggested as similar; how many numbers are compared at a time.
 ALIKE = 0.85
 PART = 2**20
 RULE = "a rule drawn from an earlier run"
@@ -64,10 +64,11 @@ _WORD = re.compile(r"\w+")
 
 
 def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> list[Match]:
-    """Return the related matches, best first, at most `limit`; none if nothing is related.
+    """Return at most `limit` matches that are related to the task, best first.
 
-    The order is by `relevance` times `worth` at `now`, in seconds since 1970 (at 0, age does not
-    count). Among equals verified lessons come first, then those seen more often, then newer ones.
+    The order is by `relevance` times `worth` at the time `now`, in seconds since 1970; with `now`
+    0, age does not count. Among equals, verified lessons, lessons seen more often, and newer
+    lessons win.
     """
     asked = frozenset(words(task))
     related = []
@@ -76,7 +77,7 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
         if match.cosine is None and (said := frozenset(words(match.example.task))) and asked:
             overlap = len(asked & said) / sqrt(len(asked) * len(said))
         one = replace(match, overlap=overlap)
-        if similar or one.coverage >= COVERAGE or _nearness(one) is not None:
+        if similar or one.coverage >= COVERAGE or _nearness(one):
             related.append(one)
     related.sort(key=lambda match: _order(relevance(match), match, now))
     distinct: dict[tuple[str, str], Match] = {}
@@ -86,16 +87,16 @@ def rank(task: str, found: Iterable[Match], limit: int, now: float = 0.0) -> lis
 
 
 def keep_important(found: Iterable[Match], only: Filter = ANY) -> list[Match]:
-    """Drop unimportant lessons of a reflector, unless kind, importance or tags were asked for."""
+    """Drop unimportant lessons of episodes, unless `only` asks for kind, importance or tags."""
     if only.kind or only.importance or only.tags:
         return list(found)
     return [one for one in found if one.kind not in PRODUCTS or one.importance >= RECALLED]
 
 
 def relevance(match: Match) -> float:
-    """Return how well a match fits the query, 0..1: two measures with different errors combined.
+    """Return how well a match fits the query, 0..1.
 
-    It is the mean of coverage and cosine; without a vector the coverage times the BM25 share.
+    It is the mean of coverage and cosine; without a vector, it is coverage times the BM25 share.
     """
     if match.cosine is None:
         return match.coverage * (match.keyword or 0.0)
@@ -103,21 +104,17 @@ def relevance(match: Match) -> float:
 
 
 def worth(match: Match, now: float = 0.0) -> float:
-    """Return the factor for relevance: proven usefulness, importance and recency combined.
-
-    Importance changes it by up to 5 % either way; age lowers it by up to 5 %, half of that after 90
-    days.
-    """
+    """Return the factor by which usefulness, importance and age change the relevance of a match."""
     faded = 1 - exp2(-(max(0.0, now - match.at) // DAY) / HALF_LIFE)
     return match.useful * (1 + IMPORTANCE * (match.importance - 0.5)) * (1 - RECENCY * faded)
 
 
-def _nearness(match: Match) -> float | None:
-    """Return how near a match is to the task of a prompt; None if it is not near enough."""
+def _nearness(match: Match) -> float:
+    """Return the similarity of a match to the task; 0 if it is too low for a prompt."""
     near, least = match.cosine, PROMPT_COSINE
     if near is None:
         near, least = match.overlap, PROMPT_WORDS
-    return near if near >= least else None
+    return near if near >= least else 0.0
 
 
 def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]:
@@ -127,7 +124,7 @@ def _order(fit: float, match: Match, now: float) -> tuple[float, bool, int, int]
 def near_vectors(
     vectors: Sequence[Sequence[float]], least: float = ALIKE
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield pairs of rows with a cosine of at least `least`, in order: (first, second, cosine)."""
+    """Yield (first, second, cosine) for pairs of rows with a cosine of at least `least`."""
     import numpy as np
 
     matrix = np.asarray(vectors, dtype="<f4")
@@ -147,18 +144,16 @@ def choose(
     advice: bool = False,
     seed: int = 0,
 ) -> list[Match]:
-    """Choose what goes into a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
+    """Return the matches for a prompt: the nearest `SHOWN`, at most `UNVERIFIED` not verified.
 
-    What is only related is left out, and so are lessons without an accepted output, unless `advice`
-    asks for the text form (with that `seed`). An example that would exceed `budget` tokens is left
-    out whole. Raises InvalidInput.
+    Matches that are not near enough, and lessons without an accepted output, are left out. With
+    `advice` these lessons are included, and `as_text` with this `seed` must fit into the budget. A
+    match that would exceed `budget` tokens is left out whole. Raises InvalidInput.
     """
     check_integer("budget", budget, 0)
-    scored = [(_nearness(one), one) for one in ranked if advice or one.example.accepted]
-    near = [(score, one) for score, one in scored if score is not None]
-    near.sort(key=lambda pair: _order(pair[0], pair[1], now))
+    near = [one for one in ranked if _nearness(one) and (advice or one.example.accepted)]
     chosen: list[Match] = []
-    for _, one in near:
+    for one in sorted(near, key=lambda match: _order(_nearness(match), match, now)):
         if len(chosen) == SHOWN:
             break
         more = [*chosen, one]
@@ -173,64 +168,55 @@ def choose(
 def choose_for_loop(
     task: str, found: Sequence[Match], now: float, examples: bool | None
 ) -> list[Match]:
-    """Choose what a loop sees before its task: worked examples, and the nearest strategy.
+    """Return what a loop is shown before its task: worked examples, and the nearest strategy.
 
-    Without `examples`, lessons that have no accepted output instead, and of lessons from checks
-    only those of this very task: what corrected one stage is no advice to another. With None both.
-    Never a reflection, which says what went wrong elsewhere. The bounds are those of `choose`.
+    If `examples` is False, the worked examples are replaced by lessons without an accepted output;
+    lessons from checks must be about this very task, because advice for one stage is wrong for
+    another. If `examples` is None, both kinds are shown. Reflections are never shown: they say what
+    went wrong elsewhere. The limits are those of `choose`.
     """
+
+    def fits(match: Match) -> bool:
+        if match.kind in PRODUCTS:
+            return False
+        if match.example.accepted:
+            return examples is not False
+        return not examples and (match.kind != "check" or match.example.task == task)
+
     ranked = rank(task, keep_important(found), len(found), now)
-    rules = [one for one in ranked if one.kind == "strategy"][:STRATEGIES]
-    usable = [
-        one
-        for one in ranked
-        if one.kind not in PRODUCTS
-        and (
-            examples is not False
-            if one.example.accepted
-            else not examples and (one.kind != "check" or one.example.task == task)
-        )
-    ]
-    return choose([*usable, *rules], now=now, advice=bool(rules) or not examples)
+    rules = [match for match in ranked if match.kind == "strategy"][:STRATEGIES]
+    usable = [*filter(fits, ranked), *rules]
+    return choose(usable, now=now, advice=bool(rules) or not examples)
 
 
 def as_messages(chosen: Sequence[Match]) -> tuple[Message, ...]:
-    """Return worked examples as chat turns, the most related last, next to the task.
+    """Return the worked examples as chat turns, with the best match last, next to the task.
 
-    The content of a turn is the task or its accepted output alone; `source` says where it is from.
+    The content of a turn is the task or its accepted output; `source` has its provenance.
     """
     turns: list[Message] = []
     for match in reversed(chosen):
         if match.example.accepted:
-            task, accepted = map(sanitize, _contents(match))
-            turns += [
-                Message("user", task, provenance(match)),
-                Message("assistant", accepted, provenance(match)),
-            ]
+            (task, accepted), source = map(sanitize, _contents(match)), provenance(match)
+            turns += [Message("user", task, source), Message("assistant", accepted, source)]
     return tuple(turns)
 
 
 def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = ()) -> str:
-    """Return the turns as text between delimiters that differ from call to call; "" for nothing.
+    """Return the turns as one text between random delimiters; "" without turns and lessons.
 
-    Each example says where it is from. The lessons of `advice` without an accepted output come
-    first: what went wrong, and what corrected it.
+    Each example has its provenance. The lessons in `advice` that have no accepted output come
+    first, each with what went wrong and what corrected it. The `seed` changes the delimiters.
     """
-    parts = [
-        (
-            RULE if match.kind == "strategy" else MISTAKE,
-            provenance(match),
-            sanitize("\n".join(_contents(match))),
-        )
-        for match in reversed(advice)
-        if not match.example.accepted
-    ]
+    parts = []
+    for match in reversed(advice):
+        if not match.example.accepted:
+            kind = RULE if match.kind == "strategy" else MISTAKE
+            parts.append((kind, provenance(match), sanitize("\n".join(_contents(match)))))
     lessons = "lessons from and " if parts else ""
     for turn in turns:
-        if turn.role == "user":
-            parts.append(("task", turn.source, turn.content))
-        else:
-            parts.append(("accepted answer", "", turn.content))
+        kind, source = ("task", turn.source) if turn.role == "user" else ("accepted answer", "")
+        parts.append((kind, source, turn.content))
     if not parts:
         return ""
     # Eight characters that do not occur in the text.
@@ -245,7 +231,7 @@ def as_text(turns: Sequence[Message], seed: int = 0, advice: Sequence[Match] = (
 
 
 def provenance(match: Match) -> str:
-    """Say in one line where an example is from: its lesson, whether verified, how often seen."""
+    """Return one line about the lesson of a match: its origin, state and number of sightings."""
     about = " ".join(_WORD.findall(match.error_type))[:60]
     origins = {"check": f"learnt from check {about}", "example": "accepted at the first try"}
     origins |= dict.fromkeys(PRODUCTS, "drawn from a run")
@@ -256,7 +242,7 @@ def provenance(match: Match) -> str:
 
 
 def _contents(match: Match) -> tuple[str, ...]:
-    """Return task and accepted output, or what was wrong and the lesson."""
+    """Return task and accepted output; without an accepted output, the error and the lesson."""
     if match.example.accepted:
         return match.example.task, match.example.accepted
     lesson = match.lesson or match.example.task
@@ -265,10 +251,10 @@ def _contents(match: Match) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """What memory shows to one loop: the examples and lessons `found`, best first.
+    """What memory shows to one loop: the examples and lessons in `found`, best first.
 
-    `shown` are their ids. `exposures` record which lessons the loop sees and which are withheld.
-    `vector` is the embedding of the task in the space `space`.
+    `shown` has their ids. `exposures` record which lessons the loop is shown and which are
+    withheld. `vector` is the embedding of the task; `space` names the embedder.
     """
 
     shown: tuple[int, ...] = ()
@@ -289,10 +275,10 @@ class Briefing:
 
     @property
     def worked(self) -> Briefing:
-        """The same without strategies, for a prompt that takes worked examples only.
+        """The briefing without strategies, for a prompt that takes worked examples only.
 
-        Strategies are left out whether the coin showed or withheld them, so the comparison of the
-        rest stays fair.
+        Strategies are left out whether they were shown or withheld, so the comparison of the other
+        lessons remains fair.
         """
         found = tuple(match for match in self.found if match.example.accepted)
         left = (one for one in self.exposures if not str(one.lesson).startswith("strategy/"))
@@ -301,23 +287,20 @@ class Briefing:
 
 
 def is_pooled(seed: str | int, loop_id: str) -> bool:
-    """Return True if one coin decides over all lessons of this loop, which tests memory as a whole.
-
-    That is so in one loop of four.
-    """
+    """Return True if one coin decides about all lessons of the loop, as in one loop of four."""
     return _chance("together", seed, loop_id) < POOLED
 
 
 def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: float = SHARE) -> bool:
     """Return True, with probability `share`, if a lesson is left out of the prompt of a loop.
 
-    A pure function, so a resumed loop gets the same answer; independent between loops. `share` is
-    at least 0, which switches withholding off, and below 1.
+    The result depends on the arguments only, so a resumed loop gets the same result. With a share
+    of 0 nothing is withheld. A withheld lesson is not replaced. Raises InvalidInput unless 0 <=
+    share < 1.
 
-    In three loops of four each lesson has its own coin, so the difference is what the lesson adds
-    to the others; three lessons that say the same would each seem useless. So in one loop of four a
-    single coin decides over all lessons, and the difference is the effect of memory as a whole. A
-    withheld lesson is not replaced. Raises InvalidInput.
+    In three loops of four each lesson has its own coin, which measures what the lesson adds to the
+    others. Three lessons that say the same would each seem useless. So in one loop of four a single
+    coin decides about all lessons, which measures memory as a whole.
     """
     if not 0 <= share < 1:
         raise InvalidInput("share", share, "a probability of at least 0 and below 1")
@@ -326,7 +309,7 @@ def is_withheld(seed: str | int, loop_id: str, lesson_id: LessonName, share: flo
 
 
 def _chance(*names: str | int) -> float:
-    """Return a number in 0..1, uniformly distributed over the names."""
+    """Return an evenly distributed number from 0 to 1 that depends only on the names."""
     digest = hashlib.sha256(ascii(tuple(map(str, names))).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -334,7 +317,7 @@ def _chance(*names: str | int) -> float:
 def draw_exposures(
     chosen: Sequence[Match], loop: str, seed: str, share: float
 ) -> tuple[Exposure, ...]:
-    """Return one exposure for each lesson with its examples, withheld with probability `share`."""
+    """Return an exposure for each chosen lesson; a lesson is withheld with probability `share`."""
     examples: dict[str, list[int]] = {}
     for match in chosen:
         examples.setdefault(f"{match.kind}/{match.signature}", []).append(match.id)
@@ -349,7 +332,7 @@ def draw_exposures(
 
 
 def outcome_of(loop: Loop) -> Outcome:
-    """Return how a loop ended; its errors are named as lessons about them would be."""
+    """Return the outcome of a loop, with the digests that lessons about its errors have."""
     judged = [one.evaluation for one in loop.attempts if one.evaluation is not None]
     errors = {(found.check, found.key) for one in judged for found in one.errors}
     errors |= {(goal.score, str(goal)) for one in judged for goal in one.unmet(loop.goals)}

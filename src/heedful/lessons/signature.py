@@ -1,8 +1,8 @@
-"""Signatures: the name of an error, which is its text with the particulars masked.
+"""Signatures: the name of an error is its text with the particulars masked.
 
-Two occurrences of one error differ in numbers, ids, paths, hosts, times and addresses; these are
-masked, so both have one pattern. An assertion is named by its expression and the expected value:
-only the actual value is masked there.
+The occurrences of one error differ in numbers, ids, paths, hosts, times and addresses. These
+particulars are masked, so all occurrences have the same pattern. An assertion keeps its expression
+and its expected value; only the actual value is masked.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 
 from heedful.lessons.lesson import Signature, digest_of, short_digest
@@ -21,11 +22,11 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 
 def signature(error_type: str, text: str) -> Signature:
-    """Return the signature of an error; the same text always gives the same signature.
+    """Return the signature of an error; the same text always has the same signature.
 
-    Measured numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion
-    keeps its expression and the expected value; the actual value is masked. In JSON the order does
-    not count.
+    Numbers, ids, paths, hosts, times, addresses and line numbers are masked. An assertion keeps its
+    expression and its expected value; its actual value is masked. In JSON, the order of keys and
+    items does not matter.
 
     >>> signature("KeyError", "'a'") == signature("KeyError", "'b'")
     False
@@ -45,10 +46,10 @@ _STRATEGY = "of reflection "
 
 
 def strategy_signature(failure: Signature, strategy: str) -> Signature:
-    """Return the signature of a strategy for a failure.
+    """Return a signature for a strategy that differs from the signature of its failure.
 
-    It differs from that of the failure, so one failure is not counted twice, and two strategies for
-    it stay apart. It has no words of the failure, which may be trusted less than the strategy.
+    The pattern contains no words of the failure, because these may be trusted less than the
+    strategy.
     """
     pattern = f"{_STRATEGY}{failure.digest}: {digest_of('strategy', strategy)}"
     digest = digest_of("strategy", pattern)
@@ -56,7 +57,7 @@ def strategy_signature(failure: Signature, strategy: str) -> Signature:
 
 
 def failure_of(digest: str, pattern: str) -> str:
-    """Return the digest of the failure that a lesson is about: that of a strategy, else its own."""
+    """Return the digest of a lesson's failure, which a strategy has in its pattern."""
     if pattern.startswith(_STRATEGY):
         return pattern.removeprefix(_STRATEGY).partition(":")[0]
     return digest
@@ -67,17 +68,14 @@ def _pattern(error_type: str, text: str) -> str:
         text = f"{text[: MOST // 2]}\n{text[-MOST // 2 :]}"
     elif text[:1] in ("[", "{") and text[-1:] in ("]", "}"):
         steps = (1 if bracket in "[{" else -1 for bracket in _BRACKET.findall(text))
-        try:
-            if max(accumulate(steps)) > DEEPEST:
-                return _masked(error_type, text)
-            return _payload(error_type, json.loads(text))
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            if max(accumulate(steps)) <= DEEPEST:
+                return _payload(error_type, json.loads(text))
     return _masked(error_type, text)
 
 
 def _payload(error_type: str, value: object, name: str = "") -> str:
-    """Return the pattern of a JSON value; a number is read together with the `name` of its key."""
+    """Return the pattern of a JSON value; a number after certain words in `name` is not masked."""
     match value:
         case dict():
             parts = (_payload(error_type, part, f"{key}: ") for key, part in sorted(value.items()))
@@ -139,7 +137,7 @@ _EXPECTED = re.compile(
 
 
 def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
-    """Split the text in pieces, each with True if it is asserted and so must not be masked."""
+    """Yield the pieces of the text, each with True if it is asserted and must not be masked."""
     words = f"{error_type} {text}".lower()
     if not any(word in words for word in _ABOUT):
         yield text, False
@@ -156,7 +154,7 @@ def split_assertions(error_type: str, text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
-    """Return the statement with expressions in place of the values that they had."""
+    """Return the statement with its values replaced by the expressions that gave them."""
     if not values and (both := _BOTH_VALUES.fullmatch(statement)):
         return f"assert <ACTUAL>{both['rest']}"
     for value, expression in values:
@@ -166,7 +164,7 @@ def _asserted(statement: str, values: Sequence[tuple[str, str]]) -> str:
 
 
 def _compared(text: str) -> Iterator[tuple[str, bool]]:
-    """Find comparisons in prose: the actual value is masked, the expected value is asserted."""
+    """Yield the pieces of the text with actual values masked, each with True if it is expected."""
     for actual in _ACTUAL:
         text = actual.sub(r"\g<before><ACTUAL>\g<after>", text)
     end = 0

@@ -1,8 +1,8 @@
-"""Trust: where a text came from, in which state it starts, and what may raise its trust.
+"""How far a text is trusted, in which state it is stored, and what may raise its trust.
 
-Code stamps trust by the origin of a text, never by what the text says. A text derived from others
-has the lowest trust of its sources. Only an operator or a measured outcome raises trust. Texts of
-tools and from outside are quarantined until somebody releases them.
+The level of trust follows from the origin of a text, never from its content. A text derived from
+other texts has their lowest trust. Only an operator or a measured outcome raises trust. Texts from
+tools and from outside are quarantined until an operator releases them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TAGS = 20
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """One occurrence of an error: its exact text, its source, `at` in seconds since 1970."""
+    """One occurrence of an error: its text, source and trust; `at` is in seconds since 1970."""
 
     text: str
     source: str
@@ -34,9 +34,9 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where an example comes from: all its sources, the ids of its parents and of its children.
+    """The origin of an example: all its sources, and the ids of its parents and of its children.
 
-    `sightings` are the newest of its lesson, `rulings` the decisions of operators on it.
+    `sightings` are the newest of its lesson, `rulings` the decisions of operators about it.
     """
 
     sources: tuple[str, ...] = ()
@@ -48,10 +48,10 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedLesson:
-    """An entry of the quarantine: what was to be learnt, and from whom.
+    """An entry in quarantine: the lesson, its example and its source.
 
-    `id` is that of its row among the examples, `example` None where it is a lesson without one.
-    `source` is its own, `seen` counts the sightings of its pattern.
+    `id` is the id of the example's row. `example` is None for a lesson without one. `source` is the
+    source of this entry, and `seen` counts the sightings of its pattern.
     """
 
     id: int
@@ -73,7 +73,7 @@ class QuarantinedLesson:
 
 @dataclass(frozen=True, slots=True)
 class RevocationResult:
-    """What a revocation removes: the numbers of rows, and of lessons left without examples."""
+    """How many rows a revocation removes; `lessons` counts the lessons left without examples."""
 
     examples: int = 0
     lessons: int = 0
@@ -82,7 +82,7 @@ class RevocationResult:
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
-    """Return the lowest of some trusts, which a text derived from all has. Raises InvalidInput.
+    """Return the lowest of these levels of trust. Raises InvalidInput.
 
     >>> lowest_trust(["operator", "tool", "model"])
     'tool'
@@ -94,30 +94,29 @@ def lowest_trust(trusts: Iterable[Trust]) -> Trust:
 
 
 def derive_trust(own: Trust, parents: Iterable[Trust], loop: str = "") -> Trust:
-    """Return the trust of a text with trust `own` that derives from texts of trust `parents`.
+    """Return the trust of a text with trust `own` that is derived from texts with trust `parents`.
 
-    A text that a `loop` measured stays measured whatever its prompt contained: the outcome raised
-    it.
+    A text that a `loop` measured remains "measured": the outcome raised its trust, not its prompt.
     """
     return own if loop and own == "measured" else lowest_trust((own, *parents))
 
 
 def initial_state(trust: Trust, state: State = "candidate") -> State:
-    """Return the state in which a text is written: quarantined, or `state` if it is trusted."""
+    """Return the state in which a lesson is stored: "quarantined" if untrusted, else `state`."""
     return "quarantined" if trust in HELD else state
 
 
 def raises_trust(new: Trust, known: Trust) -> bool:
-    """Return True if a sighting of trust `new` raises a lesson of trust `known`.
+    """Return True if a sighting with trust `new` raises a lesson with trust `known`.
 
-    Only an operator or a measured outcome does, and only where neither of them was the source
-    before. The lesson then takes the text, trust, state and sources of the new sighting.
+    Only an operator or a measured outcome raises a lesson that came from neither. The lesson then
+    takes the text, trust, state and sources of the new sighting.
     """
     return new in RAISING and known not in RAISING
 
 
 def clip_reflection(one: Reflection) -> Reflection:
-    """Return the reflection with every text and tag clipped, and only the first `TAGS` tags."""
+    """Return the reflection with example, context, error type and the first `TAGS` tags clipped."""
     example = one.example
     if example is not None:
         values = {part.name: getattr(example, part.name) for part in fields(example)}

@@ -1,9 +1,6 @@
-"""Texts as memory compares them, in any script: their words, and what changed between two texts.
+"""How memory reads texts in any script: their words, and the difference between two texts.
 
-`words` gives the stems by which texts are found and ranked, `weights` and `coverage` say how much
-of a query a text has. `difference` is the smallest change that makes one text out of another.
-
-The large patterns are compiled when they are first used: opening a store needs none of them.
+The large patterns are compiled at their first use, because opening a store needs none of them.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from functools import cache
 from itertools import accumulate, pairwise
 from math import log
 
-# How much of one text is read, in characters, and how many of its words are kept.
+# How many characters of a text are read, and how many of its words are returned.
 LONGEST = 20_000
 MOST = 2_000
 # Measured on 782 questions to recorded conversations: recall@5 falls by 0.03 if these words are
@@ -41,11 +38,12 @@ _ACCENT = "[\u0300-\u036f\u0640\u064b-\u065f\u0670]"
 
 
 def words(text: str) -> list[str]:
-    """Return the first 2,000 words in the first 20,000 characters, as lower-case stems in order.
+    """Return the words of a text in order, in lower case, without common endings such as "-ing".
 
-    Accents and common English words are left out; a text of common words only keeps them. Where
-    words are not spaced, each pair of neighbours is a word, and so is each Han character. A symbol
-    such as an emoji is a word.
+    Accents are removed. Common English words are removed too, unless the text has no other words.
+    In scripts without spaces, each pair of neighbouring characters is a word, and so is each Han
+    character. A symbol such as an emoji is a word. At most 20,000 characters are read, and at most
+    2,000 words are returned.
 
     >>> words("She weighed the parcels"), words("重量"), words("Café 🚀")
     (['weigh', 'parcel'], ['重', '重量', '量'], ['caf', '🚀'])
@@ -61,16 +59,16 @@ def words(text: str) -> list[str]:
 
 
 def weights(seen_in: Mapping[str, int], of: int) -> dict[str, float]:
-    """Return the weight of each term, larger for rarer terms.
+    """Return the weight of each term: ln(1 + (of + 1) / (n + 1)) for a term that n texts contain.
 
-    `seen_in` says how many of the `of` texts have the term. The weight is
-    ln(1 + (of + 1) / (seen_in + 1)), so that in a small memory a new word does not outweigh all.
+    `seen_in` has the number of texts that contain each term, `of` is the number of all texts. Rare
+    terms weigh more, but in a small memory a new word does not outweigh all others.
     """
     return {term: log(1 + (of + 1) / (count + 1)) for term, count in seen_in.items()}
 
 
 def coverage(weights: Mapping[str, float], present: Collection[str]) -> float:
-    """Return the share of the terms' weight, 0..1, that is among the words `present`."""
+    """Return the share of the total weight, 0..1, that belongs to the terms in `present`."""
     total = sum(weights.values())
     covered = sum(weight for term, weight in weights.items() if term in present)
     return covered / total if total else 0.0
@@ -95,7 +93,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    """Remove the commonest endings of an English word; any other word is returned unchanged."""
+    """Remove a common English ending from the word; return any other word unchanged."""
     if len(word) < 4 or not word.isascii():
         return word
     if word.endswith("ies"):
@@ -117,7 +115,7 @@ def _stem(word: str) -> str:
 
 # How many pairs of tokens are compared: those of two texts of 4,000 characters, in 3 ms and 2 MB.
 WORK = 16_000_000
-# How much of a difference is printed: characters of one side of a line, and lines.
+# How much of a difference is printed: characters of each half of a line, and lines.
 WIDEST = 100
 LINES = 5
 _TOKEN = r"\d+(?:[.,]\d+)*|[^\W\d_]+|[^\S\n]+|\n|."
@@ -128,10 +126,10 @@ _AFTER = r"\S{0,24}(?:[^\S\n]+(?:\S{1,24}|\Z))?"
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change: at which character of the rejected text, what was removed and what was added.
+    """One change: at character `at` of the rejected text, `removed` was replaced by `added`.
 
-    `before` and `after` are about a word of the surrounding text, which both texts have on the same
-    line.
+    `before` and `after` are the text around the change, on the same line: about one word each. Both
+    texts contain them.
     """
 
     at: int
@@ -142,18 +140,18 @@ class Edit:
 
     @property
     def end(self) -> int:
-        """The index of the first character of the rejected text after the removed part."""
+        """The position in the rejected text right after the removed part."""
         return self.at + len(self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The edits, in order, that make the accepted text out of the rejected one."""
+    """The edits, in order, that turn the rejected text into the accepted one."""
 
     edits: tuple[Edit, ...] = ()
 
     def __str__(self) -> str:
-        """Print one line for each place, neighbouring edits together; at most `LINES` lines.
+        """Return one line `old -> new` for each group of adjacent edits; at most `LINES` lines.
 
         >>> print(difference("It is 12 km long, I think", "It is 12.0 km long"))
         is 12 km -> is 12.0 km
@@ -174,15 +172,25 @@ class Difference:
 
 
 def difference(rejected: str, accepted: str) -> Difference:
-    """Find what was changed, in words, numbers, spaces and other characters, in any script.
+    """Return the smallest change from the rejected to the accepted text, in any script.
 
-    Of texts too long to compare, one edit replaces all between the common beginning and end.
+    Words, numbers, spaces and other characters are compared. If the texts are too long to compare,
+    one edit replaces everything between their common beginning and their common end.
 
     >>> print(difference("12 km", "12.0 km"))
     12 km -> 12.0 km
     """
     a, b = (_compiled(_TOKEN).findall(text) for text in (rejected, accepted))
-    places, at = changes(a, b), list(accumulate(map(len, a), initial=0))
+    first = _common(a, b)
+    last = _common(a[first:][::-1], b[first:][::-1])
+    end = len(a) - last, len(b) - last
+    middle, other = a[first : end[0]], b[first : end[1]]
+    short = len(middle) * len(other) <= WORK
+    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if short else ())]
+    gaps = pairwise([(first - 1, first - 1), *same, end])
+    # Tokens j to m of the accepted text replace tokens i to k of the rejected one.
+    places = [(i + 1, k, j + 1, m) for (i, j), (k, m) in gaps if (i + 1, j + 1) != (k, m)]
+    at = list(accumulate(map(len, a), initial=0))
     edges = [0, *(at[edge] for i, k, *_ in places for edge in (i, k)), len(rejected)]
     edits = []
     for n, (i, k, j, m) in enumerate(places):
@@ -194,34 +202,17 @@ def difference(rejected: str, accepted: str) -> Difference:
     return Difference(tuple(edits))
 
 
-def changes(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Return the places (i, k, j, m) where b[j:m] replaces a[i:k], in order.
-
-    They are as few items as possible. For sequences too long to compare, one place holds all
-    between the common beginning and end.
-    """
-    first = _common(a, b)
-    last = _common(a[first:][::-1], b[first:][::-1])
-    end = len(a) - last
-    middle, other = a[first:end], b[first : len(b) - last]
-    short = len(middle) * len(other) <= WORK
-    same = [(first + i, first + j) for i, j in (_subsequence(middle, other) if short else ())]
-    same = [(first - 1, first - 1), *same, (end, len(b) - last)]
-    gaps = ((i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(same))
-    return [(i, k, j, m) for i, k, j, m in gaps if (i, j) != (k, m)]
-
-
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Count the tokens that are the same from the beginning."""
+    """Count the tokens that both sequences have in common at the start."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
 def _subsequence(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the places, in both, of a longest common subsequence.
+    """Return a longest common subsequence as pairs of positions, one in `a` and one in `b`.
 
-    It is found with one bit a token (M. Crochemore et al., "A fast and practical bit-vector
-    algorithm for the longest common subsequence problem", Inf. Process. Lett. 80 (2001) 279-285).
+    Uses one bit for each token (M. Crochemore et al., "A fast and practical bit-vector algorithm
+    for the longest common subsequence problem", Inf. Process. Lett. 80 (2001) 279-285).
     """
     where: dict[str, int] = {}
     for n, token in enumerate(a):

@@ -1,10 +1,10 @@
-"""A study of an episode by a program, and the reflection worded from it. Pure.
+"""Reflections: study an episode by program, and let rules or a model write what it teaches. Pure.
 
-`Study` holds the signals of an episode, the signal that explains most, and the signature of the
-failure. `Claim` is one sentence, checked against the events that it cites: its numbers, names and
-quoted words must occur there. Its conclusions are not judged. `by_rules` words a reflection from
-the events alone: the call that explains most, what was tried, and the result. It names no cause.
-`by_model` asks a model about the study and checks what it answers.
+A `Study` has the signals of an episode, the signal that explains most, and the signature of the
+failure. A `Claim` is one sentence; its numbers, names and quoted words must occur in the events
+that it cites. Its conclusions are not judged. `by_rules` writes a reflection from the events alone:
+the decisive call, what was tried, and the result. It names no cause. `by_model` asks a model about
+the study and checks the answer.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ UNSURE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """An episode with its signals.
+    """An episode with its course and signals.
 
-    `task_trust` is the trust of the task, and of the words of users and prompts.
+    `task_trust` is the trust of the task, and of what users and prompts say.
     """
 
     episode: Episode
@@ -94,13 +94,13 @@ class Study:
 
     @property
     def reason(self) -> Signal | None:
-        """The signal that explains most, the earliest of its kind; None without any."""
+        """The earliest signal of the kind that explains most; None without such a signal."""
         known = [signal for signal in self.signals if signal.kind in REASONS]
         return min(known, key=lambda signal: REASONS.index(signal.kind), default=None)
 
     @property
     def failure(self) -> tuple[int, str]:
-        """The position of the failure behind the reason and its line; -1 and "" without one."""
+        """The position and the text of the failure behind the reason; (-1, "") without one."""
         reason, run = self.reason, self.course
         for at in reason.evidence if reason else ():
             for place in (at, run.result[at]):
@@ -112,14 +112,15 @@ class Study:
     def category(self) -> str:
         """The category of the error that ended the run if it is a plain name, else "".
 
-        It is shown even while the lesson is quarantined, so no other text from a file may be in it.
+        The category is shown even while the lesson is quarantined, so it must not contain other
+        text.
         """
         category = self.episode.fault.category if self.episode.fault else ""
         return category if _CATEGORY.fullmatch(category) else ""
 
     @property
     def signature(self) -> Signature:
-        """Return the signature: of the same failure of the same tool, else of the same task."""
+        """The signature of the failure, or else of the task with its outcome."""
         episode, (place, line) = self.episode, self.failure
         kind = self.category or ("error" if line else episode.outcome)
         if line:
@@ -137,12 +138,12 @@ class Study:
 
     @property
     def tool(self) -> str:
-        """The tool of the reason; "" if no tool was called."""
+        """The tool that the reason is about, or ""."""
         return self.episode.events[self.reason.at].tool if self.reason else ""
 
     @property
     def strongest(self) -> list[Signal]:
-        """The strongest signals, which a model is shown."""
+        """The strongest signals; only these are shown to a model."""
         return sorted(self.signals, key=lambda signal: -signal.strength)[:SIGNALS]
 
     def decisive(self) -> list[int]:
@@ -154,17 +155,17 @@ class Study:
         return [at for at in dict.fromkeys(places) if 0 <= at < count]
 
     def trust_in(self, words: Iterable[str]) -> Trust:
-        """Return the trust of a text made of these words, at most that of a model.
+        """Return the trust of a text that consists of these words; at most that of a model.
 
-        Words derive from everything said before they came up: an agent may repeat what a tool
-        returned, even as the name of a tool or of an argument.
+        A word is trusted as little as anything that was said before it first occurred: an agent may
+        repeat what a tool returned, even as the name of a tool or of an argument.
         """
         return lowest_trust(("model", *(self.floor(self._first(word)) for word in words if word)))
 
     def floor(self, at: int) -> Trust:
-        """Return the lowest trust of the events up to this position, which may depend on all.
+        """Return the lowest trust of the events up to the position `at`.
 
-        -1 is the task; the origin of a text behind the last event is unknown.
+        The position -1 is the task. The origin of a text after the last event is unknown.
         """
         events, own = self.episode.events, self.episode.source == LOOP
         if at < 0:
@@ -178,9 +179,9 @@ class Study:
         return lowest_trust(("operator", *trusts))
 
     def _first(self, fragment: str) -> int:
-        """Return where a text first occurred: -1 for the task, the number of events for nowhere.
+        """Return the position where a text first occurred; the number of events if it never did.
 
-        The names of the offered tools came with the task.
+        -1 is the task, and the names of the offered tools belong to the task.
         """
         episode, fragment = self.episode, fragment.casefold()
         offered = (tool.casefold() for tool in episode.tools)
@@ -194,7 +195,7 @@ class Study:
 
 
 def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Episode:
-    """Remove what heedful put into the prompts of an episode: as text, or at these positions."""
+    """Return the episode without the lessons in its prompts; `ours` are positions to empty."""
     events = list(episode.events)
     for at, event in enumerate(events):
         if at in ours:
@@ -206,7 +207,7 @@ def remove_lessons(episode: Episode, ours: frozenset[int] = frozenset()) -> Epis
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sentence, the positions of the events it cites, and its words that they do not hold."""
+    """A sentence, the positions of the events it cites, and its words missing from these events."""
 
     text: str
     events: tuple[int, ...] = ()
@@ -214,18 +215,18 @@ class Claim:
 
     @property
     def grounded(self) -> bool:
-        """Return True if the cited events hold everything in the sentence that can be checked."""
+        """True if the cited events contain everything in the sentence that can be checked."""
         return bool(self.events) and not self.unsupported
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, and leave out citations such as [2] or [events 1, 3]."""
+    """Split a text into sentences, and remove citations such as [2] or [events 1, 3]."""
     bare = _CITATION.sub("", text)
     return [sentence.strip() for sentence in _SENTENCE.split(bare) if sentence.strip()]
 
 
 def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
-    """Check a sentence against the task, goal and fault, and the events at these positions."""
+    """Return the claim of a sentence, checked against task, goal, error and these events."""
     known = [at for at in dict.fromkeys(events) if 0 <= at < len(episode.events)][:MOST_CITED]
     fault = episode.fault
     held = [episode.task, episode.goal, *((fault.category, fault.message) if fault else ())]
@@ -237,7 +238,7 @@ def claim(text: str, events: Sequence[int], episode: Episode) -> Claim:
 
 
 def find_unsupported(sentence: str, held: str) -> Iterator[str]:
-    """Yield the quoted words, numbers and names of a sentence that a text does not hold."""
+    """Yield the quoted words, numbers and names in the sentence that `held` does not contain."""
     plain, rest = _plain(held), sentence
     words = frozenset(_WORD.findall(plain))
     numbers = {_value(number) for number in NUMBER.findall(held)}
@@ -266,11 +267,11 @@ def _value(number: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A reflection and a strategy, worded by `rules` or by the model of that name.
+    """A reflection and a strategy; `by` is "rules" or the name of the model that wrote them.
 
-    `dropped` are sentences that the cited events do not hold. `confidence` and `rated` (importance,
-    None if not given) are the author's own, 0..1. `trust` is the trust of the reflection,
-    `rule_trust` that of the strategy.
+    `dropped` are sentences that the cited events do not support. `confidence` and `rated` are the
+    author's own figures, 0..1; `rated` is the importance, None without one. `trust` is the trust of
+    the reflection, `rule_trust` that of the strategy.
     """
 
     claims: tuple[Claim, ...]
@@ -284,7 +285,7 @@ class Draft:
     dropped: tuple[Claim, ...] = ()
 
     def text(self, episode: Episode) -> str:
-        """Return the sentences with the events that prove them in brackets."""
+        """Return the sentences, each followed by the names of the events it cites, in brackets."""
         cited_sentences = []
         for each in self.claims:
             names = ", ".join(name_of(episode, at) for at in each.events)
@@ -294,7 +295,7 @@ class Draft:
 
 
 def name_of(episode: Episode, at: int) -> str:
-    """Return the name an event is cited by: its id, else its position."""
+    """Return the name of an event in citations: its id, or its position if it has no id."""
     return episode.events[at].id or str(at)
 
 
@@ -302,16 +303,16 @@ Score = Callable[[Draft, Episode], float]
 
 
 def by_outcome(draft: Draft, episode: Episode) -> float:
-    """Rate a reflection by how its episode ended, so that no model rates itself."""
+    """Return the importance of a reflection by the outcome of its episode."""
     return IMPORTANCE[episode.outcome]
 
 
 def self_rated(draft: Draft, episode: Episode) -> float:
-    """Rate a reflection as its author did, or by the outcome if the author did not."""
+    """Return the importance that the author gave, or else the importance by outcome."""
     return by_outcome(draft, episode) if draft.rated is None else draft.rated
 
 
-# The sentence about a signal, by its kind; the others give their own words.
+# The sentence about a signal, by its kind; other signals have their own words.
 _SENTENCES: Mapping[Kind, str] = {
     "repeated": "{tool} was called the same way for the same result.",
     "answer": "The answer rests on {listed}.",  # without its counts, which no event holds
@@ -325,12 +326,13 @@ _RULES: Mapping[Kind, str] = {
     "repeated": "Do not make the same call of {tool} again: the result stays as it is.",
     "retry": "When {tool} fails, change the call; this worked: {changed}.",
 }
-# A sentence, the positions of its events, and the words of theirs that need not be said twice.
+# A sentence, the positions of its events, and words of the events: a sentence whose words were
+# all said before is left out.
 _Sentence = tuple[str, tuple[int, ...], str]
 
 
 def by_rules(study: Study) -> Draft:
-    """Word a reflection without a model; the same episode gives the same words."""
+    """Write a reflection without a model; the same episode always gives the same words."""
     said, claims, fault, reason = "", [], study.episode.fault, study.reason
     for text, places, detail in (*_course(study), *_ending(study)):
         pieces = [piece.casefold() for piece in _pieces(detail)]
@@ -338,7 +340,7 @@ def by_rules(study: Study) -> Draft:
             claims.append(claim(redact(text), places, study.episode))
             said += text.casefold()
     strategy, parts = _strategy(study)
-    # The origin of the error that ended the run may be unknown; all else stands in what is cited.
+    # The error that ended the run may be of unknown origin; all other words are in cited events.
     words = (clean(fault.category, ARGUMENT), clean(fault.message, QUOTED)) if fault else ()
     cites = [at for each in claims for at in each.events]
     tags = [study.episode.outcome, *((reason.kind,) if reason else ()), study.tool]
@@ -353,7 +355,7 @@ def by_rules(study: Study) -> Draft:
 
 
 def _course(study: Study) -> Iterator[_Sentence]:
-    """Yield what happened, and why that went wrong."""
+    """Yield sentences about what happened and why it went wrong."""
     reason, events = study.reason, study.episode.events
     if reason is None:
         first: dict[str, int] = {}  # the tools that the run used, in the order of their first calls
@@ -374,7 +376,7 @@ def _course(study: Study) -> Iterator[_Sentence]:
 
 
 def _ending(study: Study) -> Iterator[_Sentence]:
-    """Yield the error that ended the run, and the answer of the agents."""
+    """Yield sentences about the error that ended the run, and about the final answer."""
     fault, run, events = study.episode.fault, study.course, study.episode.events
     if fault is not None and (fault.category or fault.message):
         message, category = clean(fault.message, QUOTED), clean(fault.category, ARGUMENT)
@@ -421,7 +423,7 @@ def _action(event: Event) -> str:
 
 
 def _strategy(study: Study) -> tuple[str, tuple[str, ...]]:
-    """Return a rule for next time and the words of events in it; "" if no rule is obvious."""
+    """Return a rule for next time and its words from events; "" and () if no rule is obvious."""
     reason, tool = study.reason, clean(study.tool, ARGUMENT)
     if reason is None or not tool:
         # The fix that the error itself names, as findings of checks do.
@@ -487,10 +489,10 @@ numbers of the events that prove it
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The instructions for a model, by how an episode ended.
+    """The instructions for a model, one for each way in which an episode can end.
 
-    `failure` also serves timeouts and errors. Each says in plain words what to write; the data, its
-    delimiters and the form of the answer are added.
+    `failure` also serves timeouts and errors. Write plain instructions; heedful adds the data, its
+    delimiters and the format of the answer.
     """
 
     failure: str = _FAILURE
@@ -502,60 +504,38 @@ class Prompts:
         return {"success": self.success, "partial": self.partial}.get(outcome, self.failure)
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The part of an episode that a model sees: positions of events, and all texts by name."""
+def excerpt(study: Study) -> tuple[list[int], dict[str, str]]:
+    """Return the positions of the events that a model is shown, and all texts for it by name.
 
-    events: tuple[int, ...]
-    texts: Mapping[str, str]
-
-    @classmethod
-    def of(cls, study: Study) -> Excerpt:
-        """Return the task, the error, the signals and the decisive events, numbered from 1.
-
-        Events and signals take `BUDGET` tokens. Secrets, controls and role tokens are removed.
-        """
-        episode = study.episode
-        lines: dict[int, str] = {}
-        room = BUDGET - sum(tokens(_safe(signal.words, EVENT)) for signal in study.strongest)
-        for at in study.decisive():
-            event = episode.events[at]
-            names = (event.type, event.agent and f"of {event.agent}", event.tool)
-            head = " ".join(clean(name, TAG) for name in names if name)
-            line = f"{head}: {_safe(event_text(event), EVENT)}"
-            if tokens(line) <= room:
-                lines[at] = line
-                room -= tokens(line)
-        places = tuple(sorted(lines))
-        numbers = {at: f"event {n}: " for n, at in enumerate(places, 1)}
-        signals = [numbers.get(s.at, "") + _safe(s.words, EVENT) for s in study.strongest]
-        fault = episode.fault
-        texts = {
-            "goal": _safe(episode.goal, TASK // 2),
-            "task": _safe(episode.task, TASK),
-            "error": _safe(f"{fault.category}: {fault.message}", TASK // 2) if fault else "",
-            "error_context": _safe(fault.context, TASK // 2) if fault else "",
-            "outcome": episode.outcome,
-            "signals": "\n".join(signals),
-            "events": "\n".join(f"{n}. {lines[at]}" for n, at in enumerate(places, 1)),
-        }
-        return cls(places, {name: text for name, text in texts.items() if text})
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of an answer; it can cite only these events."""
-        number, text, tag = {"type": "number"}, call.text_schema(SENTENCE), call.text_schema(TAG)
-        event = {"type": "integer", "enum": list(range(1, max(1, len(self.events)) + 1))}
-        events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
-        said = call.closed_object({"text": text, "events": events})
-        keys = {
-            "reflection": {"type": "array", "items": said, "minItems": 1, "maxItems": SENTENCES},
-            "strategy": text,
-            "importance": number,
-            "confidence": number,
-            "tags": {"type": "array", "items": tag, "maxItems": TAGS},
-        }
-        return call.closed_object(keys)
+    The texts are task, error, signals and decisive events, numbered from 1. Events and signals use
+    at most `BUDGET` tokens. Secrets, control characters and role tokens are removed.
+    """
+    episode, fault = study.episode, study.episode.fault
+    lines: dict[int, str] = {}
+    room = BUDGET - sum(tokens(_safe(signal.words, EVENT)) for signal in study.strongest)
+    for at in study.decisive():
+        event = episode.events[at]
+        names = (event.type, event.agent and f"of {event.agent}", event.tool)
+        head = " ".join(clean(name, TAG) for name in names if name)
+        line = f"{head}: {_safe(event_text(event), EVENT)}"
+        if tokens(line) <= room:
+            lines[at] = line
+            room -= tokens(line)
+    numbers = {at: n for n, at in enumerate(sorted(lines), 1)}
+    signals = [
+        (f"event {numbers[s.at]}: " if s.at in numbers else "") + _safe(s.words, EVENT)
+        for s in study.strongest
+    ]
+    texts = {
+        "goal": _safe(episode.goal, TASK // 2),
+        "task": _safe(episode.task, TASK),
+        "error": _safe(f"{fault.category}: {fault.message}", TASK // 2) if fault else "",
+        "error_context": _safe(fault.context, TASK // 2) if fault else "",
+        "outcome": episode.outcome,
+        "signals": "\n".join(signals),
+        "events": "\n".join(f"{n}. {lines[at]}" for at, n in numbers.items()),
+    }
+    return list(numbers), {name: text for name, text in texts.items() if text}
 
 
 def _safe(text: str, most: int) -> str:
@@ -563,33 +543,46 @@ def _safe(text: str, most: int) -> str:
 
 
 async def by_model(study: Study, model: Model, instruction: str) -> tuple[Draft, Usage]:
-    """Let a model word the reflection. Raises MalformedAnswer, ModelError."""
-    excerpt = Excerpt.of(study)
-    mark = delimiter("reflector", excerpt.texts)
+    """Let a model write the reflection. Raises MalformedAnswer, ModelError."""
+    shown, texts = excerpt(study)
+    mark = delimiter("reflector", texts)
+    number, text, tag = {"type": "number"}, call.text_schema(SENTENCE), call.text_schema(TAG)
+    event = {"type": "integer", "enum": list(range(1, max(1, len(shown)) + 1))}
+    events = {"type": "array", "items": event, "minItems": 1, "maxItems": 4}
+    said = call.closed_object({"text": text, "events": events})
+    keys = {
+        "reflection": {"type": "array", "items": said, "minItems": 1, "maxItems": SENTENCES},
+        "strategy": text,
+        "importance": number,
+        "confidence": number,
+        "tags": {"type": "array", "items": tag, "maxItems": TAGS},
+    }
     return await call.ask_for_json(
         model,
         _FRAME.format(instruction=instruction, mark=mark),
-        [*delimit(mark, excerpt.texts), f"Reflect on the run of {mark} now, as JSON."],
-        lambda answer: _read_answer(answer, study, excerpt, model.name),
-        excerpt.schema,
+        [*delimit(mark, texts), f"Reflect on the run of {mark} now, as JSON."],
+        lambda answer: _read_answer(answer, study, shown, "\n".join(texts.values()), model.name),
+        call.closed_object(keys),
         who="reflector",
         max_tokens=MAX_TOKENS,
     )
 
 
-def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: str) -> Draft:
-    """Read the answer of a model, without the sentences that their events do not hold.
+def _read_answer(
+    answer: Mapping[str, Any], study: Study, shown: Sequence[int], held: str, by: str
+) -> Draft:
+    """Return the draft in a model's answer, without sentences that their events do not support.
 
-    The reflection may also be a text. A sentence that cites nothing is proved by the first event
-    that holds it; if it has nothing to check, it stays, marked. Raises InvalidInput if nothing is
-    left.
+    The reflection may also be one text. A sentence without citations is supported by the first
+    event that contains its names and numbers. If it has none, it stays and counts as not grounded.
+    Raises InvalidInput if no sentence is left.
     """
     said = answer.get("reflection")
     if isinstance(said, str):
         said = [{"text": each} for each in sentences(said)]
     if not isinstance(said, list):
         raise InvalidInput("reflection", said, "a list of sentences")
-    found = [_read_claim(item, study.episode, excerpt) for item in said if isinstance(item, dict)]
+    found = [_read_claim(item, study.episode, shown) for item in said if isinstance(item, dict)]
     claims = [each for each in found if each.text]
     kept = [each for each in claims if not each.unsupported][:SENTENCES]
     if not kept:
@@ -601,13 +594,13 @@ def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: 
     words = (_safe(tag, 200)[:TAG].strip() for tag in listed)
     confidence = _share(answer.get("confidence"))
     places = {at for signal in study.strongest for at in (signal.at, *signal.evidence)}
-    places |= {*excerpt.events, *([-1] if study.episode.task or study.episode.goal else ())}
+    places |= {*shown, *([-1] if study.episode.task or study.episode.goal else ())}
     if study.episode.fault is not None:  # the origin of the error that ended the run is unknown
         places.add(len(study.episode.events))
     trust = lowest_trust(("model", *map(study.floor, places)))
     return Draft(
         tuple(kept),
-        "" if any(find_unsupported(strategy, "\n".join(excerpt.texts.values()))) else strategy,
+        "" if any(find_unsupported(strategy, held)) else strategy,
         UNSURE if confidence is None else confidence,
         tuple(dict.fromkeys(filter(None, words)))[:TAGS],
         by,
@@ -618,17 +611,17 @@ def _read_answer(answer: Mapping[str, Any], study: Study, excerpt: Excerpt, by: 
     )
 
 
-def _read_claim(item: Mapping[str, Any], episode: Episode, excerpt: Excerpt) -> Claim:
-    """Check a sentence of an answer against the events that it cites by their numbers."""
+def _read_claim(item: Mapping[str, Any], episode: Episode, shown: Sequence[int]) -> Claim:
+    """Check a sentence of an answer against the events that it cites by number."""
     said, cites = item.get("text"), item.get("events")
     text = " ".join(sentences(_safe(said, SENTENCE))) if isinstance(said, str) else ""
     names = [str(name) for name in cites] if isinstance(cites, list) else []
-    shown = {str(n): at for n, at in enumerate(excerpt.events, 1)}
-    places = tuple(dict.fromkeys(shown[name] for name in names if name in shown))
-    unknown = tuple(f"event {name}" for name in names if name not in shown)
+    numbers = {str(n): at for n, at in enumerate(shown, 1)}
+    places = tuple(dict.fromkeys(numbers[name] for name in names if name in numbers))
+    unknown = tuple(f"event {name}" for name in names if name not in numbers)
     if not names and any(find_unsupported(text, "")):
-        each = (claim(text, (at,), episode) for at in excerpt.events)
-        anywhere = replace(claim(text, excerpt.events, episode), events=())
+        each = (claim(text, (at,), episode) for at in shown)
+        anywhere = replace(claim(text, shown, episode), events=())
         return next((one for one in each if one.grounded), anywhere)
     return Claim(text, places, unknown) if unknown else claim(text, places, episode)
 

@@ -1,16 +1,14 @@
-"""Consolidation ("dreaming"): merge lessons that say the same, if recall stays as good.
+"""Consolidation ("dreaming"): merge lessons that say the same, if recall remains as good.
 
-What stored queries find is ranked again as if the merges were carried out, and a merge that makes
-it worse is dropped. The others are one transaction, which one command undoes. Lessons that
-contradict each other, and lessons proven useless, are listed for a person.
+The results of stored queries are ranked again as if the merges were done, and a merge that makes
+them worse is dropped. The other merges are one transaction, which can be rolled back. Contradicting
+lessons, and lessons proven useless, are listed for a person.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -21,13 +19,11 @@ from heedful.lessons.consolidate import LOOKBACK, MODES, Lesson, Mode, Proposal
 from heedful.lessons.lesson import Match, check_actor, check_id
 from heedful.lessons.ranking import rank
 from heedful.loop.record import LARGEST, check_integer, check_number
-from heedful.memory.memory import BATCH, LEG, Memory, embed, space_of
-from heedful.models.contract import Embedder
+from heedful.memory.memory import BATCH, LEG, Memory, embed, log_failure, space_of
 from heedful.redact import redact
 from heedful.store import patterns, search
 
-_log = logging.getLogger("heedful")
-# Called with what is done, how much of it, and of how much.
+# Called with the step, how much of it is done, and how much there is.
 DreamProgress = Callable[[str, int, int], None]
 Vector = Sequence[float] | None
 FOUND = 5  # results of a stored query that recall must keep
@@ -38,10 +34,10 @@ WORSE = "a stored query would find it further down, or not at all"
 class Dream:
     """What a consolidation found and did; `id` is 0 for a dry run.
 
-    `before` counts the lessons that could be recalled, `queries` the stored queries that recall was
-    tried with. `vetoes` counts similar pairs that were kept apart, by reason. `found` says why
-    there was nothing to merge. `at` and `undone` are in seconds since 1970; `undone` is None
-    unless it was rolled back. `texts` has the texts of the lessons that still exist, by id.
+    `before` counts the lessons that could be recalled, `queries` the stored queries that were
+    tried. `vetoes` counts, by reason, the similar pairs that were not merged. `found` says why
+    there was nothing to merge. `at` and `undone` are in seconds since 1970; `undone` is None unless
+    the dream was rolled back. `texts` has the texts of its lessons that still exist, by id.
     """
 
     id: int
@@ -58,17 +54,17 @@ class Dream:
 
     @property
     def done(self) -> tuple[Proposal, ...]:
-        """Return the proposals that were carried out, or that a dry run would carry out."""
+        """The proposals that were carried out, or that would be without `dry_run`."""
         return tuple(one for one in self.proposals if one.outcome in ("done", "proposed"))
 
     @property
     def after(self) -> int:
-        """Return how many lessons could be recalled afterwards."""
+        """The number of lessons that could be recalled afterwards."""
         return self.before - sum(len(one.members) for one in self.done)
 
     @property
     def nothing(self) -> str:
-        """Return why nothing changed; "" if something did."""
+        """The reason why nothing changed; "" if something did."""
         if self.done:
             return ""
         why = dict.fromkeys(one.outcome for one in self.proposals if one.action == "merge")
@@ -76,7 +72,7 @@ class Dream:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Dream:
-        """Read a dream from plain data."""
+        """Return the dream that plain data describes."""
         proposals = tuple(
             Proposal(**{**one, "members": tuple(one["members"])}) for one in plain["proposals"]
         )
@@ -90,7 +86,7 @@ class Dreams:
         self._store, self._scope = memory.store, memory.scope
 
     async def log(self, limit: int = 20, before: int | None = None) -> list[Dream]:
-        """List dreams, newest first, those older than the id `before`. Raises InvalidInput."""
+        """Return the newest dreams, or the newest below the id `before`. Raises InvalidInput."""
         check_integer("limit", limit)
         rows = await self._store.read(self._scope, patterns.log, limit, before=before)
         return [Dream.of(row) for row in rows]
@@ -104,10 +100,10 @@ class Dreams:
         raise NotFound("dream", str(id), where)
 
     async def rollback(self, id: int, *, by: str, why: str = "") -> int:
-        """Undo a dream; return how many lessons are back. Later changes stay. Recorded.
+        """Undo a dream but not later changes; return how many lessons are restored.
 
-        Raises NotFound, RollbackRefused if it was rolled back before or a later dream builds on it,
-        InvalidInput without an actor.
+        The rollback is recorded. Raises NotFound, InvalidInput without an actor, and
+        RollbackRefused if the dream was rolled back before or a later dream builds on it.
         """
         check_id(id)
         return await self._store.write(self._scope, patterns.undo, id, by, why)
@@ -123,11 +119,11 @@ async def consolidate(
 ) -> Dream:
     """Merge lessons of the memory's scope that say the same, unless recall would get worse.
 
-    "lite" looks at all lessons, for use on demand. "full", for periodic use, merges only what
-    concerns the lessons met in the last 24 hours and of importance 0.6 or more, if there are 3.
-    Rules for one failure that contradict each other, and lessons that are proven to hurt or to
-    make no difference, are listed for a person; they are not changed.
-    One transaction, recorded; `Dreams.rollback` undoes it, and `dry_run` writes nothing.
+    The mode "lite" compares all lessons, for use on demand. The mode "full" is for periodic use: it
+    merges only pairs with a lesson that was seen in the last 24 hours and has an importance of at
+    least 0.6, and it needs at least 3 such lessons. Rules for one failure that contradict each
+    other, and lessons proven to hurt or to make no difference, are listed for a person. All changes
+    are one recorded transaction, which `Dreams.rollback` undoes. With `dry_run` nothing is written.
 
     Raises InvalidInput, StoreError, and ModelError of the embedder.
     """
@@ -135,64 +131,55 @@ async def consolidate(
         raise InvalidInput("mode", mode, f"one of {', '.join(MODES)}")
     check_actor(by, "")
     now = time.time()
-    lessons, vectors = await _material(memory, progress)
-    found = await asyncio.to_thread(rules.propose, lessons, vectors, mode, now)
-    expected = {lesson.id: lesson for lesson in lessons}
-    own = dict(zip(expected, vectors or (), strict=vectors is not None))
-    asked = await _queries(memory, found.merges, expected, own)
-    proposals = await _rehearse(memory, found.merges, expected, asked, progress)
+    rows = await memory.store.read(memory.scope, patterns.material, space_of(memory.embedder))
+    made = await _vectors(memory, [one.text for one, vector in rows if vector is None], progress)
+    lessons = {lesson.id: lesson for lesson, _ in rows}
+    own = {one.id: made[one.text] if vector is None else vector for one, vector in rows}
+    vectors = [vector for vector in own.values() if vector is not None] or None
+    found = await asyncio.to_thread(rules.propose, list(lessons.values()), vectors, mode, now)
+    asked = await _queries(memory, found.merges, lessons, own)
+    proposals = await _rehearse(memory, found.merges, lessons, asked, progress)
     proposals += found.contradictions
-    proposals += rules.retirements(lessons, (await memory.prove()).lessons)
+    proposals += rules.retirements(lessons.values(), (await memory.prove()).lessons)
     report: dict[str, Any] = {"mode": mode, "before": len(lessons), "queries": len(asked)}
     report |= {"vetoes": found.vetoes, "found": found.nothing}
     id = 0
     if not dry_run:
         id, proposals = await memory.store.write(
-            memory.scope, patterns.supersede, report, proposals, expected, by
+            memory.scope, patterns.supersede, report, proposals, lessons, by
         )
     listed = {n for one in proposals for n in (*one.members, one.survivor)}
-    texts = {lesson.id: lesson.text for lesson in lessons if lesson.id in listed}
+    texts = {id: lesson.text for id, lesson in lessons.items() if id in listed}
     report |= {"id": id, "by": by, "at": now, "texts": texts}
     return Dream.of({**report, "proposals": [asdict(one) for one in proposals]})
 
 
 async def keep_dreaming(memory: Memory, every: float = LOOKBACK, *, by: str = "heedful") -> None:
-    """Consolidate in mode "full" now, and `every` so many seconds until the task is cancelled.
+    """Consolidate in mode "full" now and every `every` seconds, until the task is cancelled.
 
     A StoreError or a ModelError is logged as `dream_failed`, without content, and the next dream
-    follows at its time. Raises InvalidInput.
+    takes place as planned. Raises InvalidInput.
     """
     check_number("every", every, 0, LARGEST)
     while True:
         try:
             await consolidate(memory, mode="full", by=by)
         except (StoreError, ModelError) as error:
-            where = "".join(traceback.format_tb(error.__traceback__))
-            _log.warning("dream_failed", extra={"error": type(error).__name__, "traceback": where})
+            log_failure("dream_failed", error)
         await asyncio.sleep(every)
 
 
-async def _material(
-    memory: Memory, progress: DreamProgress | None
-) -> tuple[list[Lesson], list[Sequence[float]] | None]:
-    space, embedder = space_of(memory.embedder), memory.embedder
-    rows = await memory.store.read(memory.scope, patterns.material, space)
-    lessons = [lesson for lesson, _ in rows]
-    if embedder is None:
-        return lessons, None
-    missing = [lesson.text for lesson, vector in rows if vector is None]
-    made = iter(await _vectors(embedder, missing, progress))
-    return lessons, [next(made) if vector is None else vector for _, vector in rows]
-
-
 async def _vectors(
-    embedder: Embedder, texts: Sequence[str], progress: DreamProgress | None = None
-) -> list[Sequence[float]]:
-    vectors: list[Sequence[float]] = []
-    for n in range(0, len(texts), BATCH):
-        vectors.extend(await embed(embedder, texts[n : n + BATCH]))
-        if progress is not None:
-            progress("embedding", len(vectors), len(texts))
+    memory: Memory, texts: Sequence[str], progress: DreamProgress | None = None
+) -> dict[str, Vector]:
+    """Return the vector of each text; without an embedder, None for each text."""
+    vectors: dict[str, Vector] = dict.fromkeys(texts)
+    if memory.embedder is not None:
+        for n in range(0, len(texts), BATCH):
+            batch = texts[n : n + BATCH]
+            vectors.update(zip(batch, await embed(memory.embedder, batch), strict=True))
+            if progress is not None:
+                progress("embedding", n + len(batch), len(texts))
     return vectors
 
 
@@ -202,15 +189,13 @@ async def _queries(
     lessons: Mapping[int, Lesson],
     own: Mapping[int, Vector],
 ) -> dict[str, Vector]:
-    """Return the queries to try, with vectors: stored queries and the lessons' own texts."""
+    """Return the queries to try, with vectors: the stored queries and the texts of the lessons."""
     members = [n for one in proposals for n in one.members]
     asked: dict[str, Vector] = {lessons[n].text: own.get(n) for n in members}
     stored = await memory.store.read(memory.scope, patterns.queries, members)
-    new = list(dict.fromkeys(q for n in members for q in stored[n] if q not in asked))
-    if memory.embedder is None:
-        return asked | dict.fromkeys(new)
-    made = await _vectors(memory.embedder, [redact(query) for query in new])
-    return asked | dict(zip(new, made, strict=True))
+    new = {q: redact(q) for n in members for q in stored[n] if q not in asked}
+    made = await _vectors(memory, list(new.values()))
+    return asked | {query: made[redacted] for query, redacted in new.items()}
 
 
 async def _rehearse(
@@ -220,9 +205,9 @@ async def _rehearse(
     asked: Mapping[str, Vector],
     progress: DreamProgress | None,
 ) -> list[Proposal]:
-    """Return the proposals; those that make recall worse are dropped.
+    """Return the proposals; those that make recall worse have the outcome `WORSE`.
 
-    Repeats without the dropped ones until recall stays as good with the rest.
+    Dropping one proposal can affect others, so this repeats until recall is as good as before.
     """
     left, space = dict(enumerate(proposals)), space_of(memory.embedder)
     found: dict[str, Sequence[Match]] = {}
@@ -252,7 +237,7 @@ def _names(query: str, matches: Iterable[Match]) -> list[str]:
 
 
 def _moved(matches: Sequence[Match], became: Mapping[str, tuple[int, str]]) -> Iterator[Match]:
-    """Yield the matches after a merge: the survivor has the examples of members, not their text."""
+    """Yield the matches after the merges: the survivor has the examples of its members."""
     for match in matches:
         _, survivor = became.get(f"{match.kind}/{match.signature}", (0, ""))
         if not survivor:

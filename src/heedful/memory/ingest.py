@@ -1,11 +1,10 @@
-"""Ingest traces: spans come in pieces, from several services, in any order; make episodes."""
+"""Receive the spans of traces, in pieces and in any order, and make episodes of complete traces."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
@@ -14,8 +13,7 @@ from heedful.errors import InvalidInput
 from heedful.lessons.lesson import Scope
 from heedful.memory.reflect import to_stored_episode
 from heedful.store import episodes as episode_store
-from heedful.store.episodes import Bounds, Unfinished
-from heedful.store.records import StoredEpisode
+from heedful.store.episodes import Bounds
 from heedful.store.store import Store
 from heedful.traces.otlp import from_json, from_request
 from heedful.traces.spans import Piece, episodes, pieces
@@ -26,13 +24,13 @@ MOST = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait for a trace, in seconds since its last span arrived; each above 0.
+    """How long to wait for the rest of a trace, in seconds since its last span; all above 0.
 
-    A trace is complete `settled` seconds after its root has ended, which is more than the 5 s for
-    which OpenTelemetry exporters gather spans; `missing` applies if the parent of a span has not
-    arrived, and `elsewhere` if the root is in a process that exports to another place. A trace
-    whose root never ends is given up after `ending`. For `known` seconds late spans of a finished
-    trace are ignored; after that they begin a new one.
+    A trace is complete `settled` seconds after its root ended; OpenTelemetry exporters send spans
+    every 5 s. `missing` applies instead if the parent of a span has not arrived, and `elsewhere` if
+    the root is in a process that exports to another place. A trace whose root never ends is
+    discarded after `ending`. Late spans of a finished trace are ignored for `known` seconds; after
+    that they begin a new trace.
     """
 
     settled: float = 6.0
@@ -44,11 +42,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The result of gathering traces.
+    """The result of making episodes of traces.
 
-    `episodes` are the digests of those that wait now, `empty` counts traces without steps of an
-    agent, and `given_up` those that never ended. Look `again` after so many seconds; None if no
-    trace waits.
+    `episodes` are the digests of the new episodes, `empty` counts traces without steps of an agent,
+    and `given_up` counts discarded traces. Call `gather` again after `again` seconds; None means
+    that no trace waits.
     """
 
     episodes: tuple[str, ...] = ()
@@ -64,9 +62,9 @@ async def receive(
     trust: Literal["external", "operator"] = "external",
     bounds: Bounds = Bounds(),
 ) -> Counter[str]:
-    """Store the spans of an export request; return how many were refused, by reason.
+    """Store the spans of an export request; return how many spans were refused, by reason.
 
-    The body is OTLP: bytes of protobuf or data of JSON. Raises InvalidInput, StoreError.
+    `body` is OTLP, as protobuf bytes or as JSON data. Raises InvalidInput, StoreError.
     """
     received, refused = await asyncio.to_thread(_read, body)
     refused.update(await store.write(scope, episode_store.put_spans, received, trust, bounds))
@@ -87,21 +85,17 @@ def _read(body: Any) -> tuple[list[Piece], Counter[str]]:
 
 
 async def gather(store: Store, scope: Scope, patience: Patience = Patience()) -> Gathered:
-    """Make episodes of the traces that have ended; any number of processes may do so at once.
-
-    Raises StoreError.
-    """
+    """Make episodes of ended traces; several processes may do so at once. Raises StoreError."""
     now = time.time()
     digests: list[str] = []
     empty = 0
     waited = (patience.settled, patience.missing, patience.elsewhere)
-    for one in await store.read(
-        scope, episode_store.ended_traces, *(now - each for each in waited)
-    ):
-        made = await asyncio.to_thread(
-            _build_episode, one, await store.read(scope, episode_store.spans, one.id)
-        )
-        if await episode_store.finish_trace(store, scope, one, made):
+    bounds = [now - each for each in waited]
+    for trace in await store.read(scope, episode_store.ended_traces, *bounds):
+        spans = await store.read(scope, episode_store.spans, trace.id)
+        built = await asyncio.to_thread(episodes, spans)
+        made = await asyncio.to_thread(to_stored_episode, built[0], trace.trust) if built else None
+        if await episode_store.finish_trace(store, scope, trace, made):
             digests += [made.digest] if made else []
             empty += made is None
     waiting, _, oldest = await store.read(scope, episode_store.count_traces)
@@ -112,10 +106,3 @@ async def gather(store: Store, scope: Scope, patience: Patience = Patience()) ->
         )
     again = patience.settled if waiting > given_up else None
     return Gathered(tuple(digests), empty, given_up, again)
-
-
-def _build_episode(one: Unfinished, found: Sequence[Piece]) -> StoredEpisode | None:
-    """Return the episode of a trace as it is stored, or None without a step of an agent."""
-    for episode in episodes(found):
-        return to_stored_episode(episode, one.trust)
-    return None

@@ -1,7 +1,7 @@
 """Memory of one scope: remember, seen, recall, render, and what a loop learns and is shown.
 
-Its quarantine keeps lessons from tools and documents until a person rules on them. They never reach
-a prompt before.
+Lessons from tools and documents are in quarantine until a person rules on them. Until then, no
+prompt contains them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -42,18 +43,18 @@ _log = logging.getLogger("heedful")
 FACTS = ("id", "kind", "signature", "error_type", "text", "state", "seen")
 AMONG = 500  # lessons that are compared for suggestions
 LEG = 30  # candidates of each leg: 10 lose 0.01 of recall@5, 50 gain nothing and cost a third more
-Progress = Callable[[int, int], None]  # called with how many of how many are done
+Progress = Callable[[int, int], None]  # called with how many texts are done, and how many there are
 # Texts that are embedded and written together: 0.1 s of a small embedder on one core.
 BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """How many examples and lessons of a scope have a vector in each embedding space.
+    """The number of texts (examples and lessons) with a vector in each embedding space.
 
-    `space` is that of the embedder in use, "" without one. `here` counts the texts in it,
-    `elsewhere` those in each other space, and `nowhere` those without a vector. Recall compares
-    vectors of its own space only; it finds all other texts by words.
+    `space` is the space of the embedder in use, "" without an embedder. `here` counts the texts
+    with a vector in this space, `elsewhere` those in each other space, and `nowhere` those without
+    a vector. Recall compares only vectors of its own space; it finds all other texts by words.
     """
 
     space: str
@@ -63,13 +64,13 @@ class Spaces:
 
     @classmethod
     def of(cls, counts: Mapping[str, int], space: str) -> Spaces:
-        """Sort counts by space, "" for texts without a vector, as seen from one space."""
+        """Return the counts as seen from `space`; the key "" counts texts without a vector."""
         elsewhere = {name: n for name, n in sorted(counts.items()) if name not in ("", space)}
         return cls(space, counts.get(space, 0) if space else 0, elsewhere, counts.get("", 0))
 
     @property
     def behind(self) -> int:
-        """Return how many texts `reembed` would move; 0 without an embedder."""
+        """The number of texts that `reembed` would embed; 0 without an embedder."""
         return self.nowhere + sum(self.elsewhere.values()) if self.space else 0
 
     def __str__(self) -> str:
@@ -80,7 +81,7 @@ class Spaces:
 
 
 def space_of(embedder: Embedder | None) -> str:
-    """Return the name of an embedder's space, "" without one; only equal names are compared."""
+    """Return the name of the embedder's space; "" for None. Equal names can be compared."""
     return f"{embedder.name}/{embedder.dimensions}" if embedder is not None else ""
 
 
@@ -97,15 +98,22 @@ async def embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[f
     return vectors
 
 
-class Memory(Transfers):
-    """What was learnt in one scope, kept in a store.
+def log_failure(event: str, error: Exception) -> None:
+    """Log an error and where it was raised, without any text that was read or answered."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    _log.warning(event, extra={"error": type(error).__name__, "traceback": where})
 
-    `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and meanings if
-    there is an `embedder`. `holdout` is the share of recalled lessons that is withheld at random,
-    so that loops with and without them can be compared: 0 turns it off, and it must be below 1.
-    `max_entries` limits the lessons of the scope and the examples of each: the least useful lesson
-    makes room for a new one, those in quarantine first, and the oldest example for a new example;
-    pinned lessons stay. `quota` limits each source that is not trusted. Raises InvalidInput.
+
+class Memory(Transfers):
+    """A memory of lessons for one scope.
+
+    `store` is a Store or its name (a path, or `:memory:`). Recall compares words, and also vectors
+    if there is an `embedder`. `holdout` is the share of recalled lessons that is withheld at
+    random, so that loops with and without them can be compared; it is below 1, and 0 turns this
+    off. `max_entries` limits the lessons of the scope and the examples of each lesson. When it is
+    reached, a new lesson replaces the least useful lesson (a quarantined one first), and a new
+    example the oldest example. Pinned lessons stay. `quota` limits each source that is not trusted.
+    Raises InvalidInput.
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class Memory(Transfers):
 
     @classmethod
     def of(cls, memory: Memory | Store | str, scope: Scope | None) -> Memory:
-        """Return the memory itself, or a memory in that store or in the store of that name."""
+        """Return `memory` itself, or a Memory in this store; a string is the name of a store."""
         return memory if isinstance(memory, Memory) else cls(memory, scope)
 
     async def remember(
@@ -150,14 +158,15 @@ class Memory(Transfers):
         derived_from: Sequence[int] = (),
         pinned: bool = False,
     ) -> Remembered:
-        """Count one sighting of an error; a new pattern becomes a lesson. One transaction.
+        """Count one sighting of an error; a new pattern is stored as a lesson, in one transaction.
 
-        `recall` finds the lesson by the task of its example, or by its own words without one, and
-        by the words of `context`, the text around it. `trust` says where the text came from, and
-        `source` names the place, so that it can be revoked; text of a tool or a document is
-        quarantined. A lesson `derived_from` examples, by their ids, has the lowest trust of all of
-        them. `tags` and `importance` (0..1) apply to a new lesson. An operator may have it
-        `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it never fails silently.
+        `recall` finds the lesson by the task of its example, or by its own text if it has no
+        example. It also finds the lesson by `context`, the text around the error. `trust` depends
+        on who wrote the text: text of a tool or a document is quarantined. `source` names the
+        origin, so that it can be revoked. `derived_from` are ids of examples; the lesson is trusted
+        no more than they are. `tags` and `importance` (0..1) apply to a new lesson. Only a lesson
+        of an operator may be `pinned`. Raises InvalidInput, QuotaExceeded, StoreError; it never
+        fails silently.
         """
         records.check_texts(error_type=error_type, text=text, lesson=lesson, context=context)
         records.check_memory(text, trust, importance, tags, example, derived_from, pinned)
@@ -181,12 +190,8 @@ class Memory(Transfers):
 
     @telemetry.upsert
     async def keep(self, reflection: Reflection) -> Remembered:
-        """Store a lesson as it is. Raises InvalidInput, QuotaExceeded, StoreError."""
-        example = reflection.example
-        space, vector = await self._embed(example.task if example else reflection.text)
-        lessons = [replace(reflection, space=space, vector=vector)]
-        bounds: dict[str, Any] = {"most": self.max_entries or 0, "quota": self.quota}
-        (answer,) = await self.store.write(self.scope, exposure_store.remember, lessons, **bounds)
+        """Store a lesson unchanged. Raises InvalidInput, QuotaExceeded, StoreError."""
+        (answer,) = await write_lessons(self, [reflection], exposure_store.remember)
         known = f"duplicate: lesson {answer.id}, seen {answer.seen} times"
         stored = f"stored: lesson {answer.id}" if answer.created else known
         _log.info(stored if answer.id else "skipped")
@@ -194,13 +199,13 @@ class Memory(Transfers):
 
     @property
     def quarantine(self) -> Quarantine:
-        """The entries that wait for a ruling: read, release or reject them; revoke a source."""
+        """The entries that wait for a ruling: show, release or reject them, or revoke a source."""
         return Quarantine(self.store, self.scope)
 
     async def seen(self, error_type: str, text: str) -> Seen:
-        """Count the sightings of an error's pattern, and of patterns merged with it by evidence.
+        """Count the sightings of an error's pattern and of the patterns that are merged with it.
 
-        Makes indexed reads only. Raises StoreError.
+        All reads use an index. Raises StoreError.
         """
         records.check_texts(error_type=error_type, text=text)
         return await self.store.read(
@@ -208,13 +213,14 @@ class Memory(Transfers):
         )
 
     async def patterns(self, error_type: str = "") -> Sequence[Mapping[str, Any]]:
-        """List the patterns that are merged or kept apart, as plain data, each with the reason."""
+        """Return the merged and the separated patterns as plain data, each with the reason."""
         return await self.store.read(self.scope, pattern_store.list_patterns, error_type)
 
     async def set_apart(self, *digests: str, by: str, why: str = "", apart: bool = True) -> None:
-        """Count these patterns apart from all others from now on, or stop that. Recorded.
+        """Never merge these patterns with others; `apart=False` allows it again.
 
-        Raises NotFound for a digest without a lesson, InvalidInput without a digest or an actor.
+        The decision is recorded. Raises NotFound for a digest without a lesson, InvalidInput
+        without a digest or an actor.
         """
         if not digests:
             raise InvalidInput("digests", digests, "signatures of lessons, at least one")
@@ -224,12 +230,12 @@ class Memory(Transfers):
     async def suggest(self, limit: int = 20) -> Sequence[Mapping[str, Any]]:
         """Return pairs of lessons with nearly the same meaning, for a person to judge.
 
-        Compares the `AMONG` lessons that were seen most often, and merges nothing. Left out are
-        pairs of one group, patterns kept apart, and assertions. Raises InvalidInput without an
+        Compares the `AMONG` lessons that were seen most often and merges nothing. Pairs of one
+        group, separated patterns and assertions are left out. Raises InvalidInput without an
         embedder, ModelError, StoreError.
         """
         if self.embedder is None:
-            raise InvalidInput("embedder", None, "an embedder, because this compares meanings")
+            raise InvalidInput("embedder", None, "an embedder, because vectors are compared")
         groups = {
             one["signature"]: "" if entry["apart"] else number
             for number, entry in enumerate(await self.patterns())
@@ -266,11 +272,11 @@ class Memory(Transfers):
         importance: float = 0.0,
         since: float = 0.0,
     ) -> list[Match]:
-        """Return the examples, and the lessons without one, that fit the task, best first.
+        """Return the examples, and the lessons without examples, that fit the task, best first.
 
-        Only lessons with any of the `tags` (`match="all"`: with all), of that `kind` and
-        `error_type`, of at least that `importance` (0..1), stored `since` that time (seconds since
-        1970). Raises InvalidInput, StoreError.
+        Only lessons that match the filters are returned: any of the `tags` (`match="all"`: all of
+        them), the `kind`, the `error_type`, at least this `importance` (0..1), stored `since` this
+        time (seconds since 1970). Raises InvalidInput, StoreError.
         """
         check_integer("limit", limit)
         records.check_texts(task=task)
@@ -286,13 +292,13 @@ class Memory(Transfers):
     def render(self, found: Sequence[Match], budget: int = BUDGET) -> tuple[Message, ...]:
         """Return chat turns for a prompt: at most 3 near examples, at most 1 of them not verified.
 
-        They have at most `budget` tokens, as heedful estimates them; an example that does not fit
-        is left out. Each turn names its origin in `source`.
+        The turns have at most `budget` tokens, as heedful estimates them; an example that does not
+        fit is left out. The `source` of each turn names its origin.
         """
         return ranking.as_messages(ranking.choose(found, budget=budget, now=time.time()))
 
     def render_text(self, found: Sequence[Match], budget: int = BUDGET) -> str:
-        """Return examples and lessons as one text between delimiters that nobody can guess, or "".
+        """Return examples and lessons as one text between random delimiters; "" if nothing is near.
 
         The budget includes headings and delimiters.
         """
@@ -304,11 +310,13 @@ class Memory(Transfers):
     async def brief(
         self, task: str, loop: str, begins: bool = True, examples: bool | None = True
     ) -> Briefing:
-        """Return what to show a loop before its task, and what is withheld of that at random.
+        """Return what to show a loop before its task, and what is withheld from it at random.
 
-        The draw depends on scope, loop and lesson only. A loop whose exposures are stored is shown
-        the same again; a loop that no longer `begins` is shown nothing new. Without `examples` only
-        lessons without an accepted output, learnt from this very task, are shown; with None both.
+        What is withheld depends only on scope, loop and lesson. If the store has exposures of the
+        loop, the loop is shown the same lessons again. A loop that no longer `begins` is shown
+        nothing new. With `examples=False` it is shown only lessons without an accepted output
+        (lessons from checks only if they are about this very task); with None, both kinds are
+        shown.
         """
         space, vector = await self._embed(task)
         found = await self.store.read(self.scope, search.search, task, space, vector, LEG)
@@ -333,7 +341,7 @@ class Memory(Transfers):
     ) -> tuple[Reflection, ...]:
         """Return the lessons of a finished loop (see `learn`), derived from what it was shown.
 
-        So revoking a source also removes what was learnt with its text in the prompt.
+        So revoking a source also removes what was learnt with the text of the source in the prompt.
         """
         origin: dict[str, Any] = {"source": f"loop:{loop.id}", "parents": briefing.shown}
         origin |= {"space": briefing.space, "vector": briefing.vector}
@@ -347,14 +355,12 @@ class Memory(Transfers):
         return await asyncio.to_thread(proof.prove_cases, cases, pending)
 
     async def look(self, loop: str = "") -> Sequence[str]:
-        """Act on what is proven: retire harmful lessons, rank the others; return those retired.
+        """Retire lessons proven harmful and rank the others by proof; return the retired lessons.
 
-        For a `loop` that has ended this is done only when enough loops have ended since the last
-        time.
+        With a `loop` that has ended, do this only if enough loops have ended since the last time.
         """
-        if loop and not proof.is_due(
-            (await self.store.read(self.scope, exposure_store.past, loop)).number
-        ):
+        past = await self.store.read(self.scope, exposure_store.past, loop) if loop else None
+        if past is not None and not proof.is_due(past.number):
             return ()
         cases, _ = await self.store.read(self.scope, exposure_store.evidence, proof.MOST_CALLS)
         found = await asyncio.to_thread(proof.find_proven, cases)  # takes seconds for many lessons
@@ -363,9 +369,9 @@ class Memory(Transfers):
         return await self.store.write(self.scope, exposure_store.conclude, useful, hurting)
 
     async def restore(self, id: int, *, by: str, why: str = "") -> None:
-        """Bring back a lesson that a proof retired; only later evidence counts for it. Recorded.
+        """Bring back a lesson that a proof retired; only later evidence counts for it.
 
-        Raises NotFound, InvalidInput without an actor.
+        The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
         records.check_id(id)
         await self.store.write(self.scope, exposure_store.restore, id, by, why)
@@ -376,9 +382,9 @@ class Memory(Transfers):
         return await self.store.read(self.scope, lesson_store.top, limit)
 
     async def pin(self, id: int, *, by: str, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement, or stop that. Recorded.
+        """Protect a lesson from eviction, pruning and retirement; `pinned=False` ends this.
 
-        Raises NotFound, InvalidInput without an actor.
+        The decision is recorded. Raises NotFound, InvalidInput without an actor.
         """
         records.check_id(id)
         await self.store.write(self.scope, lesson_store.pin, id, pinned, by, why)
@@ -391,14 +397,15 @@ class Memory(Transfers):
         keep: int | None = None,
         dry_run: bool = False,
     ) -> Sequence[Mapping[str, Any]]:
-        """Remove lessons not seen or shown for `unused_for` seconds, and all but the best `keep`.
+        """Remove lessons not seen or shown for `unused_for` seconds, and all but the `keep` best.
 
-        Pinned and proven lessons stay. One transaction, recorded; returns what it removes, or with
-        `dry_run` what it would remove, as plain data with `why`. Raises InvalidInput.
+        Pinned and proven lessons stay. Return the removed lessons as plain data with the reason
+        `why`; with `dry_run`, return what would be removed. The removal is one recorded
+        transaction. Raises InvalidInput.
         """
         records.check_actor(by, "")
         if unused_for is None and keep is None:
-            raise InvalidInput("prune", None, "given unused_for, keep, or both")
+            raise InvalidInput("prune", None, "called with unused_for, keep, or both")
         if unused_for is not None:
             check_number("unused_for", unused_for, 1e-9, LARGEST)
         if keep is not None:
@@ -409,17 +416,17 @@ class Memory(Transfers):
         return await self.store.write(self.scope, lesson_store.prune, *bounds, by)
 
     async def spaces(self) -> Spaces:
-        """Count the examples in each embedding space, as seen from the embedder."""
+        """Count the texts in each embedding space, as seen from the embedder in use."""
         return Spaces.of(await self.store.read(self.scope, search.spaces), space_of(self.embedder))
 
     async def reembed(self, progress: Progress | None = None) -> int:
-        """Give each example without a vector in the embedder's space one; return how many got one.
+        """Embed each text without a vector in the embedder's space; return how many texts got one.
 
-        Works in small batches, each one transaction, while others may write. Stop it at any time;
+        Each small batch is one transaction, and others may write meanwhile. Stop it at any time;
         the next call continues. Raises InvalidInput without an embedder, ModelError, StoreError.
         """
         if self.embedder is None:
-            raise InvalidInput("embedder", None, "an embedder, into whose space the examples move")
+            raise InvalidInput("embedder", None, "an embedder, which computes the vectors")
         space, last, done, total = space_of(self.embedder), 0, 0, (await self.spaces()).behind
         while batch := await self.store.read(self.scope, search.unplaced, space, last, BATCH):
             vectors = await embed(self.embedder, [text for _, text in batch])
@@ -431,7 +438,7 @@ class Memory(Transfers):
         return done
 
     async def clear(self) -> int:
-        """Forget everything learnt in this scope; return the number of lessons removed."""
+        """Delete everything learnt in this scope; return the number of lessons removed."""
         return await self.store.write(self.scope, lesson_store.clear)
 
     async def count(self) -> int:
@@ -445,27 +452,40 @@ class Memory(Transfers):
         return space_of(self.embedder), vector
 
 
+async def write_lessons(
+    memory: Memory, lessons: Sequence[Reflection], work: Callable[..., list[Remembered]], *key: str
+) -> list[Remembered]:
+    """Embed lessons and store them by the store's function `work`, in one transaction."""
+    texts = [each.example.task if each.example else each.text for each in lessons]
+    vectors = {text: await memory._embed(text) for text in dict.fromkeys(texts)}
+    embedded = [
+        replace(each, space=vectors[text][0], vector=vectors[text][1])
+        for each, text in zip(lessons, texts, strict=True)
+    ]
+    most = memory.max_entries or 0
+    return await memory.store.write(
+        memory.scope, work, *key, embedded, most=most, quota=memory.quota
+    )
+
+
 class Quarantine:
     """The entries of one scope that wait for a ruling; every ruling is recorded.
 
-    Made by `Memory.quarantine`. All methods raise StoreError.
+    `Memory.quarantine` returns one. All methods raise StoreError.
     """
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store, self._scope = store, scope
 
     async def waiting(self, limit: int = 50, after: int | None = None) -> list[QuarantinedLesson]:
-        """Return the entries that wait, the newest first. Raises InvalidInput.
-
-        `after` is the id of an entry: only older ones are returned.
-        """
+        """Return the waiting entries, newest first, below the id `after`. Raises InvalidInput."""
         check_integer("limit", limit)
         held = await self._store.read(self._scope, lesson_store.quarantined, None)
         older = [entry for entry in held if after is None or entry.id < after]
         return sorted(older, key=lambda entry: -entry.id)[:limit]
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """Return an entry, waiting or not, with its provenance. Raises NotFound, InvalidInput."""
+        """Return an entry, ruled on or not, with its provenance. Raises NotFound, InvalidInput."""
         records.check_id(id)
         for entry in await self._store.read(self._scope, lesson_store.quarantined, [id]):
             provenance = await self._store.read(self._scope, lesson_store.provenance, entry)
@@ -474,16 +494,16 @@ class Quarantine:
         raise NotFound("example", str(id), where)
 
     async def release(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Let these entries be recalled, with the trust of an operator: all of them, or none.
+        """Let these entries be recalled, with the trust of an operator.
 
-        Raises NotFound, InvalidInput without an id or an actor, and NotQuarantined if somebody
-        ruled before.
+        An error releases no entry. Raises NotFound, InvalidInput without an id or an actor, and
+        NotQuarantined after an earlier ruling.
         """
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, lesson_store.settle, ids, "release", by, why)
 
     async def reject(self, ids: Sequence[int], *, by: str, why: str = "") -> None:
-        """Retire these entries; the same text does not return. All or none; raises as `release`."""
+        """Retire these entries and refuse their texts in future. Raises the errors of `release`."""
         records.check_sequence("ids", ids, int, "ids of what waits in quarantine")
         await self._store.write(self._scope, lesson_store.settle, ids, "reject", by, why)
 
@@ -492,10 +512,10 @@ class Quarantine:
     ) -> RevocationResult:
         """Remove everything that depends on `source`, and its sightings, in one transaction.
 
-        This includes what was derived from it and what loops learnt with it in their prompts. A
-        lesson that other sources gave too stays in their words. With `dry_run` nothing is removed
-        and no actor is needed. Raises NotFound if the source left nothing, InvalidInput without a
-        name or an actor.
+        This includes what was derived from the source, and what loops learnt with its text in their
+        prompts. A lesson that also came from other sources stays, in the words of these sources.
+        With `dry_run` nothing is removed, and no actor is needed. Raises NotFound for an unknown
+        source, InvalidInput without a name or an actor.
         """
         records.check_texts(source=source)
         if not source.strip():

@@ -1,17 +1,15 @@
-"""Reflect on an episode: a program finds the facts, and rules or a model word the lesson."""
+"""Reflect on an episode: a program finds the facts, and rules or a model write the lessons."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import traceback
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Literal
 
 from heedful.errors import InvalidInput, ModelError, StoreError
@@ -23,7 +21,7 @@ from heedful.loop.decide import Verdict
 from heedful.loop.record import NOTHING, Loop, Usage, check_share
 from heedful.memory import draft as drafts
 from heedful.memory.draft import Claim, Draft, Prompts, Score, Study
-from heedful.memory.memory import Memory, embed, space_of
+from heedful.memory.memory import Memory, log_failure, write_lessons
 from heedful.models.contract import Model
 from heedful.redact import redact
 from heedful.store import episodes, exposures, lessons, patterns
@@ -36,23 +34,24 @@ from heedful.traces.reading import read
 from heedful.traces.signals import Signal
 
 _log = logging.getLogger("heedful")
-# Events of a record that waits.
+# The events stored of an episode that waits.
 RECORDED = 2_000
-# A strategy is worth more than the lesson that it was drawn from.
+# The factor by which a strategy is more important than its reflection.
 STRONGER = 1.1
 DEFAULT = Prompts()
+FAILED = "reflection_generation_failed"  # the event in the log
 
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
     """The result of reflecting on one episode.
 
-    `reflection` and `strategy` are the lessons as they are written, `claims` the sentences of the
-    reflection with the events they cite, `dropped` those that their events do not hold. `signals`
-    list the events that speak of a mistake. `known` counts how often the same was seen before: then
-    no model was asked. `error` says why the model's answer was not used. `stored` holds the answers
-    of the store for both lessons, empty if nothing was written. `again`: this very episode was
-    reflected on before; `busy`: another process is at work on it, or was killed seconds ago.
+    `reflection` and `strategy` are the lessons. `claims` are the sentences of the reflection with
+    the events they cite, `dropped` the sentences that their events do not support. `signals` are
+    the signs of a mistake in the episode. `known` is how often the same failure was seen before; if
+    it is above 0, no model was asked. `error` says why a model's answer was not used. `stored` has
+    the results of storing both lessons. `again` is true if this episode was reflected on before.
+    `busy` is true if another process is reflecting on it, or was until a few seconds ago.
     """
 
     reflection: Reflection
@@ -69,29 +68,29 @@ class Reflected:
 
     @property
     def text(self) -> str:
-        """Return the text of the reflection."""
+        """The text of the reflection."""
         return self.reflection.text
 
     @property
     def by(self) -> str:
-        """Return who worded it: "rules" or the name of a model."""
+        """The author of the reflection: "rules", or the name of a model."""
         return str(self.reflection.meta["by"])
 
     @property
     def quarantined(self) -> bool:
-        """Return True if any of it waits in quarantine for a ruling."""
+        """True if the reflection or the strategy is in quarantine."""
         return "quarantined" in (self.reflection.state, self.strategy and self.strategy.state)
 
 
 def episode_of(
     loop: Loop | StoredLoop, task: str = "", verdict: Verdict | None = None, goal: str = ""
 ) -> Episode:
-    """Turn a finished loop into an episode: each attempt is an llm_response, then its findings.
+    """Return a finished loop as an episode: each attempt is an llm_response, then its findings.
 
-    A stored loop brings its task and its last verdict. An error is an error_event with its check as
-    the code, any other finding a system_event. The outcome is success if the verdict passed
-    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
-    on, else failure. Secrets are redacted.
+    A stored loop has its own task and last verdict. An error becomes an error_event with its check
+    as the code, any other finding a system_event. The outcome is success if the verdict passed
+    (without a verdict: if the last evaluation passes), partial if the loop was cancelled or has not
+    ended, else failure. Secrets are redacted.
     """
     if isinstance(loop, StoredLoop):
         verdict = verdict or (loop.verdicts[-1] if loop.decisions else None)
@@ -113,15 +112,16 @@ async def reflect(
     trust: Trust = "external",
     related: Sequence[str] = (),
 ) -> Reflected | None:
-    """Return what an episode teaches, worded by rules or by a `model`; None if it is empty.
+    """Return what an episode teaches, written by rules or by a `model`; None for an empty episode.
 
-    Memory is asked first: a known mistake counts one more sighting, and no model is asked. An
-    episode is reflected on once, however often and by however many processes it is handed over. If
-    the model fails, or the events do not hold its sentences, the words of the rules are used and
-    marked; with "raise" the episode waits for another try. `score` rates the importance, 0..1.
-    Without `store` nothing is written. `trust` is the trust of the task and the user's words: a
-    lesson that depends on them, or on results of tools, has no higher trust; below that of a model
-    it is quarantined. `related` are ids kept with it. Raises InvalidInput, ModelError, StoreError.
+    If memory has seen the failure before, it counts one more sighting, and no model is asked. Each
+    episode is reflected on once, even if several processes pass it in several times. If the model
+    fails, or the events do not support its sentences, the rules write the reflection, and `error`
+    says so. With `on_model_error="raise"` the error is raised, and the episode is tried again
+    later. `score` returns the importance, 0..1. With `store=False` nothing is written. `trust` is
+    the trust of the task and of the user's words. A lesson that depends on them, or on results of
+    tools, has no higher trust; a lesson with less trust than a model's is quarantined. `related`
+    are ids that are stored with the lesson. Raises InvalidInput, ModelError, StoreError.
     """
     if not isinstance(episode, Episode):
         raise InvalidInput("episode", episode, "an Episode")
@@ -151,10 +151,11 @@ async def reflect_waiting(
     model: Model | None = None,
     prompts: Prompts = DEFAULT,
 ) -> Reflected | None:
-    """Reflect on the oldest episode that waits or failed, or on that of a digest; None without one.
+    """Reflect on the oldest episode that waits or failed; return None if there is none.
 
-    Episodes tried since `before`, in seconds since 1970, are skipped, so that a host can call this
-    until it returns None. A failure is raised and the episode waits. Raises ModelError, StoreError.
+    Episodes that were tried since `before`, in seconds since 1970, are skipped, so a host can call
+    this until it returns None. `digest` selects one episode. If the model fails, the error is
+    raised and the episode waits. Raises ModelError, StoreError.
     """
     kept = Memory.of(memory, None)
     work = _Reflector(kept, model, prompts, drafts.by_outcome, "raise")
@@ -166,7 +167,7 @@ async def reflect_waiting(
 
 
 async def keep(made: Reflected, memory: Memory | Store | str) -> tuple[Remembered, ...]:
-    """Store a reflection made with `store=False`; nothing if the episode was stored before.
+    """Store a reflection made with `store=False`; return () if the episode was stored before.
 
     Raises StoreError, QuotaExceeded.
     """
@@ -195,18 +196,23 @@ class _Reflector:
             raise InvalidInput("prompts", self.prompts, "Prompts")
 
     async def write(self, memory: Memory, episode: Episode, digest: str, trust: Trust) -> Reflected:
-        """Word and store the reflection; a failure is recorded, to be tried again.
+        """Reflect on the episode and store the lessons; record a failure, to be tried again.
 
-        Meanwhile the claim on the episode is renewed, so that no other process takes it.
+        Meanwhile the claim on the episode is renewed, so that no other process works on it.
         """
-        async with AsyncExitStack() as stack:
-            stack.push_async_exit(partial(_record_failure, memory, digest))
-            stack.callback(asyncio.create_task(_renew_claim(memory, digest)).cancel)
+        renewal = asyncio.create_task(_renew_claim(memory, digest))
+        stored = None
+        try:
             made = await self.reflect(episode, digest, trust)
-            return replace(made, stored=await _write_lessons(memory, digest, made))
+            stored = await _write_lessons(memory, digest, made)
+        finally:
+            renewal.cancel()
+            if stored is None:
+                await _record_failure(memory, digest, sys.exception())
+        return replace(made, stored=stored)
 
     async def reflect(self, episode: Episode, digest: str, trust: Trust) -> Reflected:
-        """Word the reflection by the model, or by rules if the failure is known."""
+        """Let the model write the reflection, or the rules if memory knows the failure."""
         study, known = await self.study(episode, trust), 0
         if self.memory is not None:
             store, scope = self.memory.store, self.memory.scope
@@ -220,14 +226,14 @@ class _Reflector:
             except ModelError as failed:
                 if self.on_model_error == "raise":
                     raise
-                _log_failure(failed)
+                log_failure(FAILED, failed)
                 usage = getattr(failed, "usage", None) or NOTHING
                 error = f"{type(failed).__name__}: {failed}"
         made = await self.lessons(study, draft, digest)
         return replace(made, usage=usage, known=known, error=error)
 
     async def study(self, episode: Episode, trust: Trust) -> Study:
-        """Study the episode without what heedful itself put into its prompts."""
+        """Study the episode without the texts that heedful put into its prompts."""
         answered = {
             Example(event.content, after.content).digest: at
             for at, (event, after) in enumerate(pairwise(episode.events))
@@ -241,7 +247,7 @@ class _Reflector:
         return await asyncio.to_thread(Study.of, episode, trust)
 
     async def lessons(self, study: Study, draft: Draft, digest: str) -> Reflected:
-        """Turn a draft into lessons with their trust, importance and metadata."""
+        """Return the lessons of a draft with their trust, importance and metadata."""
         importance = self.score(draft, study.episode)
         check_share("importance", importance)
         episode, ids = study.episode, set[int]()
@@ -286,21 +292,8 @@ class _Reflector:
 
 
 async def _write_lessons(memory: Memory, digest: str, made: Reflected) -> tuple[Remembered, ...]:
-    """Write both lessons in one transaction, with the embedding of the task that finds them."""
     lessons = [each for each in (made.reflection, made.strategy) if each is not None]
-    if memory.embedder is not None:
-        texts = [each.example.task if each.example else each.text for each in lessons]
-        vectors = await embed(memory.embedder, texts)
-        space, pairs = space_of(memory.embedder), zip(lessons, vectors, strict=True)
-        lessons = [replace(each, space=space, vector=vector) for each, vector in pairs]
-    answers = await memory.store.write(
-        memory.scope,
-        episodes.record_lessons,
-        digest,
-        lessons,
-        most=memory.max_entries or 0,
-        quota=memory.quota,
-    )
+    answers = await write_lessons(memory, lessons, episodes.record_lessons, digest)
     fields = {"id": answers[0].id, "importance": made.reflection.importance}
     _log.info("reflection_stored", extra=fields)
     return tuple(answers)
@@ -327,7 +320,7 @@ def _meta(study: Study, draft: Draft, digest: str, related: Sequence[str]) -> Ma
 
 
 def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
-    """Turn an episode into what a store keeps; a long one keeps its first and last events."""
+    """Return the stored form of an episode; a long episode loses its middle events."""
     digest, events, half = episode.digest, episode.events, RECORDED // 2
     if len(events) > RECORDED:
         left = episode.omitted + len(events) - RECORDED
@@ -338,7 +331,7 @@ def to_stored_episode(episode: Episode, trust: Trust) -> StoredEpisode:
 
 
 def from_stored_episode(entry: StoredEpisode) -> tuple[Episode, Trust]:
-    """Return the episode that a store kept, and the trust of its task."""
+    """Return a stored episode and the trust of its task."""
     line = json.dumps(entry.record["episode"]).encode("ascii")
     (episode,) = read(line, "heedful", Limits(events=RECORDED, bytes=len(line)))
     return replace(episode, source=entry.record["source"]), entry.record["trust"]
@@ -351,26 +344,11 @@ async def _renew_claim(memory: Memory, digest: str) -> None:
             await memory.store.write(memory.scope, episodes.beat, digest)
 
 
-async def _record_failure(
-    memory: Memory,
-    digest: str,
-    kind: type[BaseException] | None,
-    error: BaseException | None,
-    where: TracebackType | None,
-) -> None:
-    """Record an error in the store and log it; after an interruption the episode is free again."""
-    if error is None:
-        return
+async def _record_failure(memory: Memory, digest: str, error: BaseException | None) -> None:
+    """Record and log the error; after an interruption, another process may take the episode."""
     words = ""
     if isinstance(error, Exception):
         words = f"{type(error).__name__}: {error}"
-        _log_failure(error)
+        log_failure(FAILED, error)
     with suppress(StoreError):  # the first error is raised
         await memory.store.write(memory.scope, episodes.record_failure, digest, words)
-
-
-def _log_failure(error: Exception) -> None:
-    """Log a failure without any text that was read or answered."""
-    where = "".join(traceback.format_tb(error.__traceback__))
-    fields = {"error": type(error).__name__, "traceback": where}
-    _log.warning("reflection_generation_failed", extra=fields)

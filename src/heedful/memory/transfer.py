@@ -1,7 +1,7 @@
-"""Export and import: what a scope has learnt, in a file that shows whether it is complete.
+"""Export and import: everything a scope has learnt, in a file that shows whether it is complete.
 
 Each line of the file is a record of `heedful.store.transfer`. The last line has the number and the
-SHA-256 of the others. An import checks the whole file before it writes the first record.
+SHA-256 of the other lines. An import checks the whole file before it writes the first record.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from heedful.store import transfer as records
 from heedful.store.store import Db, Store
 from heedful.store.transfer import End, Header, LessonRecord, Record
 
-# Called with what is done, how much of it, and of how much: lessons of an export, bytes of a file.
+# Called with the step, how much is done, and how much there is: lessons exported, or bytes read.
 TransferProgress = Callable[[str, int, int], None]
 File = str | os.PathLike[str] | BinaryIO
 LONGEST_LINE = 64 * 2**20
 # What is written in one transaction, for which others wait 0.1 s.
 RECORDS = 1_000
 BYTES = 4 * 2**20
-AGAIN = "copy it or export it again"
+AGAIN = "copy or export the file again"
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote; `digest` is the SHA-256 of all its lines except the last."""
+    """What an export wrote; `digest` is the SHA-256 of all lines except the last."""
 
     lessons: int
     lines: int
@@ -49,11 +49,11 @@ class Exported:
 class Imported:
     """What an import changed.
 
-    `source` names the import; if nobody vouched for it, revoking the source removes all of it.
-    `tenant` and `project` are those of the export. `new` and `known` count lessons, `quarantined`
-    the entries that came with it and wait for a ruling. `left` counts records that were left out,
-    because decisions, measurements and proofs of others need somebody who vouches for them.
-    `written` counts new records by kind.
+    `source` names the import, so that it can be revoked as a whole unless an operator vouched for
+    it. `tenant` and `project` are those of the export. `new` and `known` count lessons.
+    `quarantined` counts the imported entries that wait for a ruling. `left` counts records that
+    were left out: rulings, measurements and proofs need an operator who vouches for them. `written`
+    counts new records by type.
     """
 
     source: str
@@ -67,7 +67,7 @@ class Imported:
 
 
 class Transfers:
-    """The part of a Memory that writes and reads files."""
+    """The methods of Memory that write and read files."""
 
     store: Store
     scope: Scope
@@ -82,7 +82,7 @@ class Transfers:
     ) -> Exported:
         """Write everything learnt, as of one moment, to a path or an open binary file.
 
-        A path is written whole or not at all; an existing file is replaced only with `force`.
+        A path is written completely or not at all; an existing file is replaced only with `force`.
         Without `vectors` the file is half as large. Raises InvalidInput, StoreError.
         """
         if isinstance(file, str | os.PathLike):
@@ -129,17 +129,17 @@ class Transfers:
         why: str = "",
         progress: TransferProgress | None = None,
     ) -> Imported:
-        """Add what `export` wrote, each record once however often; nothing of a damaged file.
+        """Add the new records of an export; refuse a damaged file before anything is written.
 
-        It waits in quarantine, unless an operator vouches for it, `by` name and with a reason; then
-        it keeps its trust and state, and that is recorded. Raises ExportFileError, InvalidInput,
-        StoreError.
+        Imported lessons are quarantined, unless an operator vouches for them (`by` whom and `why`).
+        Then they keep their trust and state, and the import is recorded. Raises ExportFileError,
+        InvalidInput, StoreError.
         """
         if trust not in ("external", "operator"):
-            raise InvalidInput("trust", trust, "external, or operator if somebody vouches for it")
+            raise InvalidInput("trust", trust, "external, or operator if you vouch for the file")
         for name, value in (("by", by), ("why", why)):
             if bool(value.strip()) != (trust == "operator"):
-                allowed = "given if somebody vouches for an import, and else left out"
+                allowed = "a text if trust is operator, and else empty"
                 raise InvalidInput(name, value, allowed)
         with _open(file) as (opened, name):
             ends: list[Record] = []
@@ -150,7 +150,7 @@ class Transfers:
             counts: Counter[tuple[str, bool]] = Counter()
             async for batch in _batches(opened, name, "importing", progress):
                 if isinstance(batch[-1], End) and batch[-1] != end:
-                    raise ExportFileError(name, 0, f"it was changed while it was read; {AGAIN}")
+                    raise ExportFileError(name, 0, f"the file changed while it was read; {AGAIN}")
                 now = time.time()
                 found = [record for record in batch if not isinstance(record, Header | End)]
                 kept = found if by else [records.unvouched(record, source, now) for record in found]
@@ -184,7 +184,7 @@ def _writing(name: str) -> Iterator[None]:
 
 @contextmanager
 def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
-    """Yield a temporary file that takes the name when it is complete."""
+    """Yield a temporary file that replaces the file at `path` when it is complete."""
     from tempfile import mkstemp  # 0.9 MB, which a memory can do without
 
     path = path.resolve()  # the target of a link is replaced, not the link
@@ -205,7 +205,7 @@ def _replace(path: Path, force: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
-    """Yield the file, which can be read twice, and its name. Raises ExportFileError."""
+    """Yield the file, in a form that can be read twice, and its name. Raises ExportFileError."""
     from tempfile import TemporaryFile
 
     name = str(os.fspath(file)) if isinstance(file, str | os.PathLike) else "the input"
@@ -227,7 +227,7 @@ def _open(file: File) -> Iterator[tuple[BinaryIO, str]]:
 async def _batches(
     source: BinaryIO, name: str, what: str, progress: TransferProgress | None
 ) -> AsyncIterator[list[Record]]:
-    """Yield the records in the batches in which they are written, read in another thread."""
+    """Yield the records in batches for writing; the file is read in another thread."""
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     lines = _records(source, name)
@@ -252,7 +252,7 @@ def _records(source: BinaryIO, name: str) -> Iterator[Record]:
     for number in count(1):
         line = source.readline(LONGEST_LINE + 1)
         if not line:
-            what = "the file ends before the line that closes it"
+            what = "the file ends before its closing line"
             raise ExportFileError(name, number - 1, f"{what}; {AGAIN}")
         if len(line) > LONGEST_LINE:
             what = f"it is longer than {LONGEST_LINE >> 20} MB; {AGAIN}"
@@ -262,7 +262,7 @@ def _records(source: BinaryIO, name: str) -> Iterator[Record]:
         except InvalidInput as error:
             raise ExportFileError(name, number, f"{error}; {AGAIN}") from error
         if isinstance(record, Header) != (number == 1):
-            what = "no export of heedful" if number == 1 else "a second first line"
+            what = "not an export of heedful" if number == 1 else "a second header"
             raise ExportFileError(name, number, f"it is {what}; {AGAIN}")
         yield record
         if isinstance(record, End):
