@@ -63,52 +63,37 @@ _LONG = re.compile(r"\S{8}")
 
 # Secrets known by what precedes them: the kind, a word that the text must contain, and a pattern
 # with a group for the preceding text, followed by the secret.
+_PRIVATE_KEY = (
+    r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
+    r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+)
+_AUTHORIZATION = (
+    r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
+    r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
+)
+_COOKIE = (
+    r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
+    r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
+)
+_COMPARED = (
+    r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
+    r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
+)
+_CLOUDANT = (
+    r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
+    r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
+)
 _PLACED = (
-    (
-        "private_key",
-        "private key",
-        (
-            r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
-            r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
-        ),
-    ),
+    ("private_key", "private key", _PRIVATE_KEY),
     ("private_key", "putty-user-key", r"()PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z)"),
     ("password_in_url", "://", r"(://)[^\s/:@'\"]*+:(?!\$?[{<])[^\s/@'\"]++(?=@)"),
     ("bearer", "bearer", r"((?i:earer) {1,3})[\w.~+/=-]{20,}"),
-    (
-        "authorization",
-        "authorization",
-        (
-            r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
-            r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
-        ),
-    ),
-    (
-        "cookie",
-        "cookie",
-        (
-            r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
-            r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
-        ),
-    ),
+    ("authorization", "authorization", _AUTHORIZATION),
+    ("cookie", "cookie", _COOKIE),
     ("chat_token", ":", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
     ("mail_key", "-us", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
-    (
-        "assigned",
-        "=",
-        (
-            r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
-            r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
-        ),
-    ),
-    (
-        "assigned",
-        "cl",  # Cloudant
-        (
-            r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
-            r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
-        ),
-    ),
+    ("assigned", "=", _COMPARED),
+    ("assigned", "cl", _CLOUDANT),
 )
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from heedful.errors import PackageMissing
 from heedful.loop.decide import Done, Verdict
@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # an optional package
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
 Finished = Callable[[str, str, int, int], None]
@@ -132,12 +131,16 @@ def task(
     """Open the span of a job, in the trace that its headers name."""
     if not _active:
         return nullcontext()
+    attributes = _own(task=name, tenant=tenant, project=project)
+    return _active[0].span(f"heedful.task {name}", attributes, **_remote("CONSUMER", headers))
+
+
+def _remote(kind: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a span of this kind in the trace that the headers name."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
-    attributes = _own(task=name, tenant=tenant, project=project)
-    options = {"context": extract(headers), "kind": SpanKind.CONSUMER}
-    return _active[0].span(f"heedful.task {name}", attributes, **options)
+    return {"context": extract(headers), "kind": SpanKind[kind]}
 
 
 def _own(**values: Any) -> dict[str, Any]:
@@ -153,12 +156,9 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
     if not _active:
         yield lambda route, status: None
         return
-    from opentelemetry.propagate import extract
-    from opentelemetry.trace import SpanKind
-
     exporter = _active[0]
     method = method if method in METHODS else "_OTHER"
-    options = {"context": extract(headers), "kind": SpanKind.SERVER}
+    options = _remote("SERVER", headers)
     with exporter.span(method, {"http.request.method": method}, **options) as span:
 
         def answered(route: str, status: int) -> None:
@@ -239,24 +239,16 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
     return _own(decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0)
 
 
-class Traced(Protocol):
-    """A decorator of awaited calls that leaves their arguments and results unchanged."""
-
-    def __call__(
-        self, work: Callable[P, Coroutine[Any, Any, T]], /
-    ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return the same call within a span."""
-        ...
-
-
-def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
+def _traced(
+    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
+) -> Callable[[Call], Call]:
     """Make a decorator: `opened(*arguments)` gives the name and attributes of a span.
 
     `closed(exporter, span, result, seconds, *arguments)` completes it.
     """
 
-    def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        async def spanned(exporter: _Exporter, *arguments: P.args, **options: P.kwargs) -> T:
+    def decorate(work: Call) -> Call:
+        async def spanned(exporter: _Exporter, *arguments: Any, **options: Any) -> Any:
             began = time.perf_counter()
             with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
@@ -264,12 +256,12 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
                 return result
 
         @wraps(work)
-        def either(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        def either(*arguments: Any, **options: Any) -> Coroutine[Any, Any, Any]:
             if not _active:
                 return work(*arguments, **options)
             return spanned(_active[0], *arguments, **options)
 
-        return either
+        return cast("Call", either)
 
     return decorate
 
@@ -311,28 +303,28 @@ def _search_closed(
     exporter.recall.record(seconds)
 
 
-loop: Traced = _traced(
+loop = _traced(
     lambda run: ("heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}),
     lambda _, span, result, *__: span.set_attributes(
         {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
     ),
 )
-attempt: Traced = _traced(
+attempt = _traced(
     lambda run, state: (
         "heedful.attempt",
         {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
     ),
     _attempt_closed,
 )
-check: Traced = _traced(_check_opened, _check_closed)
-search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
-upsert: Traced = _traced(
+check = _traced(_check_opened, _check_closed)
+search = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
+upsert = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
     lambda _, span, answer, *__: span.set_attributes(
         {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
     ),
 )
-stage: Traced = _traced(
+stage = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
         _own(stage=report.name, attempts=len(report.attempts), status=report.status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:  # records are imported without asyncio
     from heedful.store.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
+_shared: dict[str, Store] = {}
+_guard = threading.Lock()
 
 
 def open_store(url: str) -> Store:
@@ -24,11 +28,17 @@ def open_store(url: str) -> Store:
         raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
     if url.startswith(POSTGRES):
         needs_psycopg()
-        return import_module("heedful.store.postgres").shared_store(url)  # type: ignore[no-any-return]
-    if "://" in url:
+        make, key = import_module("heedful.store.postgres").in_database, url
+    elif "://" in url:
         known = ["a path such as heedful.db", ":memory:", "postgresql://user@host/database"]
         raise UnknownName("store", url.partition("://")[0] + "://", known)
-    return import_module("heedful.store.sqlite").shared_store(url)  # type: ignore[no-any-return]
+    else:
+        make, key = import_module("heedful.store.sqlite").in_file, os.path.realpath(url)
+    with _guard:
+        store: Store = (url != ":memory:" and _shared.get(key)) or make(url)
+        if url != ":memory:":
+            _shared[key] = store
+        return store
 
 
 def needs_psycopg() -> None:

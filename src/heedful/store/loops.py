@@ -79,10 +79,8 @@ def _host() -> str:
 def _running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 
@@ -130,9 +128,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
     If a rule of the policy counts echoes, they are counted in the `window` newest other loops.
     """
-    row = db.one("read_loop", scope, id=id)
-    if row is None:
-        raise NotFound("loop", id, db.url)
+    row = _row(db, scope, id)
     stored = _stored(db, row)
     counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
     return LoopState(
@@ -209,10 +205,14 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
     """Return the loop as it is stored. Raises NotFound."""
+    return _stored(db, _row(db, scope, id))
+
+
+def _row(db: Db, scope: Scope, id: str) -> Row:
     row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
-    return _stored(db, row)
+    return row
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:

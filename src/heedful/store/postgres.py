@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -48,7 +48,7 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import invalid_value
-from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Store, Threads, Work, read_sql, share
+from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
 
@@ -120,22 +120,6 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
     return type("Row", (Row,), {"__slots__": (), "_at": at})
 
 
-class Rows(list[Any]):
-    """The complete result of a statement; empty for a statement that returns no rows."""
-
-    def __init__(self, rows: list[Any], rowcount: int) -> None:
-        super().__init__(rows)
-        self.rowcount: int = rowcount
-
-    def fetchone(self) -> Any:
-        """Return the first row, or None."""
-        return self[0] if self else None
-
-    def fetchall(self) -> list[Any]:
-        """Return all rows."""
-        return self
-
-
 class Session(Db):
     """A connection, used by one thread at a time; it raises the errors of psycopg unchanged.
 
@@ -156,14 +140,11 @@ class Session(Db):
         )
         self._connection.prepared_max = PREPARED_MAX
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
-        self._cursor = self._connection.cursor(binary=True)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
         """Run SQL that has no name."""
         text, names = number_parameters(sql)
-        cursor = self._cursor
-        cursor.execute(text.encode(), [values[name] for name in names])
-        return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        return self._connection.execute(text.encode(), [values[n] for n in names], binary=True)
 
     def script(self, sql: str) -> str:
         """Run several statements in one message to the server; return the status of the last."""
@@ -274,12 +255,9 @@ DEFAULTS = {
 class Address:
     """The address of a database; `conninfo` contains the password, `shown` does not."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)
     shown: str
     size: int
-
-    def __repr__(self) -> str:
-        return f"Address({self.shown!r})"
 
 
 def parse_url(url: str) -> Address:
@@ -431,11 +409,6 @@ def in_database(url: str) -> Store:
     return Store(address.shown, Database(address))
 
 
-def shared_store(url: str) -> Store:
-    """Return the store that this process shares for this URL. Raises InvalidInput."""
-    return share(url, partial(in_database, url))
-
-
 class Database:
     """Access to one database. A transaction that has begun runs to its end, awaited or not."""
 
@@ -444,8 +417,14 @@ class Database:
         # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close, _Pool.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database and return its result."""
+    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
+        """Run `work` on one consistent state of the database and return its result.
+
+        With `apart`, the work has its own connection and thread, and no time-out.
+        """
+        if apart:
+            begin = f"{_begin(READS, scope)}; {PATIENT}"
+            return await asyncio.to_thread(self._pool.alone, begin, work)
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
@@ -458,11 +437,6 @@ class Database:
         locks = [_key(scope, name) for name in dict.fromkeys(holds)]
         job = partial(self._pool.transact, _begin("begin", scope, locks), work, "commit")
         return await self._pool.run(job, locks)
-
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` as `read` does, on its own connection and thread, without a time-out."""
-        begin = f"{_begin(READS, scope)}; {PATIENT}"
-        return await asyncio.to_thread(self._pool.alone, begin, work)
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
@@ -671,7 +645,7 @@ def vectors(db: Session) -> str:
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if found is None:
         available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
-        how = "" if available else "install pgvector on the server, then "
+        how = "" if available.fetchone() else "install pgvector on the server, then "
         raise StoreError(
             f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
         )
@@ -692,7 +666,7 @@ def _grant(db: Session, role: str) -> None:
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")
     name = sql.Identifier(role).as_string()
-    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}):
+    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}).fetchone():
         db.script(f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls")
     db.script(f"""
         grant usage on schema {SCHEMA} to {name};

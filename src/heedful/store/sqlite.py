@@ -27,7 +27,6 @@ from heedful.store.store import (
     Threads,
     Work,
     read_sql,
-    share,
 )
 
 T = TypeVar("T")
@@ -39,13 +38,6 @@ class Connection(sqlite3.Connection, Db):
     """A connection with named statements."""
 
     dialect: Dialect = "sqlite"
-
-    def undo(self) -> None:
-        """End an open transaction; close the connection if that fails."""
-        try:
-            self.execute("rollback")
-        except sqlite3.Error:
-            self.close()
 
     def close(self) -> None:
         """Close the connection."""
@@ -99,8 +91,11 @@ class Thread(Threads[Connection]):
             try:
                 self._transact(db, jobs)
             finally:
-                if db.in_transaction:
-                    db.undo()
+                try:
+                    if db.in_transaction:
+                        db.execute("rollback")
+                except sqlite3.Error:
+                    db.close()
         except MISHAPS as error:
             raise translate_error(error) from error
 
@@ -182,13 +177,6 @@ def in_file(path: str) -> Store:
     return Store(path, File(path, BUSY_SECONDS))
 
 
-def shared_store(path: str) -> Store:
-    """Return the store that this process shares for this file; one in memory is never shared."""
-    if path == ":memory:":
-        return in_file(path)
-    return share(os.path.realpath(path), partial(in_file, path))
-
-
 class File:
     """Access to one file, with one thread for all writes and another for all reads."""
 
@@ -203,23 +191,22 @@ class File:
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database and return its result."""
-        return await self.reader.run(work)
+    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
+        """Run `work` on one consistent state of the database and return its result.
 
-    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """Run `work`, commit and return its result; there is one writer at a time."""
-        return await self.writer.run(work)
-
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` as `read` does, on a connection of its own."""
-        if self.reader is self.writer:
+        With `apart`, the work has a thread and a connection of its own.
+        """
+        if not apart or self.reader is self.writer:
             return await self.reader.run(work)
         reader = Thread(self._another, writes=False)
         try:
             return await reader.run(work)
         finally:
             reader.close()
+
+    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+        """Run `work`, commit and return its result; there is one writer at a time."""
+        return await self.writer.run(work)
 
     async def close(self) -> None:
         """Finish running work and close the file. A later call opens it again."""

@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
@@ -105,23 +105,25 @@ class Db:
 
     def select(self, columns: str, table: str, key: Mapping[str, Any], end: str = "") -> list[Row]:
         """Return columns of the rows that have the columns in `key`; `end` may order them."""
-        sql = f"select {columns} from {table} where {_is(tuple(key))} {end}"
+        sql = f"select {columns} from {table} where {_is(key)} {end}"
         rows: list[Row] = self.execute(sql, key).fetchall()
         return rows
 
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
         """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
-        return self.execute(_insert(table, tuple(values), end), values)
+        marks = ", ".join(f":{name}" for name in values)
+        sql = f"insert into {table} ({', '.join(values)}) values ({marks}) {end}"
+        return self.execute(sql, values)
 
     def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
         """Change columns of the rows that have the columns in `key`; return how many there were."""
         changed = ", ".join(f"{name} = :{name}" for name in changes)
-        sql = f"update {table} set {changed} where {_is(tuple(key))}"
+        sql = f"update {table} set {changed} where {_is(key)}"
         return int(self.execute(sql, {**key, **changes}).rowcount)
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
         """Delete the rows that have the columns in `key`; return how many there were."""
-        return int(self.execute(f"delete from {table} where {_is(tuple(key))}", key).rowcount)
+        return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
         """Return the object of this class that belongs to the connection, as a cache."""
@@ -131,14 +133,7 @@ class Db:
         return objects[kind]
 
 
-@cache
-def _insert(table: str, names: tuple[str, ...], end: str) -> str:
-    marks = ", ".join(f":{name}" for name in names)
-    return f"insert into {table} ({', '.join(names)}) values ({marks}) {end}"
-
-
-@cache
-def _is(names: tuple[str, ...]) -> str:
+def _is(names: Iterable[str]) -> str:
     return " and ".join(f"{name} = :{name}" for name in names)
 
 
@@ -161,8 +156,11 @@ def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Ca
 class Access(Protocol):
     """Access of a store to its database. All methods raise StoreError and what `work` raises."""
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database and return its result."""
+    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
+        """Run `work` on one consistent state of the database and return its result.
+
+        With `apart`, slow work has a connection of its own.
+        """
         ...
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
@@ -171,10 +169,6 @@ class Access(Protocol):
         No other writer has the locks in `holds` at the same time. They are names within the scope,
         always taken in the same order.
         """
-        ...
-
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """Run slow work as `read` does, on a connection of its own."""
         ...
 
     async def close(self) -> None:
@@ -308,18 +302,6 @@ def _forked() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
-
-
-_shared: dict[str, Store] = {}
-_guard = threading.Lock()
-
-
-def share(key: str, make: Callable[[], Store]) -> Store:
-    """Return the store that this process shares under this key; make it first if necessary."""
-    with _guard:
-        store = _shared.get(key) or make()
-        _shared[key] = store
-        return store
 
 
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
@@ -674,7 +656,7 @@ class Store:
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Run slow work as `read` does, on a connection of its own."""
-        return await self._access.apart(scope, lambda db: work(db, scope, *args, **kwargs))
+        return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs), True)
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
