@@ -275,14 +275,12 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
 def _columns(head: Head) -> dict[str, str]:
     """Return the columns of a loop that hold its head."""
     stage = head.stage
-    parts = {"goals": list(head.goals), "policy": dict(head.policy)}
-    run, name = (stage.run, stage.name) if stage else ("", "")
-    settings = {one: getattr(stage, one) for one in SETTINGS} if stage else None
-    kind = {"kind": head.kind, "run": storable(run), "stage": storable(name)}
     return {
-        **{part: dump(parts.get(part, getattr(head, part))) for part in HEAD},
-        **kind,
-        "settings": dump(settings),
+        **{part: dump(getattr(head, part)) for part in HEAD},
+        "kind": head.kind,
+        "run": storable(stage.run) if stage else "",
+        "stage": storable(stage.name) if stage else "",
+        "settings": dump(stage and {name: getattr(stage, name) for name in SETTINGS}),
     }
 
 

@@ -630,8 +630,7 @@ def _migrate_jobs(db: Session, part: str) -> None:
         applied = names
     else:
         ours = [name for name in names if done and name not in done]
-        parts = {name: "post" if "_post_" in name else "pre" for name in ours}
-        applied = [name for name in ours if part in ("all", parts[name])]
+        applied = [n for n in ours if part in ("all", "post" if "_post_" in n else "pre")]
         for name in applied:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 db.script(file.read())

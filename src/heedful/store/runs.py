@@ -86,11 +86,6 @@ class StageAttempt:
         return tuple(one for one in self.checks if one.status == "failed")
 
     @property
-    def without_results(self) -> bool:
-        """Return True if results are missing: an unnamed check may have had nothing to judge."""
-        return any(one.check_name == MISSING for one in self.failed)
-
-    @property
     def failed_checks_summary(self) -> list[str]:
         """Return a line for each failed check: its name and what was wrong."""
         return [f"{one.check_name}: {one.message}" for one in self.failed]

@@ -184,7 +184,7 @@ class File:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
         opens = partial(connect, path if alone else os.path.abspath(path), busy_seconds, path)
-        self._another = partial(_reading, opens)
+        self._another = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
@@ -214,7 +214,7 @@ class File:
             thread.close()
 
 
-def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
+def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) -> Connection:
     """Open a file and bring its schema up to date.
 
     Raises StoreUnavailable if the file cannot be opened, and any other sqlite3.Error unchanged.
@@ -237,6 +237,7 @@ def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
             _write_ahead(db, time.monotonic() + busy_seconds)
             _migrate(db, path)
         db.execute("pragma synchronous = full")
+        db.execute(f"pragma query_only = {reads}")
         failed.pop_all()
     return db
 
@@ -252,12 +253,6 @@ def _write_ahead(db: Connection, deadline: float) -> None:
             time.sleep(0.005)
         else:
             return
-
-
-def _reading(connect: Callable[[], Connection]) -> Connection:
-    db = connect()
-    db.execute("pragma query_only = on")
-    return db
 
 
 def _is_current(db: Connection, path: str) -> bool:
