@@ -18,11 +18,11 @@ _guard = threading.Lock()
 
 
 def open_store(url: str) -> Store:
-    """Return the store with this name: a SQLite path, `:memory:`, or a `postgresql://` URL.
+    """Return the store at `url`: a SQLite path, `:memory:`, or a `postgresql://` URL.
 
-    Each process opens a store once and shares it. A SQLite file is created at its first use. A
-    PostgreSQL database is not: run `heedful migrate` for that. Raises UnknownName, InvalidInput,
-    PackageMissing.
+    A process opens each store once and shares it, except `:memory:`, which is a new store each
+    time. A SQLite file is created at its first use. A PostgreSQL database needs `heedful migrate`
+    first. Raises UnknownName, InvalidInput, PackageMissing.
     """
     if not url.strip():
         raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
@@ -50,7 +50,7 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """Return a store's name without its password, so that it may be shown.
+    """Return the URL of a store without its password.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
     'postgresql://erin@host/heedful?port=5433'
@@ -58,10 +58,10 @@ def shown(url: str) -> str:
     if not url.startswith(POSTGRES):
         return url
     scheme, _, rest = url.partition("://")
-    place, _, query = rest.partition("?")
-    if "@" in query:  # of a password, which may begin anywhere before
+    authority, _, query = rest.partition("?")
+    if "@" in query:  # the password contains a "?" and may begin anywhere before it
         return f"{scheme}://..."
-    user, at, host = place.rpartition("@")
-    kept = [one for one in query.split("&") if one.partition("=")[0] in ("host", "port", "dbname")]
-    tail = f"?{'&'.join(kept)}" if kept else ""
+    user, at, host = authority.rpartition("@")
+    public = [part for part in query.split("&") if part.split("=")[0] in ("host", "port", "dbname")]
+    tail = f"?{'&'.join(public)}" if public else ""
     return f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}"
