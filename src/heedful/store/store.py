@@ -111,7 +111,7 @@ class Db:
         return rows
 
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
-        """Insert `values` as a row of `table`; `end` completes the statement, for example `SKIP`."""
+        """Insert `values` as a row of `table`; `end` completes the statement, such as `SKIP`."""
         marks = ", ".join(f":{name}" for name in values)
         sql = f"insert into {table} ({', '.join(values)}) values ({marks}) {end}"
         return self.execute(sql, values)
