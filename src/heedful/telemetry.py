@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of what heedful does, and a throttle for repeated log lines.
+"""OpenTelemetry: spans and metrics of heedful's work, and a throttle for repeated log lines.
 
 Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `check`,
 `search`, `upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and
@@ -27,21 +27,21 @@ Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
 Finished = Callable[[str, str, int, int], None]
-# The instrumentation scope; `heedful.traces.otlp` does not learn from spans in it.
+# The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does not learn.
 SCOPE: Final = "heedful"
-LONGEST: Final = 10_000  # characters of a content
+LONGEST: Final = 10_000  # characters of an exported text
 METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
 EVERY: Final = 60.0  # seconds between log lines of one kind
 
 
 class LogThrottle:
-    """Allows each message once in `EVERY` seconds."""
+    """A throttle for log lines: it allows the same message once in `EVERY` seconds."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def allows(self, message: str) -> bool:
-        """Return True if the message was not allowed within the last minute, and count it."""
+        """Return True at most once in `EVERY` seconds for the same message."""
         now = time.monotonic()
         self._next = {known: then for known, then in self._next.items() if then > now}
         if message in self._next:
@@ -51,7 +51,7 @@ class LogThrottle:
 
 
 class _Exporter:
-    """Where spans and metrics go, and whether contents go with them."""
+    """The tracer and the meters of heedful; `content` says whether texts are exported, too."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, content: bool) -> None:
         from opentelemetry.trace import StatusCode
@@ -68,7 +68,7 @@ class _Exporter:
 
     @contextmanager
     def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
-        """Open a span; an exception that ends it is exported by its type only."""
+        """Open a span; of an exception that ends the span, only the type is exported."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
         with started as span, ExitStack() as stack:
@@ -82,7 +82,7 @@ class _Exporter:
             yield span
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
-        """Set an attribute to a text or to messages, if contents are exported."""
+        """Set an attribute of the span to a text or to JSON data, if texts are exported."""
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
             span.set_attribute(name, redact(text)[:LONGEST])
@@ -97,7 +97,7 @@ def begin(
     tracers: TracerProvider | None = None,
     meters: MeterProvider | None = None,
 ) -> None:
-    """Start exporting, to the given providers or else to the global ones.
+    """Start exporting to the given providers, or else to OpenTelemetry's global providers.
 
     With `content`, prompts, answers, queries and findings are exported too, without secrets. Raises
     PackageMissing.
@@ -116,7 +116,7 @@ def end() -> None:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the current trace as headers (`traceparent`) for a job or request; empty if none."""
+    """Return headers (`traceparent`) that carry the current trace to a job or a request."""
     headers: dict[str, str] = {}
     if _active:
         from opentelemetry.propagate import inject
@@ -128,7 +128,7 @@ def trace_headers() -> dict[str, str]:
 def task(
     name: str, tenant: str, project: str, headers: Mapping[str, str]
 ) -> AbstractContextManager[object]:
-    """Open the span of a job, in the trace that its headers name."""
+    """Open a span for a job; `headers` carry the trace to which the span belongs."""
     if not _active:
         return nullcontext()
     attributes = _own(task=name, tenant=tenant, project=project)
@@ -136,7 +136,7 @@ def task(
 
 
 def _remote(kind: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a span of this kind in the trace that the headers name."""
+    """Return the options of a span of this kind in the trace that the headers carry."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
@@ -149,9 +149,9 @@ def _own(**values: Any) -> dict[str, Any]:
 
 @contextmanager
 def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
-    """Open the span of a request to the service, in the trace that its headers name.
+    """Open a span for a request to the service; `headers` carry the trace.
 
-    Call what is yielded with the template of the route, never a path, and the status.
+    Yields a function. Call it with the template of the route (never a path) and the HTTP status.
     """
     if not _active:
         yield lambda route, status: None
@@ -174,9 +174,10 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
 def chat(
     model: str, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any]
 ) -> Iterator[Finished]:
-    """Open the span of a chat with a model; `messages` are pairs of role and content.
+    """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Call what is yielded with the answer's text, why it ended, and its prompt and completion tokens.
+    Yields a function. Call it with the answer's text, why the answer ended, and the numbers of
+    tokens of the prompt and of the answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None
@@ -205,7 +206,7 @@ def _message(role: str, content: str) -> dict[str, Any]:
 
 
 def record_decision(loop: Loop, verdict: Verdict) -> None:
-    """Add the last attempt's evaluation and the decision to the current span, and count them."""
+    """Add the verdict and the last evaluation to the current span; count the decision."""
     if not _active:
         return
     from opentelemetry.trace import get_current_span
@@ -242,9 +243,10 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
 def _traced(
     opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
 ) -> Callable[[Call], Call]:
-    """Make a decorator: `opened(*arguments)` gives the name and attributes of a span.
+    """Return a decorator that puts a span around a call; `opened` returns its name and attributes.
 
-    `closed(exporter, span, result, seconds, *arguments)` completes it.
+    `opened` gets the arguments of the call. `closed(exporter, span, result, seconds, *arguments)`
+    adds the result of the call to the span.
     """
 
     def decorate(work: Call) -> Call:
