@@ -63,7 +63,7 @@ class PackageMissing(UsageError, ImportError):
 
 
 class LineError(UsageError):
-    """A file cannot be read; `line` is the number of the faulty line, or 0 if no line is at fault."""
+    """A file cannot be read; `line` is the number of the faulty line, 0 if unknown."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         self.path: str = path
@@ -90,7 +90,7 @@ class TraceFileError(LineError):
 
 
 class OverrideRefused(UsageError):
-    """An override is not allowed: its rule cannot be overridden, or no responsible person is named."""
+    """An override is refused: its rule allows none, or no responsible person is named."""
 
 
 class Conflict(UsageError):

@@ -199,7 +199,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Return a pattern that matches `past` characters after a name of `_OWNERS`, in an assignment."""
+    """Return a pattern that matches `past` characters after a name of `_OWNERS`."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
