@@ -94,7 +94,7 @@ class OverrideRefused(UsageError):
 
 
 class Conflict(UsageError):
-    """Other content is already stored under this name; nothing was written."""
+    """Other content is already stored under this id; nothing was written."""
 
 
 class AttemptTaken(Conflict):
@@ -106,7 +106,7 @@ class LoopEnded(Conflict):
 
 
 class OutOfOrder(Conflict):
-    """An attempt was reported before the attempt that precedes it."""
+    """An attempt was reported before the attempt with the previous number."""
 
 
 class NotQuarantined(UsageError):
@@ -183,7 +183,7 @@ class NotFound(HeedfulError):
 
 
 class NotPassed(HeedfulError):
-    """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
+    """A loop ended without an accepted candidate; `result` has the best candidate and reasons."""
 
     def __init__(self, result: Any) -> None:
         self.result: Any = result
@@ -196,7 +196,7 @@ class NotPassed(HeedfulError):
 
 
 class UserCodeError(HeedfulError):
-    """A function of the caller raised an exception, which is the `__cause__`."""
+    """A function that the caller passed raised an exception; `__cause__` is the exception."""
 
 
 class GenerateFailed(UserCodeError):
@@ -251,7 +251,7 @@ class StoreOlder(StoreError):
 
 
 class StoreInDoubt(StoreError):
-    """The connection was lost during a commit, which wrote all or nothing; repeat the call."""
+    """The connection was lost during a commit, so the result is unknown; repeat the call."""
 
     def __init__(self, what: str) -> None:
         super().__init__(

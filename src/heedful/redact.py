@@ -214,7 +214,7 @@ def _issued() -> list[tuple[str, str]]:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], list[str]]:
-    """Return one pattern for the tokens of all issuers, and the kind of each of its groups."""
+    """Return one pattern for the tokens of all issuers, and the kinds of its groups, in order."""
     rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
         f"{letter}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
@@ -247,7 +247,7 @@ def _mark_random(found: re.Match[str]) -> str:
 
 
 def redact_data(value: Any) -> Any:
-    """Return JSON data with redacted texts; the value of a key such as `password` is a secret."""
+    """Return JSON data without secrets; the value of a key such as `password` is a secret."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list | tuple):

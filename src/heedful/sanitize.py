@@ -53,12 +53,12 @@ def sanitize(text: str, most: int | None = None) -> str:
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
-    """Return each text in `shown` between a begin tag and an end tag of its label and `mark`."""
+    """Return the texts of `shown`, each between two tags made of the text's label and `mark`."""
     return [f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()]
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """Return a mark for `delimit`: 12 hexadecimal digits that occur in none of the texts."""
+    """Return a mark for `delimit`: 12 hexadecimal digits that occur in no text of `shown`."""
     said = "\0".join((name, *shown, *shown.values()))
     while True:
         said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
@@ -67,7 +67,7 @@ def delimiter(name: str, shown: Mapping[str, str]) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Shorten a text to at most `most` characters (200 or more) by leaving out its middle."""
+    """Shorten a text to at most `most` (200 or more) characters by leaving out its middle."""
     if len(text) <= most:
         return text
     half = (most - 60) // 2

@@ -68,7 +68,7 @@ class _Exporter:
 
     @contextmanager
     def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
-        """Open a span; of an exception that ends the span, only the type is exported."""
+        """Open a span; if an exception ends the span, export only the exception's type."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
         with started as span, ExitStack() as stack:
@@ -116,7 +116,7 @@ def end() -> None:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return headers (`traceparent`) that carry the current trace to a job or a request."""
+    """Return headers (`traceparent`) that continue the current trace; empty without a trace."""
     headers: dict[str, str] = {}
     if _active:
         from opentelemetry.propagate import inject
@@ -128,7 +128,7 @@ def trace_headers() -> dict[str, str]:
 def task(
     name: str, tenant: str, project: str, headers: Mapping[str, str]
 ) -> AbstractContextManager[object]:
-    """Open a span for a job; `headers` carry the trace to which the span belongs."""
+    """Open a span for a job, in the trace of its `headers`."""
     if not _active:
         return nullcontext()
     attributes = _own(task=name, tenant=tenant, project=project)
@@ -136,7 +136,7 @@ def task(
 
 
 def _remote(kind: str, headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of a span of this kind in the trace that the headers carry."""
+    """Return the options of a span of this kind, in the trace of `headers`."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
@@ -149,7 +149,7 @@ def _own(**values: Any) -> dict[str, Any]:
 
 @contextmanager
 def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
-    """Open a span for a request to the service; `headers` carry the trace.
+    """Open a span for a request to the service, in the trace of its `headers`.
 
     Yields a function. Call it with the template of the route (never a path) and the HTTP status.
     """
@@ -176,8 +176,8 @@ def chat(
 ) -> Iterator[Finished]:
     """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Yields a function. Call it with the answer's text, why the answer ended, and the numbers of
-    tokens of the prompt and of the answer.
+    Yields a function. Call it with the text of the answer, the finish reason, and the numbers of
+    tokens of the prompt and the answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None
@@ -243,10 +243,10 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
 def _traced(
     opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
 ) -> Callable[[Call], Call]:
-    """Return a decorator that puts a span around a call; `opened` returns its name and attributes.
+    """Return a decorator that puts a span around an async call.
 
-    `opened` gets the arguments of the call. `closed(exporter, span, result, seconds, *arguments)`
-    adds the result of the call to the span.
+    `opened` gets the arguments of the call and returns the name and the attributes of the span.
+    `closed(exporter, span, result, seconds, *arguments)` adds the result of the call to the span.
     """
 
     def decorate(work: Call) -> Call:

@@ -41,20 +41,20 @@ def new_owner() -> str:
 
 
 def enter(owner: str) -> None:
-    """Mark the driver with the token `owner` as working."""
+    """Mark the driver `owner` as working."""
     _active.add(owner)
 
 
 def leave(owner: str) -> None:
-    """Mark the driver with the token `owner` as finished; its loops may be claimed at once."""
+    """Mark the driver `owner` as finished, so that its loops may be claimed at once."""
     _active.discard(owner)
 
 
 def alive(owner: str, lease: float, now: float) -> bool:
     """Return True if the driver with the token `owner` may still be working.
 
-    In this process, a driver works from `enter` to `leave`. A driver elsewhere has until `lease`
-    (seconds since 1970). On this host, its process must also still run.
+    In this process, a driver works from `enter` to `leave`. A driver in another process works until
+    `lease` (seconds since 1970); on this host, its process must also still run.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
@@ -110,7 +110,7 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 
 @holds(by=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop and True if it is new; a missing loop is created, without a driver.
+    """Return the loop, and True if it is new; create the loop, without a driver, if necessary.
 
     Raises Conflict if the stored loop has another task, context, goals or policy.
     """
@@ -123,7 +123,7 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
-    """Return what a decision on a loop without a driver needs. Raises NotFound.
+    """Return the data for a decision on a loop without a driver. Raises NotFound.
 
     If a rule of the policy needs `echoes`, they are counted in the `window` newest other loops.
     """
@@ -142,7 +142,7 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
     """Claim the loop for the driver `owner`; create the loop if necessary.
 
-    Raises LeaseLost if another driver is working on the loop, Conflict if the task is another.
+    Raises LeaseLost if another driver is working on the loop, Conflict if the stored task differs.
     """
     key, now = _key(scope, id), time.time()
     row = db.first("read_loop", key)
@@ -162,7 +162,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 
 @holds(by=_of_loop)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
-    """Renew the lease of the loop. Raises LeaseLost if the loop has another epoch."""
+    """Renew the lease of the loop. Raises LeaseLost if another driver has claimed the loop."""
     lease = time.time() + LEASE_SECONDS
     if not db.update("loop", {**_key(scope, id), "epoch": epoch}, {"lease": lease}):
         raise _lost(id)
@@ -172,13 +172,12 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
     """Write `entry` to its loop.
 
-    Raises LeaseLost if the epoch of the loop is not that of `entry`. Raises AttemptTaken if its
-    attempt is stored with other content. If the same attempt is already stored, nothing is written,
-    because its decision was already made.
+    Raises LeaseLost if the loop's epoch is not `entry.epoch`. Raises AttemptTaken if the attempt of
+    `entry` is stored with other content. If the same attempt is stored, nothing is written.
 
-    An `owner` "" means that the loop has no driver. Then the loop must not have changed since
-    `entry.seen`, and each write raises the epoch. So of several writers that read the same state,
-    only one can write.
+    If `owner` is "", the loop has no driver. The loop must then be unchanged since `entry.seen`,
+    and each write raises the epoch: of several writers that read the same state, only one can
+    write.
     """
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
@@ -244,7 +243,7 @@ def newest(
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Count, for each finding key, the attempts with it in the `window` newest other loops.
+    """Count the attempts with each finding key in the `window` newest loops other than `id`.
 
     In each loop, a finding counts since the last improvement, and a persistent finding since the
     start. A finding that the loop has fixed does not count.
@@ -258,7 +257,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
 
 
 def dump(value: Any) -> str:
-    """Return `value` as JSON, without secrets. Only ASCII, because UTF-8 has no lone surrogates."""
+    """Return `value` as JSON without secrets; ASCII, since UTF-8 cannot hold lone surrogates."""
     return json.dumps(redact_data(value), separators=(",", ":"))
 
 
@@ -278,7 +277,6 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
 
 
 def _columns(head: Head) -> dict[str, str]:
-    """Return the database columns in which the head of a loop is stored."""
     stage = head.stage
     return {
         **{part: dump(getattr(head, part)) for part in HEAD},
@@ -290,7 +288,7 @@ def _columns(head: Head) -> dict[str, str]:
 
 
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
-    """Check that the stored loop has these parts of `head`. Raises Conflict."""
+    """Check that the stored loop and `head` agree in these parts. Raises Conflict."""
     columns = _columns(head)
     for part in parts:
         if row[part] != columns[part]:
@@ -317,7 +315,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
-    """Write the attempt; return True if it is new. Raises AttemptTaken if it differs."""
+    """Write the attempt; return True if it is new. Raises AttemptTaken for other content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": dump(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
@@ -403,7 +401,7 @@ def explained(stored: StoredLoop) -> Explanation:
 
 
 def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return the loops with attempts as records for a replay, oldest first.
+    """Return the loops with attempts, for a replay, in the order from oldest to newest.
 
     `found` has the newest loop first. The run of a pipeline is left out: its stages are loops with
     their own attempts.
@@ -413,7 +411,7 @@ def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
 
 
 def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
-    """Give the goals that all policies share to the loops that have scores but no goals.
+    """Give loops without goals the goals that all policies share, if they have the scores.
 
     All policies are then judged by the same goals. Other loops are returned unchanged.
     """

@@ -77,7 +77,7 @@ class Turns:
                 raise
 
     def give(self, keys: Sequence[Hashable]) -> None:
-        """Release the keys; the longest waiting task for a key then acquires the key."""
+        """Release the keys; the task that has waited longest for a key acquires the key."""
         with self._lock:
             for key in keys:
                 while waiting := self._waiting[key]:
@@ -147,11 +147,11 @@ class Session(Db):
         return self._connection.execute(text.encode(), [values[n] for n in names], binary=True)
 
     def script(self, sql: str) -> str:
-        """Run several statements in one message to the server; return the last one's status."""
+        """Run several statements in one message; return the status of the last statement."""
         return self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
     def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query, fetched in batches. A transaction can have one stream."""
+        """Yield the rows of a query, fetched in batches; only one stream at a time."""
         with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
             cursor.itersize = STREAMED
             cursor.execute(sql.encode(), binary=True)
@@ -165,7 +165,7 @@ class Session(Db):
                 copied.write_row(row)
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
-        """Run `begin`, `work` and `end` (commit or rollback); return the result of `work`.
+        """Run the SQL `begin`, `work` and the SQL `end` (commit or rollback); return `work`'s result.
 
         Raises InDoubt if the connection was lost during the commit.
         """
@@ -208,7 +208,7 @@ class Session(Db):
 
 
 class InDoubt(psycopg.OperationalError):
-    """An error: the connection was lost during a commit."""
+    """The error for a connection that was lost during a commit."""
 
 
 @cache
@@ -253,7 +253,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a database; `conninfo` has the password, `shown` is the URL without it."""
+    """The address of a database; `conninfo` contains the password, `shown` does not."""
 
     conninfo: str = field(repr=False)
     shown: str
@@ -304,7 +304,7 @@ _AWAY = (
 
 
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
-    """Return an error of the database as one of heedful's; `lost`: the connection is closed."""
+    """Translate an error of psycopg into ours; `lost` is True if the connection is closed."""
     line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -366,7 +366,7 @@ def who(session: Session) -> Row:
 
 
 def of_role(found: Row) -> str:
-    """Return the name of the role. Raises RoleRefused if it can bypass row-level security."""
+    """Return the name of the role. Raises RoleRefused if the role bypasses row-level security."""
     for flag, what in (
         ("super", "is a superuser"),
         ("bypass", "has BYPASSRLS"),
@@ -381,7 +381,7 @@ def of_role(found: Row) -> str:
 
 
 def of_schema(session: Session, found: Row) -> int:
-    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not fit."""
+    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not match."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -454,7 +454,6 @@ class _Pool(Threads[Session]):
         super().__init__(partial(admit, address), address.size)
 
     def forked(self) -> None:
-        """Start empty: a forked child must not use the threads and connections of its parent."""
         super().forked()
         self._turns = Turns()
 

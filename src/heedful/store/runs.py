@@ -106,10 +106,11 @@ class StageAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """The report of one stage of a run; `kept` is the number of the attempt that the run used.
+    """The report of one stage of a run.
 
-    `action` says how the stage ended: passed, continued (failed, the run used the last attempt),
-    best (failed, the run used the best attempt), halted, open (interrupted) or not_run.
+    `kept` is the number of the attempt whose output the run used. `action` says how the stage
+    ended: passed, continued (failed, the run used the last attempt), best (failed, the run used the
+    best attempt), halted, open (interrupted) or not_run.
     """
 
     name: str
@@ -224,7 +225,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return the verdict; an Again on a stage gets the feedback of the stage."""
+    """Return the verdict; in an Again on a stage, the feedback becomes that of the stage."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
@@ -301,7 +302,7 @@ def _checked(
     """Yield a result for each finding, each goal, and each check in `names` without a finding.
 
     Checks without a finding are left out if results are missing, or if a failed check is not in
-    `names`. It is then unknown whether these checks passed.
+    `names`. Then it is unknown whether the checks without a finding passed.
     """
     found, results, wrong = set[str](), list[CheckResult](), set[str]()
     for one in evaluation.findings:
@@ -376,7 +377,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Return the stored loops of the stages that have begun, by the name of the stage."""
+    """Return a mapping from the stages that have begun to their stored loops."""
     names = {loop_of(run, name): name for name in stages}
     found = await store.read(scope, loops.read_many, list(names))
     return {names[loop.id]: loop for loop in found}

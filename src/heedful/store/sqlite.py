@@ -139,7 +139,7 @@ MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """Return an error of SQLite or the disk as one of heedful's; return other errors unchanged."""
+    """Translate an error of SQLite or the disk into ours; return other errors unchanged."""
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):
@@ -208,13 +208,13 @@ class File:
         return await self.writer.run(work)
 
     async def close(self) -> None:
-        """Finish running work and close the file. A later call opens it again."""
+        """Finish running work and close the file. A later call opens the file again."""
         for thread in (self.writer, self.reader):
             thread.close()
 
 
 def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) -> Connection:
-    """Open the file `path` and upgrade its schema if necessary; `reads` forbids writes.
+    """Open the file `path` and upgrade its schema if necessary; `reads` makes it read-only.
 
     Raises StoreUnavailable if the file cannot be opened. Other errors of SQLite are not translated.
     """
@@ -242,7 +242,7 @@ def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) 
 
 
 def _write_ahead(db: Connection, deadline: float) -> None:
-    """Switch to a write-ahead log; retry until `deadline`, because SQLite does not wait here."""
+    """Switch to a write-ahead log; retry until `deadline`, because SQLite itself does not."""
     while True:
         try:
             db.execute("pragma journal_mode = wal")
@@ -286,7 +286,7 @@ def _migrate(db: Connection, path: str) -> None:
 
 
 def _statements(name: str) -> list[str]:
-    """Return the statements of the file `name`; a trigger is one statement."""
+    """Split the SQL file `name` into statements; a whole trigger is one statement."""
     statements, part = [], ""
     for line in read_sql(name).splitlines(keepends=True):
         part += line

@@ -127,7 +127,7 @@ class Db:
         return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
-        """Return the connection's own instance of `kind`, such as a cache; make it at first use."""
+        """Return the connection's own instance of `kind`, such as a cache, made at first use."""
         objects: dict[Any, K] = self.__dict__.setdefault("_local", {})
         if kind not in objects:
             objects[kind] = kind()
@@ -185,7 +185,7 @@ _of_parent: list[object] = []
 
 
 class Job(Future[Any]):
-    """A function that waits for a thread, and the future of its result."""
+    """The future result of `work`, a function that waits for a thread."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Job(Future[Any]):
 
 
 class Answers:
-    """A `with` block that sets its error as the result of all jobs without a result."""
+    """A `with` block; an error in the block becomes the result of all jobs without a result."""
 
     __slots__ = ("_jobs",)
 
@@ -229,7 +229,7 @@ class Threads(Generic[C]):
         _every.add(self)
 
     def forked(self) -> None:
-        """Start empty: a forked child must not use the threads and connections of its parent."""
+        """Forget all threads, connections and jobs; a forked child must not use its parent's."""
         self._lock = threading.Lock()
         self._own = threading.local()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -237,7 +237,7 @@ class Threads(Generic[C]):
         self._threads: list[threading.Thread] = []
 
     def submit(self, work: Callable[..., Any]) -> Future[Any]:
-        """Queue `work` for a thread. Raises RuntimeError while the interpreter shuts down."""
+        """Queue `work` for a thread; return its future. Raises RuntimeError at interpreter exit."""
         job = Job(work)
         with self._lock:
             if self._idle:
@@ -314,7 +314,7 @@ ROOMS = (
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
-    """Return the SQL of every named statement for `dialect`; the files are read only once."""
+    """Return a mapping from statement names to SQL for `dialect`; read the files only once."""
     text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
     text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)  # SQL for this dialect only
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
@@ -376,9 +376,9 @@ HALVES, LARGEST_HALF = 16_000, 65_504
 
 
 def from_row(kind: type[T], row: Row, **values: Any) -> T:
-    """Make a record of the class `kind` from the columns of `row`; `values` replaces columns.
+    """Make a record of the class `kind` from the columns of `row`; `values` overrides columns.
 
-    A JSON column becomes a tuple or a mapping, and a number a bool, if the field has this type.
+    JSON text becomes a tuple or a mapping, and a number becomes a bool, if the field needs that.
     """
     for name, read in _readers(cast("Any", kind)):
         if name not in values:
@@ -426,7 +426,7 @@ def blob(vector: Sequence[float]) -> bytes:
 
 
 def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the columns of a vector; `near` is pgvector's copy, None on SQLite."""
+    """Return the columns of a vector; `near` is the copy for pgvector, None on SQLite."""
     return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
 
 
@@ -536,7 +536,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """Return the value from which `_plain` made this JSON data."""
+    """Return the value for JSON data that `_plain` made."""
     match plain:
         case list():
             return [_value(one) for one in plain]
@@ -551,7 +551,7 @@ def _value(plain: Any) -> Any:
 
 
 def _kind(name: str) -> Any:
-    """Return heedful's dataclass `module:name`. Raises StoreCorrupt if there is no such class."""
+    """Return heedful's dataclass with the name `module:class`. Raises StoreCorrupt."""
     module, _, inner = name.partition(":")
     kind = None
     if module.startswith("heedful."):
@@ -578,9 +578,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The stored effects and the stored answer of a call; without any, `digest` is "".
+    """The stored effects and the stored answer of a call.
 
-    `next` is the number of the call's next effect.
+    `digest` is "" if nothing is stored. `next` is the number of the call's next effect.
     """
 
     digest: str = ""
