@@ -165,9 +165,9 @@ class Session(Db):
                 copied.write_row(row)
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
-        """Run the SQL `begin`, `work` and the SQL `end` (commit or rollback); return `work`'s result.
+        """Run `work` between the SQL `begin` and the SQL `end`; return the result of `work`.
 
-        Raises InDoubt if the connection was lost during the commit.
+        `end` is commit or rollback. Raises InDoubt if the connection was lost during the commit.
         """
         try:
             self.script(begin)
