@@ -261,7 +261,7 @@ class StoreInDoubt(StoreError):
 
 
 class RoleRefused(StoreError):
-    """The role of a PostgreSQL URL bypasses row-level security, or lacks a right."""
+    """The role of a PostgreSQL URL bypasses row-level security, or lacks a permission."""
 
 
 class LeaseLost(StoreError):
@@ -325,7 +325,7 @@ class Unreachable(RemoteError):
 
 
 class Refused(RemoteError):
-    """The service or a proxy answered with an error that has no class of its own.
+    """The service or a proxy answered with an error for which heedful has no class.
 
     `status` is the HTTP status, `code` the service's own code, "" if the answer has no code.
     """

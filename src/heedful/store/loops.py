@@ -230,7 +230,7 @@ def newest(
 ) -> list[StoredLoop]:
     """Return at most `limit` loops whose id begins with `prefix`, newest first.
 
-    With `before`, only loops older than the loop with this id; none if this loop does not exist.
+    With `before`, return only loops older than the loop with this id; if it is missing, none.
     """
     at = {"created": inf, "n": 0}
     if before:
@@ -411,9 +411,9 @@ def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
 
 
 def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
-    """Give loops without goals the goals that all policies share, if they have the scores.
+    """Return the loops; a loop without goals gets the goals that all policies share.
 
-    All policies are then judged by the same goals. Other loops are returned unchanged.
+    All policies are then judged by the same goals. A loop without these scores is unchanged.
     """
     wanted = {one.goals: one for one in policies if one.goals}
     if len(wanted) != 1:

@@ -304,7 +304,7 @@ _AWAY = (
 
 
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
-    """Translate an error of psycopg into ours; `lost` is True if the connection is closed."""
+    """Translate a psycopg error into a HeedfulError; `lost` means a closed connection."""
     line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
@@ -410,7 +410,7 @@ def in_database(url: str) -> Store:
 
 
 class Database:
-    """Access to a PostgreSQL database. Cancelling a task does not stop its transaction."""
+    """Access to a PostgreSQL database. Cancelling a task does not stop a running transaction."""
 
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
@@ -543,7 +543,7 @@ def known() -> tuple[Step, ...]:
 
 
 def newest() -> int:
-    """Return the schema version that this heedful needs: the number of its last `pre` part."""
+    """Return the schema version that this heedful needs: the number of the newest `pre` part."""
     return max((one.number for one in known() if one.part == "pre"), default=0)
 
 

@@ -225,7 +225,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return the verdict; in an Again on a stage, the feedback becomes that of the stage."""
+    """Return the verdict; an Again on a stage gets the text of `stage_feedback`."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict

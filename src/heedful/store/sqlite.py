@@ -139,7 +139,7 @@ MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """Translate an error of SQLite or the disk into ours; return other errors unchanged."""
+    """Translate an error of SQLite or the disk into a HeedfulError; return others unchanged."""
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):

@@ -142,7 +142,7 @@ Work = Callable[[Db], T]
 
 
 def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function that writes: it locks `names` instead of `MEMORY` until the commit.
+    """Decorate a function that writes: it locks `names`, instead of `MEMORY`, until the commit.
 
     `by` computes the names from the function's arguments after `db` and `scope`.
     """
@@ -536,7 +536,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """Return the value for JSON data that `_plain` made."""
+    """Turn the JSON data of `_plain` back into the value."""
     match plain:
         case list():
             return [_value(one) for one in plain]
