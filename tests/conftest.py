@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from heedful.store import _shared as shared
 from heedful.store.store import Store
-from heedful.store.store import _shared as shared
 from tests import engines
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """heedful: the reflection engine for LLM agents and pipelines.
 
-It knows when an agent should think again and when it must stop, and it makes sure that the same
-mistake is not made twice.
+heedful decides when an agent should try again and when it must stop, and it helps the agent not to
+repeat a mistake.
 
-A public name is imported when it is first used, so `import heedful` costs next to nothing. This
-table is the only list of them; `scripts/stub.py` makes `__init__.pyi` for type checkers from it.
+A public name is imported at its first use, so `import heedful` is fast. The table below is the only
+list of public names; `scripts/stub.py` makes `__init__.pyi` from it for type checkers.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""Every error that heedful raises, grouped by who can fix the cause.
+"""The errors that heedful raises, grouped by the cause.
 
-UsageError, AccessDenied and NotFound: the caller. UserCodeError: the callables that the caller
-handed over. StoreError: the database or the disk. ModelError: the model or its provider.
-RemoteError: the service of a client. NotPassed: nobody. Every message says what was wrong, with
-which value, and what to do.
+UsageError, AccessDenied and NotFound: the call. UserCodeError: a function that the caller passed.
+StoreError: the database or the disk. ModelError: the model or its provider. RemoteError: the
+service that a client calls. NotPassed is no fault: no candidate was accepted. Every message says
+what was wrong, with which value, and what to do.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class HeedfulError(Exception):
 
 
 class UsageError(HeedfulError):
-    """The caller passed something that cannot be used."""
+    """The caller passed something that heedful cannot use."""
 
 
 class InvalidInput(UsageError, ValueError):
-    """A field holds a value outside what is allowed.
+    """A field or an argument has a value that is not allowed.
 
     >>> str(InvalidInput("limit", -1, "an integer of at least 1"))
     'limit is -1; it must be an integer of at least 1'
@@ -40,7 +40,7 @@ class InvalidInput(UsageError, ValueError):
 
 
 class UnknownName(UsageError):
-    """No such name exists; the message lists the names that do."""
+    """No object has this name; the message lists the names that exist."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         self.kind: str = kind
@@ -50,7 +50,7 @@ class UnknownName(UsageError):
 
 
 class PackageMissing(UsageError, ImportError):
-    """A feature needs a package that comes with an extra.
+    """A feature needs a package that is not installed; `extra` is the extra that installs it.
 
     >>> str(PackageMissing("reading Parquet", "pyarrow", "frames"))
     "reading Parquet needs pyarrow: pip install 'heedful[frames]'"
@@ -63,7 +63,7 @@ class PackageMissing(UsageError, ImportError):
 
 
 class LineError(UsageError):
-    """A file cannot be read; `line` counts from 1 and is 0 if no line is to blame."""
+    """A file cannot be read; `line` is the number of the faulty line, 0 if unknown."""
 
     def __init__(self, path: str, line: int, what: str) -> None:
         self.path: str = path
@@ -90,15 +90,15 @@ class TraceFileError(LineError):
 
 
 class OverrideRefused(UsageError):
-    """An override is not allowed: the rule cannot be lifted, or no responsible person is named."""
+    """An override is refused: its rule allows none, or no responsible person is named."""
 
 
 class Conflict(UsageError):
-    """Something else is already stored under this name; nothing was written."""
+    """Other content is already stored under this id; nothing was written."""
 
 
 class AttemptTaken(Conflict):
-    """The attempt was already reported, with other content."""
+    """The attempt was already reported with other content."""
 
 
 class LoopEnded(Conflict):
@@ -106,23 +106,23 @@ class LoopEnded(Conflict):
 
 
 class OutOfOrder(Conflict):
-    """An attempt is reported before the attempt that precedes it."""
+    """An attempt was reported before the attempt with the previous number."""
 
 
 class NotQuarantined(UsageError):
-    """The example does not wait in quarantine, so it cannot be ruled on; `state` is its state."""
+    """The example is not in quarantine, so no ruling on it is possible; `state` is its state."""
 
     def __init__(self, id: int, state: str, ruled: str = "") -> None:
         self.id: int = id
         self.state: str = state
         super().__init__(
             f"example {id} does not wait in quarantine, it {ruled or f'is {state}'}; "
-            f"heedful quarantine show {id} tells why"
+            f"heedful quarantine show {id} shows why"
         )
 
 
 class RollbackRefused(UsageError):
-    """A dream was already rolled back, or a later dream, with the id `first`, builds on it."""
+    """A dream was already rolled back, or the later dream `first` builds on it."""
 
     def __init__(self, id: int, why: str, first: int = 0) -> None:
         self.id: int = id
@@ -131,7 +131,7 @@ class RollbackRefused(UsageError):
 
 
 class Changed(UsageError):
-    """The edited object has changed meanwhile; `edition` is current, and nothing was written."""
+    """The object was changed meanwhile and now has this `edition`; nothing was written."""
 
     def __init__(self, what: str, id: str, edition: str) -> None:
         self.edition: str = edition
@@ -159,7 +159,7 @@ class KeyRefused(AccessDenied):
 
 
 class Forbidden(AccessDenied):
-    """The key is good, but lacks a scope or a project."""
+    """The key is valid, but it does not allow this action or this project."""
 
 
 class TenantMismatch(Forbidden):
@@ -174,8 +174,8 @@ class NotFound(HeedfulError):
         self.id: str = id
         self.where: str = where
         remedies = {
-            "example": "; heedful quarantine list shows the ids of what waits",
-            "source": "; heedful quarantine list shows the sources of what waits",
+            "example": "; heedful quarantine list shows the ids of waiting examples",
+            "source": "; heedful quarantine list shows the sources of waiting examples",
             "lesson": "; heedful lessons shows the ids",
             "dream": "; heedful dream log shows the ids",
         }
@@ -183,7 +183,7 @@ class NotFound(HeedfulError):
 
 
 class NotPassed(HeedfulError):
-    """A loop ended without an accepted candidate; `result` holds the best one and the reasons."""
+    """A loop ended without an accepted candidate; `result` has the best candidate and reasons."""
 
     def __init__(self, result: Any) -> None:
         self.result: Any = result
@@ -196,33 +196,33 @@ class NotPassed(HeedfulError):
 
 
 class UserCodeError(HeedfulError):
-    """A callable of the caller raised an exception, which is the `__cause__`."""
+    """A function that the caller passed raised an exception; `__cause__` is the exception."""
 
 
 class GenerateFailed(UserCodeError):
-    """`generate` or `revise` raised."""
+    """The function `generate` or `revise` raised an exception."""
 
 
 class StageFailed(UserCodeError):
-    """The function of a pipeline's stage raised; a stored run can be resumed by its id `run`."""
+    """The function of a stage raised an exception; a stored run can be resumed by its id `run`."""
 
     def __init__(self, stage: str, run: str, cause: BaseException) -> None:
         self.stage: str = stage
         self.run: str = run
-        again = f"; what was done before is kept, run again with id={run!r}" if run else ""
+        again = f"; finished stages are stored, run again with id={run!r}" if run else ""
         super().__init__(
             f"stage {stage!r} raised {type(cause).__name__}: {_short(str(cause))}; fix it{again}"
         )
 
 
 class CheckFailed(UserCodeError):
-    """A check or an evaluator raised twice on the same candidate."""
+    """A check or an evaluator raised an exception twice on the same candidate."""
 
     def __init__(self, check: str, cause: BaseException) -> None:
         self.check = check
         super().__init__(
             f"check {check!r} raised {type(cause).__name__}: {_short(str(cause))}; "
-            "the candidate was not blamed, fix the check and run again"
+            "the candidate is not at fault, fix the check and run again"
         )
 
 
@@ -239,19 +239,19 @@ class StoreUnavailable(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a healthy heedful database."""
+    """The file or the data in it is damaged, or is not a database of heedful."""
 
 
 class StoreNewer(StoreError):
-    """The database has a schema that this version does not know."""
+    """The database has the schema of a newer version of heedful."""
 
 
 class StoreOlder(StoreError):
-    """The database has a schema that this version no longer knows, or no schema."""
+    """The database has no schema, or the schema of an older version of heedful."""
 
 
 class StoreInDoubt(StoreError):
-    """The connection was lost during a commit, which wrote all or nothing; call again."""
+    """The connection was lost during a commit, so the result is unknown; repeat the call."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -261,11 +261,11 @@ class StoreInDoubt(StoreError):
 
 
 class RoleRefused(StoreError):
-    """The role of a PostgreSQL URL bypasses row-level security, or lacks a right."""
+    """The role of a PostgreSQL URL bypasses row-level security, or lacks a permission."""
 
 
 class LeaseLost(StoreError):
-    """Another process drives this loop; this process wrote nothing."""
+    """Another process is driving this loop; this process wrote nothing."""
 
 
 class ModelError(HeedfulError):
@@ -290,13 +290,13 @@ class WeightsError(ModelUnavailable):
 
 
 class ModelTimeout(ModelError):
-    """No answer within the time given, in seconds."""
+    """The model did not answer in time."""
 
 
 class MalformedAnswer(ModelError):
-    """The model answered something other than what was asked for; `answer` is its text.
+    """The answer of the model is not what was asked for; `answer` is its text.
 
-    `usage` is the Usage of asking, None if unknown.
+    `usage` is the Usage of the call, None if unknown.
     """
 
     def __init__(self, what: str, answer: str = "", usage: Any = None) -> None:
@@ -325,9 +325,9 @@ class Unreachable(RemoteError):
 
 
 class Refused(RemoteError):
-    """The service, or a proxy, answered with an error that has no class here.
+    """The service or a proxy answered with an error for which heedful has no class.
 
-    `status` is the HTTP status, `code` the service's own code, "" if it gave none.
+    `status` is the HTTP status, `code` the service's own code, "" if the answer has no code.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:

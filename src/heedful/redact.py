@@ -1,8 +1,8 @@
-"""Redact secrets, before anything is stored or sent to a model.
+"""Redaction of secrets, before text is stored or sent to a model.
 
-A secret is recognised by the form that its issuer gives it, by what precedes it (a header, a name
-such as `password`), or by being random letters and digits in quotes. A mark with its kind replaces
-it. The patterns read a text in time linear in its length.
+A secret is recognised by the format that its issuer uses, by the words before it (a header, a name
+such as `password`), or because it is a random string in quotes. A mark with its kind replaces the
+secret. Every pattern takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -61,54 +61,39 @@ signature sig=[\w%+/-]{40,}+={0,2} X-(?:Amz|Goog)-Signature=[0-9a-f]{64,}
 _RUN = r"[\w.+/=:\\%-]{16,}+"
 _LONG = re.compile(r"\S{8}")
 
-# Secrets known by what precedes them: the kind, a word that the text must contain, and a pattern
-# with a group for the preceding text, followed by the secret.
+# Secrets recognised by the text before them: the kind, a word that the whole text must contain, and
+# a pattern with a group for the text before the secret.
+_PRIVATE_KEY = (
+    r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
+    r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
+)
+_AUTHORIZATION = (
+    r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
+    r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
+)
+_COOKIE = (
+    r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
+    r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
+)
+_COMPARED = (
+    r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
+    r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
+)
+_CLOUDANT = (
+    r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
+    r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
+)
 _PLACED = (
-    (
-        "private_key",
-        "private key",
-        (
-            r"()-{4,5} ?BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5}(?>(?:[^-]++|-(?!---))*)"
-            r"(?:-{4,5} ?END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)? ?-{4,5})?"
-        ),
-    ),
+    ("private_key", "private key", _PRIVATE_KEY),
     ("private_key", "putty-user-key", r"()PuTTY-User-Key-File-\d(?s:.)*?(?:Private-MAC: ?\w+|\Z)"),
     ("password_in_url", "://", r"(://)[^\s/:@'\"]*+:(?!\$?[{<])[^\s/@'\"]++(?=@)"),
     ("bearer", "bearer", r"((?i:earer) {1,3})[\w.~+/=-]{20,}"),
-    (
-        "authorization",
-        "authorization",
-        (
-            r"((?i:uthorization)(?:\\{0,3}[\"'])?\s{0,20}[:=]\s{0,20}(?:\\{0,3}[\"'])?"
-            r"(?i:basic|token|digest|negotiate|ntlm|apikey|key)\s{1,3})(?!\[)[^\s\"']{8,}"
-        ),
-    ),
-    (
-        "cookie",
-        "cookie",
-        (
-            r"((?i:ookie)(?:\\{0,3}[\"'])?\s{0,20}:\s{0,20}(?:\\{0,3}[\"'])?)"
-            r"[\w.%+-]{1,64}=[^\s;\"']*+(?>(?:;\s{0,20}[\w.%+-]{1,64}=[^\s;\"']*+)*)"
-        ),
-    ),
+    ("authorization", "authorization", _AUTHORIZATION),
+    ("cookie", "cookie", _COOKIE),
     ("chat_token", ":", r"(:(?<=\d{8}:))[\w-]{35}(?![\w-])"),
     ("mail_key", "-us", r"()(?<![0-9a-z])[0-9a-z]{32,}+-us\d{1,2}"),
-    (
-        "assigned",
-        "=",
-        (
-            r"([\"'])[^\s\"']{6,}+(?=[\"']\s{0,20}[!=]={1,2}\s{0,20}[\w.]{0,30}?"
-            r"(?i:passw|passphrase|pwd|secret|contrase|(?:OWNERS)_?(?:key|token|pass)))"
-        ),
-    ),
-    (
-        "assigned",
-        "cl",  # Cloudant
-        (
-            r"([cC](?i:l(?:ou(?:dant)?)?[_-]?(?:api[_-]?)?(?:key|token|pass(?:word)?|pwd?))"
-            r"[\"'\]]{0,2}(?:\s{0,20}+[:=]{1,2}>?\s{0,20}+|\s{1,20}+)[\"']?)[A-Za-z]{24}"
-        ),
-    ),
+    ("assigned", "=", _COMPARED),
+    ("assigned", "cl", _CLOUDANT),
 )
 
 # Names that a secret is assigned to. "key", "token" and "pass" count only after the name of an
@@ -168,12 +153,12 @@ _AWS = r"(?i)aws[^\n]{0,20}(?:key|pwd?|pass(?:word)?|token)[^\n]{0,20}\Z"
 
 
 def redact(text: str) -> str:
-    """Replace every recognised secret by `[redacted: kind]`.
+    """Return the text with `[redacted: kind]` in place of every recognised secret.
 
-    Recognised are the tokens of common issuers, private keys, web tokens, passwords in addresses,
-    credentials in headers, random letters and digits in quotes, and values of names such as
-    `password` or `api_key`: 6 or more characters in quotes or with a digit or a sign, or 8 letters
-    right after an equals sign.
+    Recognised are the tokens of common issuers, private keys, JSON web tokens, passwords in URLs,
+    credentials in headers, and random strings in quotes. The value after a name such as `password`
+    or `api_key` is a secret if it has 6 or more characters and is in quotes or contains a digit or
+    a sign. Right after `=`, 8 letters are enough.
 
     >>> redact("key AKIAIOSFODNN7EXAMPLE in use")
     'key [redacted: aws_key] in use'
@@ -199,14 +184,14 @@ def redact(text: str) -> str:
 
 
 def _mark_after(pattern: str, kind: str, text: str) -> str:
-    """Mark what follows the first group of the pattern."""
+    """Replace the secret after the first group of the pattern by a mark of this kind."""
     mark = f"[redacted: {kind}]"
     return _compiled(pattern).sub(lambda found: found[1] + mark, text)
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when a text first needs it: all of them take 6 ms."""
+    """Compile a pattern at its first use, because compiling all patterns takes 6 ms."""
     kinds = {kind for kind, *_ in (*_issued(), *_PLACED)}
     no_mark = "".join(rf"(?<!redacted: {kind}\])" for kind in sorted(kinds))
     pattern = pattern.replace("NO_MARK", no_mark).replace("OWNERS", "|".join(_OWNERS.split()))
@@ -214,7 +199,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _owned(past: int) -> str:
-    """Return a pattern for an assignment after an owner's name that ended `past` characters ago."""
+    """Return a pattern that matches `past` characters after a name of `_OWNERS`."""
     owners = sorted((name for one in _OWNERS.split() for name in (one, f"{one}_")), key=len)
     same = ("|".join(names) for _, names in groupby(owners, len))
     ended = "|".join(f"(?<=(?:{names}).{{{past}}})" for names in same).replace("_", "[_-]")
@@ -229,7 +214,7 @@ def _issued() -> list[tuple[str, str]]:
 
 @cache
 def _forms() -> tuple[re.Pattern[str], list[str]]:
-    """Return one pattern of all forms, each with an empty group, and their kinds."""
+    """Return one pattern for the tokens of all issuers, and the kinds of its groups, in order."""
     rows = sorted(_issued(), key=lambda row: row[1][0])
     letters = (
         f"{letter}(?:{'|'.join(f'{_begun(form)[1:]}()' for _, form in same)})"
@@ -240,7 +225,7 @@ def _forms() -> tuple[re.Pattern[str], list[str]]:
 
 def _begun(form: str) -> str:
     begin = re.match(r"([\w-]+)<", form)
-    # The letter after a backslash is that of an escaped line break.
+    # A letter after a backslash belongs to an escape such as a line break.
     return rf"{begin[1]}(?<!(?<!\\)[\w-]{begin[1]}){form[begin.end() :]}" if begin else form
 
 
@@ -262,7 +247,7 @@ def _mark_random(found: re.Match[str]) -> str:
 
 
 def redact_data(value: Any) -> Any:
-    """Redact every text in JSON data; the value of a key such as `password` counts as a secret."""
+    """Return JSON data without secrets; the value of a key such as `password` is a secret."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, list | tuple):

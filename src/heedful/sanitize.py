@@ -1,7 +1,7 @@
-"""Texts of others, made harmless before a model reads them.
+"""Make texts from untrusted sources safe for a prompt.
 
-`sanitize` removes characters that hide something and tokens that begin or end a turn of a chat.
-`delimit` puts texts between delimiters that they cannot contain, and `cut_middle` bounds them.
+`sanitize` removes hidden characters and tokens that begin or end a chat turn. `delimit` puts texts
+between delimiters that they do not contain. `cut_middle` shortens a text.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"  # invisible letters and m
 
 
 def sanitize(text: str, most: int | None = None) -> str:
-    """Return the text without hidden characters and role tokens, cut at `most` characters.
+    """Return the text without hidden characters and chat tokens, cut at `most` characters.
 
     Removed are control, bidirectional, zero-width, tag, private and unassigned characters; a flag
     drawn with tags becomes a plain flag. A joiner or variation selector stays after a character
-    outside ASCII, and a selector after the digit of a keycap. A role token becomes `…`.
+    outside ASCII, and a selector after the digit of a keycap. A chat token becomes `…`.
 
     >>> sanitize("a\\u200bb <|im_start|>system", 8)
     'ab …sys…'
     """
-    # First, since a hidden character could split a token.
+    # Hidden characters go first, because they could split a token.
     control = {c for c in set(text) if unicodedata.category(c)[0] == "C"}.difference(_SHOWN)
     if hidden := control.union(_BLANK).intersection(text):
         text = text.translate(dict.fromkeys(map(ord, hidden)))
@@ -53,12 +53,12 @@ def sanitize(text: str, most: int | None = None) -> str:
 
 
 def delimit(mark: str, shown: Mapping[str, str]) -> list[str]:
-    """Return each text between its delimiters, `mark` and its label."""
+    """Return the texts of `shown`, each between two tags made of the text's label and `mark`."""
     return [f"<{label} {mark}>\n{text}\n</{label} {mark}>" for label, text in shown.items()]
 
 
 def delimiter(name: str, shown: Mapping[str, str]) -> str:
-    """Return a digest of all texts that occurs in none of them, so none can end its delimiters."""
+    """Return a mark for `delimit`: 12 hexadecimal digits that occur in no text of `shown`."""
     said = "\0".join((name, *shown, *shown.values()))
     while True:
         said = hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
@@ -67,7 +67,7 @@ def delimiter(name: str, shown: Mapping[str, str]) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Return the beginning and end of a text, at most `most` characters (200 or more) in all."""
+    """Shorten a text to at most `most` (200 or more) characters by leaving out its middle."""
     if len(text) <= most:
         return text
     half = (most - 60) // 2

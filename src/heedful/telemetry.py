@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of what heedful does, and a throttle for repeated log lines.
+"""OpenTelemetry: spans and metrics of heedful's work, and a throttle for repeated log lines.
 
 Nothing is imported or measured until `begin` is called. The decorators `loop`, `attempt`, `check`,
 `search`, `upsert` and `stage` put a span around an awaited call. Prompts, answers, queries and
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from heedful.errors import PackageMissing
 from heedful.loop.decide import Done, Verdict
@@ -23,26 +23,25 @@ if TYPE_CHECKING:  # an optional package
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Call = TypeVar("Call", bound=Callable[..., Coroutine[Any, Any, Any]])
 Attributes = Mapping[str, Any]
 Answered = Callable[[str, int], None]
 Finished = Callable[[str, str, int, int], None]
-# The instrumentation scope; `heedful.traces.otlp` does not learn from spans in it.
+# The instrumentation scope of heedful's spans, from which `heedful.traces.otlp` does not learn.
 SCOPE: Final = "heedful"
-LONGEST: Final = 10_000  # characters of a content
+LONGEST: Final = 10_000  # characters of an exported text
 METHODS: Final = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"))
 EVERY: Final = 60.0  # seconds between log lines of one kind
 
 
 class LogThrottle:
-    """Allows each message once in `EVERY` seconds."""
+    """A throttle for log lines: it allows the same message once in `EVERY` seconds."""
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
 
     def allows(self, message: str) -> bool:
-        """Return True if the message was not allowed within the last minute, and count it."""
+        """Return True at most once in `EVERY` seconds for the same message."""
         now = time.monotonic()
         self._next = {known: then for known, then in self._next.items() if then > now}
         if message in self._next:
@@ -52,7 +51,7 @@ class LogThrottle:
 
 
 class _Exporter:
-    """Where spans and metrics go, and whether contents go with them."""
+    """The tracer and the meters of heedful; `content` says whether texts are exported, too."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, content: bool) -> None:
         from opentelemetry.trace import StatusCode
@@ -69,7 +68,7 @@ class _Exporter:
 
     @contextmanager
     def span(self, name: str, attributes: Attributes, **options: Any) -> Iterator[Span]:
-        """Open a span; an exception that ends it is exported by its type only."""
+        """Open a span; if an exception ends the span, export only the exception's type."""
         quiet = {"record_exception": False, "set_status_on_exception": False, **options}
         started = self.tracer.start_as_current_span(name, attributes=dict(attributes), **quiet)
         with started as span, ExitStack() as stack:
@@ -83,7 +82,7 @@ class _Exporter:
             yield span
 
     def set_content(self, span: Span, name: str, content: Any) -> None:
-        """Set an attribute to a text or to messages, if contents are exported."""
+        """Set an attribute of the span to a text or to JSON data, if texts are exported."""
         if self.content:
             text = content if isinstance(content, str) else json.dumps(content)
             span.set_attribute(name, redact(text)[:LONGEST])
@@ -98,7 +97,7 @@ def begin(
     tracers: TracerProvider | None = None,
     meters: MeterProvider | None = None,
 ) -> None:
-    """Start exporting, to the given providers or else to the global ones.
+    """Start exporting to the given providers, or else to OpenTelemetry's global providers.
 
     With `content`, prompts, answers, queries and findings are exported too, without secrets. Raises
     PackageMissing.
@@ -117,7 +116,7 @@ def end() -> None:
 
 
 def trace_headers() -> dict[str, str]:
-    """Return the current trace as headers (`traceparent`) for a job or request; empty if none."""
+    """Return headers (`traceparent`) that continue the current trace; empty without a trace."""
     headers: dict[str, str] = {}
     if _active:
         from opentelemetry.propagate import inject
@@ -129,15 +128,19 @@ def trace_headers() -> dict[str, str]:
 def task(
     name: str, tenant: str, project: str, headers: Mapping[str, str]
 ) -> AbstractContextManager[object]:
-    """Open the span of a job, in the trace that its headers name."""
+    """Open a span for a job, in the trace of its `headers`."""
     if not _active:
         return nullcontext()
+    attributes = _own(task=name, tenant=tenant, project=project)
+    return _active[0].span(f"heedful.task {name}", attributes, **_remote("CONSUMER", headers))
+
+
+def _remote(kind: str, headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options of a span of this kind, in the trace of `headers`."""
     from opentelemetry.propagate import extract
     from opentelemetry.trace import SpanKind
 
-    attributes = _own(task=name, tenant=tenant, project=project)
-    options = {"context": extract(headers), "kind": SpanKind.CONSUMER}
-    return _active[0].span(f"heedful.task {name}", attributes, **options)
+    return {"context": extract(headers), "kind": SpanKind[kind]}
 
 
 def _own(**values: Any) -> dict[str, Any]:
@@ -146,19 +149,16 @@ def _own(**values: Any) -> dict[str, Any]:
 
 @contextmanager
 def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
-    """Open the span of a request to the service, in the trace that its headers name.
+    """Open a span for a request to the service, in the trace of its `headers`.
 
-    Call what is yielded with the template of the route, never a path, and the status.
+    Yields a function. Call it with the template of the route (never a path) and the HTTP status.
     """
     if not _active:
         yield lambda route, status: None
         return
-    from opentelemetry.propagate import extract
-    from opentelemetry.trace import SpanKind
-
     exporter = _active[0]
     method = method if method in METHODS else "_OTHER"
-    options = {"context": extract(headers), "kind": SpanKind.SERVER}
+    options = _remote("SERVER", headers)
     with exporter.span(method, {"http.request.method": method}, **options) as span:
 
         def answered(route: str, status: int) -> None:
@@ -174,9 +174,10 @@ def request(method: str, headers: Mapping[str, str]) -> Iterator[Answered]:
 def chat(
     model: str, messages: Sequence[tuple[str, str]], settings: Mapping[str, Any]
 ) -> Iterator[Finished]:
-    """Open the span of a chat with a model; `messages` are pairs of role and content.
+    """Open a span for a call of a model; `messages` are pairs of role and content.
 
-    Call what is yielded with the answer's text, why it ended, and its prompt and completion tokens.
+    Yields a function. Call it with the text of the answer, the finish reason, and the numbers of
+    tokens of the prompt and the answer.
     """
     if not _active:
         yield lambda text, finish, prompt_tokens, completion_tokens: None
@@ -205,7 +206,7 @@ def _message(role: str, content: str) -> dict[str, Any]:
 
 
 def record_decision(loop: Loop, verdict: Verdict) -> None:
-    """Add the last attempt's evaluation and the decision to the current span, and count them."""
+    """Add the verdict and the last evaluation to the current span; count the decision."""
     if not _active:
         return
     from opentelemetry.trace import get_current_span
@@ -239,24 +240,17 @@ def _decision(verdict: Verdict) -> dict[str, Any]:
     return _own(decision="done", passed=verdict.passed, stopped_by=rules, best=verdict.best or 0)
 
 
-class Traced(Protocol):
-    """A decorator of awaited calls that leaves their arguments and results unchanged."""
+def _traced(
+    opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]
+) -> Callable[[Call], Call]:
+    """Return a decorator that puts a span around an async call.
 
-    def __call__(
-        self, work: Callable[P, Coroutine[Any, Any, T]], /
-    ) -> Callable[P, Coroutine[Any, Any, T]]:
-        """Return the same call within a span."""
-        ...
-
-
-def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[..., None]) -> Traced:
-    """Make a decorator: `opened(*arguments)` gives the name and attributes of a span.
-
-    `closed(exporter, span, result, seconds, *arguments)` completes it.
+    `opened` gets the arguments of the call and returns the name and the attributes of the span.
+    `closed(exporter, span, result, seconds, *arguments)` adds the result of the call to the span.
     """
 
-    def decorate(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-        async def spanned(exporter: _Exporter, *arguments: P.args, **options: P.kwargs) -> T:
+    def decorate(work: Call) -> Call:
+        async def spanned(exporter: _Exporter, *arguments: Any, **options: Any) -> Any:
             began = time.perf_counter()
             with exporter.span(*opened(*arguments, **options)) as span:
                 result = await work(*arguments, **options)
@@ -264,12 +258,12 @@ def _traced(opened: Callable[..., tuple[str, Attributes]], closed: Callable[...,
                 return result
 
         @wraps(work)
-        def either(*arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        def either(*arguments: Any, **options: Any) -> Coroutine[Any, Any, Any]:
             if not _active:
                 return work(*arguments, **options)
             return spanned(_active[0], *arguments, **options)
 
-        return either
+        return cast("Call", either)
 
     return decorate
 
@@ -311,28 +305,28 @@ def _search_closed(
     exporter.recall.record(seconds)
 
 
-loop: Traced = _traced(
+loop = _traced(
     lambda run: ("heedful.loop", {"heedful.loop.id": run.id, **_own(policy=run.policy.name)}),
     lambda _, span, result, *__: span.set_attributes(
         {**_own(attempts=len(result.loop.attempts)), **_decision(result.verdict)}
     ),
 )
-attempt: Traced = _traced(
+attempt = _traced(
     lambda run, state: (
         "heedful.attempt",
         {"heedful.loop.id": run.id, **_own(attempt=len(state.loop.attempts) + 1)},
     ),
     _attempt_closed,
 )
-check: Traced = _traced(_check_opened, _check_closed)
-search: Traced = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
-upsert: Traced = _traced(
+check = _traced(_check_opened, _check_closed)
+search = _traced(lambda memory, *_, **__: _memory("search_memory", memory), _search_closed)
+upsert = _traced(
     lambda memory, lesson: _memory("upsert_memory", memory, kind=lesson.kind),
     lambda _, span, answer, *__: span.set_attributes(
         {"gen_ai.memory.record.id": str(answer.id), **_own(created=answer.created)}
     ),
 )
-stage: Traced = _traced(
+stage = _traced(
     lambda runner, *_, **__: ("heedful.stage", {"heedful.loop.id": runner.loop}),
     lambda _, span, report, *__: span.set_attributes(
         _own(stage=report.name, attempts=len(report.attempts), status=report.status)

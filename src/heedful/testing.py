@@ -1,4 +1,4 @@
-"""Public doubles for tests: a scripted model, an embedder of fixed places, made-up histories."""
+"""Test doubles for users: a scripted model, an embedder without weights, made-up loops."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ScriptedModel:
     """A Model that answers from a script.
 
     Each line is a text, an Answer, an exception to raise, or a function of the messages. After the
-    last line it raises ModelError, or begins again with `forever`. `prompts` keeps the messages of
-    every call and `settings` its other arguments; `seconds` is how long each call takes.
+    last line the model raises ModelError, or begins again with `forever`. `prompts` has the
+    messages of every call, `settings` the other arguments. Each call takes `seconds`.
     """
 
     name = "scripted"
@@ -62,7 +62,7 @@ class ScriptedModel:
 
 
 class FixedEmbedder:
-    """An Embedder that hashes words into places: texts that share words lie near each other."""
+    """An Embedder that counts hashed words: texts with common words get similar vectors."""
 
     name = "fixed"
 
@@ -70,7 +70,7 @@ class FixedEmbedder:
         self.dimensions = dimensions
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One unit vector a text."""
+        """Return one unit vector for each text."""
         vectors = []
         for text in texts:
             vector = [0.0] * self.dimensions
@@ -88,9 +88,10 @@ def history(
     candidates: Sequence[str] = (),
     id: str = "history",
 ) -> Loop:
-    """A loop made of its evaluations: a list of finding keys (all errors), or a mapping of scores.
+    """Return a loop with an attempt for each evaluation.
 
-    Candidates are all different unless `candidates` names their texts.
+    An evaluation is a list of finding keys (all errors) or a mapping of scores. `candidates` are
+    the texts of the attempts; by default all texts differ.
 
     >>> history(["a", "b"], ["a"]).improved
     (True, True)

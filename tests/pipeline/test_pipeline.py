@@ -171,7 +171,7 @@ def test_a_stage_that_raises_can_be_resumed_where_it_is_stored(tmp_path: Path) -
             raise ValueError("secret token ghp_0123456789abcdefghijABCDEFGHIJ012345")
         return len(calls)
 
-    again = "; fix it; what was done before is kept, run again with id='r'$"
+    again = "; fix it; finished stages are stored, run again with id='r'$"
     with pytest.raises(
         StageFailed, match=rf"^stage 'second' raised ValueError: .*{again}"
     ) as caught:

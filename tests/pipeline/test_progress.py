@@ -29,7 +29,7 @@ def piped(progress: bool | None, **options: Any) -> Pipeline:
 
 
 RAISED = (
-    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate was not blamed, fix "
+    "check 'broken' raised RuntimeError: 'the check is broken'; the candidate is not at fault, fix "
     "the check and run again"
 )
 SAID = f"""\

@@ -18,9 +18,8 @@ from heedful.lessons.lesson import Scope
 from heedful.loop.record import MOST, Evaluation, Finding
 from heedful.pipeline import Pipeline
 from heedful.pipeline.pipeline import LONGEST
-from heedful.store import loops
+from heedful.store import loops, open_store
 from heedful.store.runs import HEAD, TAIL, Report, report_of, stage_feedback
-from heedful.store.sqlite import shared_store
 from tests.pipeline.support import failing, one, raising, ran, statuses
 
 TEXTS = "stage_name overall_status timestamp feedback_for_agent".split()
@@ -168,7 +167,7 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert before.status == ("halted" if how == "halt" else "degraded")
     again = asyncio.run(heedful.override("r/s", "attempts", by="ada", why="once more", store=path))
     assert isinstance(again, heedful.Again)
-    open_report = asyncio.run(report_of(shared_store(path), Scope(), "r"))
+    open_report = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert open_report.stages[0].action == "open"
     report = ran(pipeline, {}, id="r")
     assert len(said) == 4
@@ -180,11 +179,11 @@ def test_an_override_lets_an_exhausted_stage_go_on(
     assert statuses(report)[0] == ["failed", "failed", "failed", "passed"]
     assert calls == {"halt": [4], "best": [1], "continue": [3]}[how]
     assert report.ended > before.ended
-    stored = asyncio.run(report_of(shared_store(path), Scope(), "r"))
+    stored = asyncio.run(report_of(open_store(path), Scope(), "r"))
     assert stored == report
     assert ran(pipeline, {}, id="r") == report
     assert len(list((tmp_path / "r").glob("guardrail_s_*"))) == 4
-    run = asyncio.run(shared_store(path).read(Scope(), loops.read, "r"))
+    run = asyncio.run(open_store(path).read(Scope(), loops.read, "r"))
     assert [v.passed for v in run.verdicts if isinstance(v, heedful.Done)] == [False, True]
     with pytest.raises(OverrideRefused, match="passed"):
         asyncio.run(heedful.override("r/s", "attempts", by="ada", store=path))

@@ -21,8 +21,8 @@ from heedful.errors import InvalidInput, ModelError, NotJournalable, StageFailed
 from heedful.lessons.lesson import Scope
 from heedful.loop.record import Finding
 from heedful.pipeline import Pipeline
+from heedful.store import open_store
 from heedful.store.runs import Report, report_of
-from heedful.store.sqlite import shared_store
 from heedful.testing import ScriptedModel
 from tests.pipeline.support import failing, one, ran
 
@@ -296,7 +296,7 @@ def test_secrets_are_stored_nowhere(tmp_path: Path) -> None:
     report = ran(pipeline, {}, id="r")
     assert report.state["s"] == {"token": secret}  # what the stage made is the user's
     assert secret not in str(report.plain())
-    assert asyncio.run(report_of(shared_store(str(path)), Scope(), "r")) == report
+    assert asyncio.run(report_of(open_store(str(path)), Scope(), "r")) == report
     assert secret not in str(report.state[REPORTS])
     written = list((tmp_path / "reports").iterdir())
     assert len(written) == 6

@@ -237,7 +237,7 @@ async def test_only_values_stand_beside_an_effect_and_come_back_as_they_were(sto
         with Effects(known=strange), pytest.raises(StoreCorrupt, match="unknown kind"):
             await store.write(SCOPE, lambda db, scope: value)
 
-    with pytest.raises(LookupError, match="outside"):
+    with pytest.raises(LookupError, match="within"):
         also(lambda db: None)
 
 

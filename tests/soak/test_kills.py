@@ -19,10 +19,9 @@ from heedful.lessons.ranking import FIRST, is_pooled, is_withheld
 from heedful.loop.decide import Done
 from heedful.memory.dream import Dreams
 from heedful.memory.memory import Memory
-from heedful.store import exposures
+from heedful.store import exposures, open_store
 from heedful.store import loops as loop_store
 from heedful.store.runs import report_of
-from heedful.store.sqlite import shared_store
 from tests.conftest import SOAK
 from tests.memory.dreamt import dump
 from tests.pipeline.support import timeless
@@ -158,7 +157,7 @@ def test_a_journalled_answer_is_never_asked_for_again(tmp_path):
 
 def left(folder: Path) -> list[Any]:
     """The state, the reports and the stored report of a run, without times."""
-    store = shared_store(str(folder / "a.db"))
+    store = open_store(str(folder / "a.db"))
     reports = sorted((folder / "reports").glob("[!.]*"))  # a file half written is hidden
     documents = [path for path in reports if path.suffix == ".json"]
     return [

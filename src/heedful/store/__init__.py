@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -11,24 +13,32 @@ if TYPE_CHECKING:  # records are imported without asyncio
     from heedful.store.store import Store
 
 POSTGRES = ("postgresql://", "postgres://")
+_shared: dict[str, Store] = {}
+_guard = threading.Lock()
 
 
 def open_store(url: str) -> Store:
-    """Return the store with this name: a SQLite path, `:memory:`, or a `postgresql://` URL.
+    """Return the store at `url`: a SQLite path, `:memory:`, or a `postgresql://` URL.
 
-    Each process opens a store once and shares it. A SQLite file is created at its first use. A
-    PostgreSQL database is not: run `heedful migrate` for that. Raises UnknownName, InvalidInput,
-    PackageMissing.
+    A process opens each store once and shares it, except `:memory:`, which is a new store each
+    time. A SQLite file is created at its first use. A PostgreSQL database needs `heedful migrate`
+    first. Raises UnknownName, InvalidInput, PackageMissing.
     """
     if not url.strip():
         raise InvalidInput("store", url, "a path such as heedful.db, or :memory:")
     if url.startswith(POSTGRES):
         needs_psycopg()
-        return import_module("heedful.store.postgres").shared_store(url)  # type: ignore[no-any-return]
-    if "://" in url:
+        make, key = import_module("heedful.store.postgres").in_database, url
+    elif "://" in url:
         known = ["a path such as heedful.db", ":memory:", "postgresql://user@host/database"]
         raise UnknownName("store", url.partition("://")[0] + "://", known)
-    return import_module("heedful.store.sqlite").shared_store(url)  # type: ignore[no-any-return]
+    else:
+        make, key = import_module("heedful.store.sqlite").in_file, os.path.realpath(url)
+    with _guard:
+        store: Store = (url != ":memory:" and _shared.get(key)) or make(url)
+        if url != ":memory:":
+            _shared[key] = store
+        return store
 
 
 def needs_psycopg() -> None:
@@ -40,7 +50,7 @@ def needs_psycopg() -> None:
 
 
 def shown(url: str) -> str:
-    """Return a store's name without its password, so that it may be shown.
+    """Return the URL of a store without its password.
 
     >>> shown("postgresql://erin:secret@host/heedful?sslpassword=other&port=5433")
     'postgresql://erin@host/heedful?port=5433'
@@ -48,10 +58,10 @@ def shown(url: str) -> str:
     if not url.startswith(POSTGRES):
         return url
     scheme, _, rest = url.partition("://")
-    place, _, query = rest.partition("?")
-    if "@" in query:  # of a password, which may begin anywhere before
+    authority, _, query = rest.partition("?")
+    if "@" in query:  # the password contains a "?" and may begin anywhere before it
         return f"{scheme}://..."
-    user, at, host = place.rpartition("@")
-    kept = [one for one in query.split("&") if one.partition("=")[0] in ("host", "port", "dbname")]
-    tail = f"?{'&'.join(kept)}" if kept else ""
+    user, at, host = authority.rpartition("@")
+    public = [part for part in query.split("&") if part.split("=")[0] in ("host", "port", "dbname")]
+    tail = f"?{'&'.join(public)}" if public else ""
     return f"{scheme}://{user.partition(':')[0]}{at}{host}{tail}"

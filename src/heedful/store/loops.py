@@ -1,9 +1,8 @@
-"""Loops: claimed by one driver, written in entries, read with all their attempts.
+"""Loops in a store: claiming, writing, reading, explaining and replaying them.
 
-A driver claims a loop with a lease. Its token shows whether its process still lives, so the loops
-of a killed process are free at once on the same machine. The `epoch` of a loop keeps an older
-driver from writing. The last functions read the history of a stored loop: its state, its
-explanation, and its record for a replay.
+A driver claims a loop with a lease and a token that names its process. On the same machine, the
+loops of a killed process are therefore free at once. Each claim raises the `epoch` of the loop, and
+a driver with an older epoch cannot write.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ def new_owner() -> str:
 
 
 def enter(owner: str) -> None:
-    """Mark the owner as working."""
+    """Mark the driver `owner` as working."""
     _active.add(owner)
 
 
 def leave(owner: str) -> None:
-    """Mark the owner as finished, so that this process may take over its loops."""
+    """Mark the driver `owner` as finished, so that its loops may be claimed at once."""
     _active.discard(owner)
 
 
 def alive(owner: str, lease: float, now: float) -> bool:
-    """Return True if the owner may still be working.
+    """Return True if the driver with the token `owner` may still be working.
 
-    The lease ends at `lease` (seconds since 1970). On this host it ends at once when the process is
-    gone. Within this process it ends when the owner is finished.
+    In this process, a driver works from `enter` to `leave`. A driver in another process works until
+    `lease` (seconds since 1970); on this host, its process must also still run.
     """
     host, _, rest = owner.partition("|")
     if host != _host():
@@ -68,7 +67,7 @@ def alive(owner: str, lease: float, now: float) -> bool:
 
 @cache
 def _host() -> str:
-    """Return the host name and, on Linux, the namespace of its process numbers."""
+    """Return the host name and, on Linux, the namespace of process ids."""
     try:
         space = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -79,15 +78,13 @@ def _host() -> str:
 def _running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 
 def _started(pid: int) -> str:
-    """Return the start of a process in clock ticks since boot (proc(5), field 22), or ""."""
+    """Return the start time of a process in clock ticks (proc(5), field 22), or "" if unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             stat = file.read()
@@ -113,7 +110,7 @@ def _of_entry(entry: JournalEntry, *_: object, **__: object) -> tuple[str, ...]:
 
 @holds(by=_of_loop)
 def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
-    """Return the loop, and whether it is new; create it if necessary. It has no driver.
+    """Return the loop, and True if it is new; create the loop, without a driver, if necessary.
 
     Raises Conflict if the stored loop has another task, context, goals or policy.
     """
@@ -126,13 +123,11 @@ def begin(db: Db, scope: Scope, id: str, head: Head) -> tuple[StoredLoop, bool]:
 
 
 def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
-    """Return what a decision needs when no driver runs the loop. Raises NotFound.
+    """Return the data for a decision on a loop without a driver. Raises NotFound.
 
-    If a rule of the policy counts echoes, they are counted in the `window` newest other loops.
+    If a rule of the policy needs `echoes`, they are counted in the `window` newest other loops.
     """
-    row = db.one("read_loop", scope, id=id)
-    if row is None:
-        raise NotFound("loop", id, db.url)
+    row = _row(db, scope, id)
     stored = _stored(db, row)
     counted = any(map(counts_scope, codec.policy_from(stored.head.policy).rules))
     return LoopState(
@@ -145,7 +140,10 @@ def state(db: Db, scope: Scope, id: str, window: int) -> LoopState:
 
 @holds(by=_of_loop)
 def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
-    """Claim the loop, creating it if it is new. Raises LeaseLost, Conflict."""
+    """Claim the loop for the driver `owner`; create the loop if necessary.
+
+    Raises LeaseLost if another driver is working on the loop, Conflict if the stored task differs.
+    """
     key, now = _key(scope, id), time.time()
     row = db.first("read_loop", key)
     if row is None:
@@ -164,7 +162,7 @@ def claim(db: Db, scope: Scope, id: str, head: Head, owner: str) -> StoredLoop:
 
 @holds(by=_of_loop)
 def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
-    """Renew the lease. Raises LeaseLost."""
+    """Renew the lease of the loop. Raises LeaseLost if another driver has claimed the loop."""
     lease = time.time() + LEASE_SECONDS
     if not db.update("loop", {**_key(scope, id), "epoch": epoch}, {"lease": lease}):
         raise _lost(id)
@@ -172,12 +170,14 @@ def beat(db: Db, scope: Scope, id: str, epoch: int) -> None:
 
 @holds(by=_of_entry)
 def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
-    """Write all of `entry` if its epoch is still the loop's. Raises LeaseLost, Conflict.
+    """Write `entry` to its loop.
 
-    Writes nothing for an attempt that is already stored, because its decision was made and its
-    lessons counted. With `owner` "" nobody drives the loop. Then nothing is written if the loop
-    changed since it was `seen`, and the epoch grows, so that of several writers who read the same
-    state only one writes.
+    Raises LeaseLost if the loop's epoch is not `entry.epoch`. Raises AttemptTaken if the attempt of
+    `entry` is stored with other content. If the same attempt is stored, nothing is written.
+
+    If `owner` is "", the loop has no driver. The loop must then be unchanged since `entry.seen`,
+    and each write raises the epoch: of several writers that read the same state, only one can
+    write.
     """
     now = time.time()
     n = _fence(db, scope, entry, owner, now)
@@ -208,15 +208,19 @@ def commit(db: Db, scope: Scope, entry: JournalEntry, owner: str) -> Committed:
 
 
 def read(db: Db, scope: Scope, id: str) -> StoredLoop:
-    """Return the loop as it is stored. Raises NotFound."""
+    """Return the stored loop with this id. Raises NotFound."""
+    return _stored(db, _row(db, scope, id))
+
+
+def _row(db: Db, scope: Scope, id: str) -> Row:
     row = db.one("read_loop", scope, id=id)
     if row is None:
         raise NotFound("loop", id, db.url)
-    return _stored(db, row)
+    return row
 
 
 def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
-    """Return those of the loops that exist, ordered by id."""
+    """Return the stored loops with these ids, in this order; missing loops are left out."""
     rows = (db.one("read_loop", scope, id=id) for id in ids)
     return [_stored(db, row) for row in rows if row is not None]
 
@@ -224,9 +228,9 @@ def read_many(db: Db, scope: Scope, ids: Sequence[str]) -> list[StoredLoop]:
 def newest(
     db: Db, scope: Scope, limit: int, prefix: str = "", before: str = ""
 ) -> list[StoredLoop]:
-    """Return the newest loops whose id begins with `prefix`, newest first.
+    """Return at most `limit` loops whose id begins with `prefix`, newest first.
 
-    With `before`, return only loops older than the loop with that id; none if it does not exist.
+    With `before`, return only loops older than the loop with this id; if it is missing, none.
     """
     at = {"created": inf, "n": 0}
     if before:
@@ -239,10 +243,10 @@ def newest(
 
 
 def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
-    """Return for each finding key the number of attempts in the newest other loops that echo it.
+    """Count the attempts with each finding key in the `window` newest loops other than `id`.
 
-    As inside a loop, findings count since its last improvement and persistent findings since its
-    start. A finding that a loop has fixed no longer counts.
+    In each loop, a finding counts since the last improvement, and a persistent finding since the
+    start. A finding that the loop has fixed does not count.
     """
     others = [other for other in newest(db, scope, window + 1) if other.id != id][:window]
     counts: Counter[str] = Counter()
@@ -253,7 +257,7 @@ def echoes(db: Db, scope: Scope, id: str, window: int) -> dict[str, int]:
 
 
 def dump(value: Any) -> str:
-    """Return JSON without secrets, in ASCII, because UTF-8 cannot hold lone surrogates."""
+    """Return `value` as JSON without secrets; ASCII, since UTF-8 cannot hold lone surrogates."""
     return json.dumps(redact_data(value), separators=(",", ":"))
 
 
@@ -273,21 +277,18 @@ def _insert(db: Db, key: Plain, head: Head, owner: str, now: float) -> int:
 
 
 def _columns(head: Head) -> dict[str, str]:
-    """Return the columns of a loop that hold its head."""
     stage = head.stage
-    parts = {"goals": list(head.goals), "policy": dict(head.policy)}
-    run, name = (stage.run, stage.name) if stage else ("", "")
-    settings = {one: getattr(stage, one) for one in SETTINGS} if stage else None
-    kind = {"kind": head.kind, "run": storable(run), "stage": storable(name)}
     return {
-        **{part: dump(parts.get(part, getattr(head, part))) for part in HEAD},
-        **kind,
-        "settings": dump(settings),
+        **{part: dump(getattr(head, part)) for part in HEAD},
+        "kind": head.kind,
+        "run": storable(stage.run) if stage else "",
+        "stage": storable(stage.name) if stage else "",
+        "settings": dump(stage and {name: getattr(stage, name) for name in SETTINGS}),
     }
 
 
 def _same(row: Row, head: Head, parts: Sequence[str]) -> None:
-    """Check that the stored head has the same content. Raises Conflict."""
+    """Check that the stored loop and `head` agree in these parts. Raises Conflict."""
     columns = _columns(head)
     for part in parts:
         if row[part] != columns[part]:
@@ -314,7 +315,7 @@ def _fence(db: Db, scope: Scope, entry: JournalEntry, owner: str, now: float) ->
 
 
 def _attempt(db: Db, n: int, now: float, entry: JournalEntry, attempt: Any) -> bool:
-    """Write an attempt; return True if it is new. Raises AttemptTaken for different content."""
+    """Write the attempt; return True if it is new. Raises AttemptTaken for other content."""
     key = {"loop": n, "number": attempt["number"]}
     content = {"record": dump(attempt), "value": dump(entry.value)}
     known = db.select("record, value", "attempt", key)
@@ -366,7 +367,7 @@ def _stored(db: Db, row: Row) -> StoredLoop:
         tuple(Override(**dict(o)) for o in overrides),
         Usage(**json.loads(row["extra"])),
         row["cancelled"],
-        # A repeated decision is the same: an override that had expired lifts nothing.
+        # For the same decision again: an override that had expired then stays expired.
         at=decisions[-1].decided if decisions and overrides else 0.0,
     )
     return StoredLoop(
@@ -382,17 +383,17 @@ def _stored(db: Db, row: Row) -> StoredLoop:
     )
 
 
-# The policy that is replayed to learn what the record holds.
+# A replay of this policy repeats each loop as it was recorded.
 WHOLE = Policy((MaxAttempts(10**9),), unscored="again", name="as recorded")
 
 
 def state_of(stored: StoredLoop) -> State:
-    """Return the state of a loop."""
+    """Return the state of a loop after its latest decision."""
     return decide.state_after(decide.latest_verdict(stored.decisions))
 
 
 def explained(stored: StoredLoop) -> Explanation:
-    """Explain, from the recorded decisions, why the loop went on and why it stopped."""
+    """Explain, from the recorded decisions, why the loop continued and why it stopped."""
     policy = codec.policy_from(stored.head.policy)
     recorded = {decision.attempt: decision.verdict for decision in stored.decisions}
     echoes = decide.echoes_before(stored.loop, policy, stored.decisions)
@@ -400,18 +401,19 @@ def explained(stored: StoredLoop) -> Explanation:
 
 
 def recorded(found: Sequence[StoredLoop]) -> list[RecordedLoop]:
-    """Return the loops that have an attempt to replay, oldest first; `found` has the newest first.
+    """Return the loops with attempts, for a replay, in the order from oldest to newest.
 
-    A pipeline's run is left out, because its stages are loops with attempts of their own.
+    `found` has the newest loop first. The run of a pipeline is left out: its stages are loops with
+    their own attempts.
     """
     loops = [one.loop for one in reversed(found) if one.loop.attempts and one.head.kind != "run"]
     return list(map(RecordedLoop, loops))
 
 
 def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[RecordedLoop]:
-    """Return the loops; give loops with scores but no goals the goals that all policies share.
+    """Return the loops; a loop without goals gets the goals that all policies share.
 
-    This way every policy is judged by the same goals.
+    All policies are then judged by the same goals. A loop without these scores is unchanged.
     """
     wanted = {one.goals: one for one in policies if one.goals}
     if len(wanted) != 1:
@@ -426,7 +428,7 @@ def aimed(recorded: Sequence[RecordedLoop], policies: Sequence[Policy]) -> list[
 
 
 def unscored(recorded: Sequence[RecordedLoop], policy: Policy) -> int:
-    """Count the loops that take the policy's goals and have an evaluation without their scores."""
+    """Count the loops without goals in which an evaluation lacks a score for the policy's goals."""
     loops = [one.loop for one in recorded if not one.loop.goals]
     return sum(
         any(a.evaluation is not None and a.evaluation.unscored(policy.goals) for a in loop.attempts)

@@ -1,9 +1,9 @@
-"""PostgreSQL: a few threads with a connection each; roles, schema versions and migrations.
+"""A store in PostgreSQL: connections, transactions, roles and migrations.
 
-A connection is refused if row-level security would not restrict its role. A transaction that the
-database rolled back, or that lost its connection before the commit, runs again. Tasks of this
-process that need the same lock wait here, without a thread or a connection. Otherwise 64 writers of
-one scope kept a reader of another scope waiting for 1.3 s, at two thirds of the rate.
+A connection is refused if row-level security would not restrict its role. A transaction runs again
+if the database rolled it back, or if the connection was lost before the commit. Tasks that need the
+same lock wait in this process, without a thread or a connection. When they waited in the database,
+64 writers of one scope delayed a reader of another scope by 1.3 s.
 
 A migration has two parts: apply `pre` while the old version still runs, and `post` after it has
 stopped.
@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -48,20 +48,20 @@ from heedful.errors import (
 from heedful.lessons.lesson import Scope
 from heedful.store import shown
 from heedful.store.sqlite import invalid_value
-from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Store, Threads, Work, read_sql, share
+from heedful.store.store import FOLDER, MEMORY, Db, Dialect, Rows, Store, Threads, Work, read_sql
 
 T = TypeVar("T")
 
 
 class Turns:
-    """Locks for the tasks of all event loops: one holder for each key, the others wait in order."""
+    """Locks for the tasks of all event loops. A key has one holder; other tasks wait in order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[Hashable, deque[Future[None]]] = {}
 
     async def take(self, keys: Sequence[Hashable]) -> None:
-        """Wait for all keys, one after the other; every caller gives them in the same order."""
+        """Acquire the keys one after the other; all callers must list keys in the same order."""
         for number, key in enumerate(keys):
             turn: Future[None] = Future()
             with self._lock:
@@ -77,7 +77,7 @@ class Turns:
                 raise
 
     def give(self, keys: Sequence[Hashable]) -> None:
-        """Release the keys, each to the next task that waits for it."""
+        """Release the keys; the task that has waited longest for a key acquires the key."""
         with self._lock:
             for key in keys:
                 while waiting := self._waiting[key]:
@@ -96,7 +96,7 @@ _PARTS = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]
 
 
 class Row(tuple[Any, ...]):
-    """A row; its columns are reached by position and by name."""
+    """A row of a result; `row[key]` takes the position or the name of a column."""
 
     __slots__ = ()
     _at: Mapping[str, int]
@@ -120,27 +120,11 @@ def _row_of(names: tuple[str, ...]) -> type[Row]:
     return type("Row", (Row,), {"__slots__": (), "_at": at})
 
 
-class Rows(list[Any]):
-    """The complete result of a statement; empty for a statement that returns no rows."""
-
-    def __init__(self, rows: list[Any], rowcount: int) -> None:
-        super().__init__(rows)
-        self.rowcount: int = rowcount
-
-    def fetchone(self) -> Any:
-        """Return the first row, or None."""
-        return self[0] if self else None
-
-    def fetchall(self) -> list[Any]:
-        """Return all rows."""
-        return self
-
-
 class Session(Db):
-    """A connection, used by one thread at a time; it raises the errors of psycopg unchanged.
+    """A connection for one thread at a time; errors of psycopg are not translated.
 
     Parameters are written `:name`, as in SQLite. Every integer is sent as bigint, so that a
-    statement is prepared only once. Text gets the type that its place in the statement needs.
+    statement is prepared only once. The server infers the types of text parameters.
     """
 
     dialect: Dialect = "postgres"
@@ -156,37 +140,34 @@ class Session(Db):
         )
         self._connection.prepared_max = PREPARED_MAX
         self._connection.adapters.register_dumper(int, Int8BinaryDumper)
-        self._cursor = self._connection.cursor(binary=True)
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        """Run SQL that has no name."""
+        """Run a SQL statement with the values of its named parameters; return the result."""
         text, names = number_parameters(sql)
-        cursor = self._cursor
-        cursor.execute(text.encode(), [values[name] for name in names])
-        return Rows(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+        return self._connection.execute(text.encode(), [values[n] for n in names], binary=True)
 
     def script(self, sql: str) -> str:
-        """Run several statements in one message to the server; return the status of the last."""
+        """Run several statements in one message; return the status of the last statement."""
         return self._connection.execute(sql.encode(), prepare=False).statusmessage or ""
 
     def stream(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query in batches; a transaction can have one stream at a time."""
+        """Yield the rows of a query, fetched in batches; only one stream at a time."""
         with self._connection.cursor("stream", row_factory=tuple_row) as cursor:
             cursor.itersize = STREAMED
             cursor.execute(sql.encode(), binary=True)
             yield from cursor
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Add rows to a table in bulk."""
+        """Insert rows into a table in bulk."""
         copy = f"copy {table} ({', '.join(columns)}) from stdin"
         with self._connection.cursor().copy(copy.encode()) as copied:
             for row in rows:
                 copied.write_row(row)
 
     def within(self, begin: str, work: Work[T], end: str) -> T:
-        """Run `work` between `begin` and `end` (commit or rollback) and return its result.
+        """Run `work` between the SQL `begin` and the SQL `end`; return the result of `work`.
 
-        Raises InDoubt if the connection was lost during the commit.
+        `end` is commit or rollback. Raises InDoubt if the connection was lost during the commit.
         """
         try:
             self.script(begin)
@@ -218,7 +199,7 @@ class Session(Db):
 
     @property
     def lost(self) -> bool:  # type: ignore[override]
-        """Return True if the connection can no longer be used."""
+        """True if the connection can no longer be used."""
         return self._connection.closed
 
     def close(self) -> None:
@@ -227,12 +208,12 @@ class Session(Db):
 
 
 class InDoubt(psycopg.OperationalError):
-    """The connection was lost during a commit."""
+    """The error for a connection that was lost during a commit."""
 
 
 @cache
 def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Return SQL with `$1`, `$2` … for its named parameters, and their names in that order.
+    """Replace the named parameters of `sql` by `$1`, `$2` …; return the SQL and their names.
 
     >>> number_parameters("select :a::text, ':b', :c + :a")
     ("select $1::text, ':b', $2 + $1", ('a', 'c'))
@@ -252,16 +233,16 @@ def number_parameters(sql: str) -> tuple[str, tuple[str, ...]]:
 
 # Connections of one process: two services and three workers stay below a server's usual 100.
 POOL_SIZE = 12
-# The schema of heedful's tables; the types of pgvector are in the second one.
+# The schema of heedful's tables; the types of pgvector are in the schema `public`.
 SCHEMA = "heedful"
-# The time-outs limit the cost of a hanging server. The URL's own `options` come later and win.
+# The time-outs limit the harm of a server that hangs. `options` in the URL override them.
 OPTIONS = (
     f"-c search_path={SCHEMA},public -c statement_timeout=30s -c lock_timeout=10s "
     "-c idle_in_transaction_session_timeout=60s"
 )
 # For a slow transaction, which may also wait for work elsewhere.
 PATIENT = "set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0"
-# libpq's parameters unless the URL has its own: in seconds, the last one in milliseconds.
+# Defaults of libpq's parameters, in seconds; `tcp_user_timeout` is in milliseconds.
 DEFAULTS = {
     "fallback_application_name": "heedful",
     "connect_timeout": "5",
@@ -274,16 +255,13 @@ DEFAULTS = {
 class Address:
     """The address of a database; `conninfo` contains the password, `shown` does not."""
 
-    conninfo: str
+    conninfo: str = field(repr=False)
     shown: str
     size: int
 
-    def __repr__(self) -> str:
-        return f"Address({self.shown!r})"
-
 
 def parse_url(url: str) -> Address:
-    """Parse a URL; `pool_size` (1..500) is a parameter of heedful. Raises InvalidInput."""
+    """Return the address in `url`; `?pool_size=` may be 1 to 500. Raises InvalidInput."""
     place, _, query = url.partition("?")
     size, kept = str(POOL_SIZE), []
     for name, is_, value in (part.partition("=") for part in query.split("&") if part):
@@ -312,22 +290,22 @@ MISHAPS = (psycopg.Error, UnicodeEncodeError, OverflowError)
 _WAITS: dict[type[psycopg.Error], str] = {
     errors.SerializationFailure: "other transactions keep changing the same rows; try again later",
     errors.DeadlockDetected: "other transactions keep changing the same rows; try again later",
-    errors.LockNotAvailable: "another transaction holds what this one needs; try again",
+    errors.LockNotAvailable: "another transaction holds a lock that this one needs; try again",
     errors.QueryCanceled: "it took longer than statement_timeout; try again, or raise it in the "
     "URL: ?options=-c%20statement_timeout=60s",
     errors.ReadOnlySqlTransaction: "this server is a standby; name the primary in the URL",
     errors.DiskFull: "the server's disk is full; make room and run again, nothing was lost",
 }
-_GONE = "the server does not answer any more; see that it runs, then try again"
+_GONE = "the server no longer answers; see that it runs, then try again"
 _AWAY = (
-    "see that the server runs, has room (max_connections), and that host, database, user and "
-    "password in the URL are right; then try again"
+    "see that the server runs and accepts more connections (max_connections), and that host, "
+    "database, user and password in the URL are right; then try again"
 )
 
 
 def translate_error(error: Exception, lost: bool = False) -> HeedfulError:
-    """Return a database error as one of heedful; `lost` is True if the connection is gone."""
-    line = (str(error) or type(error).__name__).splitlines()[0]  # the others quote the statement
+    """Translate a psycopg error into a HeedfulError; `lost` means a closed connection."""
+    line = (str(error) or type(error).__name__).splitlines()[0]  # others quote the statement
     for kind, remedy in _WAITS.items():
         if isinstance(error, kind):
             return StoreUnavailable(f"{line}: {remedy}")
@@ -364,7 +342,7 @@ _MIGRATE = "run heedful migrate as the role that owns its tables"
 
 
 def admit(address: Address) -> Session:
-    """Connect, and check the connection.
+    """Connect, and check the version of the server, the role and the schema.
 
     Raises RoleRefused, StoreOlder, StoreNewer, StoreUnavailable.
     """
@@ -382,13 +360,13 @@ def admit(address: Address) -> Session:
 
 
 def who(session: Session) -> Row:
-    """Return the role, its rights and the schema, as the server reports them."""
+    """Return a row with the role, its rights, the database and the version of the server."""
     found: Row = session.execute(_WHO).fetchone()
     return found
 
 
 def of_role(found: Row) -> str:
-    """Return the role. Raises RoleRefused if row-level security would not restrict it."""
+    """Return the name of the role. Raises RoleRefused if the role bypasses row-level security."""
     for flag, what in (
         ("super", "is a superuser"),
         ("bypass", "has BYPASSRLS"),
@@ -396,14 +374,14 @@ def of_role(found: Row) -> str:
     ):
         if found[flag]:
             raise RoleRefused(
-                f"role {found['role']} {what}, so row-level security would not hold it; "
-                "heedful migrate --role heedful makes a role for the service: name it in the URL"
+                f"role {found['role']} {what}, so row-level security would not restrict it; "
+                "heedful migrate --role heedful creates a role for the service: use it in the URL"
             )
     return str(found["role"])
 
 
 def of_schema(session: Session, found: Row) -> int:
-    """Return the number of the schema. Raises StoreOlder, StoreNewer."""
+    """Return the version of the schema. Raises StoreOlder or StoreNewer if it does not match."""
     where = f"database {found['database']}"
     if not found["made"]:
         raise StoreOlder(f"{where} has no schema; {_MIGRATE}")
@@ -418,7 +396,7 @@ def of_schema(session: Session, found: Row) -> int:
     return has
 
 
-# Seconds before work that the database rolled back runs again; a random share of each.
+# Seconds before each retry of a transaction; the pause is a random part of them.
 PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 # Retries after a lost connection: a restarted server has lost all connections of the pool.
 RECONNECTIONS: Final = 2
@@ -426,43 +404,39 @@ READS: Final = "begin isolation level repeatable read read only"
 
 
 def in_database(url: str) -> Store:
-    """Return a store in the database at this URL, with its own connections. Raises InvalidInput."""
+    """Return a store with its own connections to the database at `url`. Raises InvalidInput."""
     address = parse_url(url)
     return Store(address.shown, Database(address))
 
 
-def shared_store(url: str) -> Store:
-    """Return the store that this process shares for this URL. Raises InvalidInput."""
-    return share(url, partial(in_database, url))
-
-
 class Database:
-    """Access to one database. A transaction that has begun runs to its end, awaited or not."""
+    """Access to a PostgreSQL database. Cancelling a task does not stop a running transaction."""
 
     def __init__(self, address: Address) -> None:
         self._pool = _Pool(address)
         # The pool does not refer to the store, so that an unused store is closed.
         finalize(self, self._pool.close, _Pool.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database and return its result."""
+    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result.
+
+        With `apart`, the work has its own connection and thread, and no time-out.
+        """
+        if apart:
+            begin = f"{_begin(READS, scope)}; {PATIENT}"
+            return await asyncio.to_thread(self._pool.alone, begin, work)
         return await self._pool.run(partial(self._pool.transact, _begin(READS, scope), work))
 
     async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """Run `work`, commit and return its result; run it again if the database asks for a retry.
+        """Run `work`, commit, and return its result; repeat if the database asks for a retry.
 
-        Raises StoreInDoubt if the server was lost before it acknowledged the commit. Then the work
-        is not run again. The caller repeats the call, and finds what was written under its own
-        number, id or idempotency key.
+        Raises StoreInDoubt if the connection was lost during the commit. `work` is then not
+        repeated here. The caller may repeat the call: its number, id or idempotency key prevents a
+        second write.
         """
         locks = [_key(scope, name) for name in dict.fromkeys(holds)]
         job = partial(self._pool.transact, _begin("begin", scope, locks), work, "commit")
         return await self._pool.run(job, locks)
-
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` as `read` does, on its own connection and thread, without a time-out."""
-        begin = f"{_begin(READS, scope)}; {PATIENT}"
-        return await asyncio.to_thread(self._pool.alone, begin, work)
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
@@ -470,22 +444,21 @@ class Database:
 
 
 class _Pool(Threads[Session]):
-    """At most `size` threads, each with a connection of its own.
+    """At most `size` threads, each with its own connection.
 
-    psycopg_pool connects on threads of its own and retries until a time-out. There a refused role
-    or an older schema would appear as a time-out, not as an error that says what to do.
+    psycopg_pool would retry a refused role or an older schema until a time-out. The user would then
+    see the time-out instead of an error that says what to do.
     """
 
     def __init__(self, address: Address) -> None:
         super().__init__(partial(admit, address), address.size)
 
     def forked(self) -> None:
-        """Forget threads, connections and waiting tasks, which belong to the parent process."""
         super().forked()
         self._turns = Turns()
 
     async def run(self, job: Callable[[], T], locks: Sequence[int] = ()) -> T:
-        """Run a job on a thread and return its result; no other job has its `locks` meanwhile."""
+        """Run `job` on a thread and return its result. Meanwhile no other job has its `locks`."""
         turns = self._turns
         await turns.take(locks)
         try:
@@ -497,7 +470,7 @@ class _Pool(Threads[Session]):
         return await asyncio.wrap_future(answer)
 
     def transact(self, begin: str, work: Work[T], end: str = "rollback") -> T:
-        """Run `work` in a transaction and return its result; retry as the database asks."""
+        """Run `work` in a transaction and return its result; retry if the database asks."""
         losses = 0
         for pause in (*PAUSES, None):
             session: Session | None = None
@@ -524,14 +497,14 @@ class _Pool(Threads[Session]):
 
 
 def _begin(begin: str, scope: Scope, locks: Sequence[int] = ()) -> str:
-    """Begin a transaction, set its tenant and take its locks, in one message to the server."""
+    """Return SQL that begins a transaction, sets the tenant and acquires the locks."""
     taken = "".join(f", pg_advisory_xact_lock({lock})" for lock in locks)
     tenant = sql.quote(scope.tenant)
     return f"{begin}; select set_config('heedful.tenant', {tenant}, true){taken}"
 
 
 def _key(scope: Scope, name: str) -> int:
-    """Return the number of a lock. Two names with the same number only wait for each other."""
+    """Return the number of a lock. Two locks with the same number only wait for each other."""
     text = f"{scope.tenant}\0{scope.project}\0{name}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), signed=True)
 
@@ -540,8 +513,8 @@ Part = Literal["pre", "post", "all"]
 # The lock that allows one migration of a database at a time: "heedful" as a number.
 LOCK: Final = 0x6865656466756C
 _MAY = (
-    "heedful migrate is for the role that owns heedful's tables, or may create a schema in this "
-    "database (grant create on database … to …); with --role for one that may create roles, too"
+    "run heedful migrate as the role that owns heedful's tables, or as a role that may create a "
+    "schema in this database (grant create on database … to …) and, with --role, may create roles"
 )
 _BOOKS = """
 create table if not exists schema_version (
@@ -555,7 +528,7 @@ create table if not exists queue_version (name text primary key, at double preci
 
 
 class Step(NamedTuple):
-    """One part of one migration, `pre` or `post`."""
+    """One part (`pre` or `post`) of the migration with this number."""
 
     number: int
     part: str
@@ -563,19 +536,19 @@ class Step(NamedTuple):
 
 @cache
 def known() -> tuple[Step, ...]:
-    """Return all steps, in order."""
+    """Return all parts of all migrations that this version of heedful has, in order."""
     names = (re.fullmatch(r"postgres_(\d{4})_(pre|post)\.sql", name) for name in os.listdir(FOLDER))
     steps = [Step(int(name[1]), name[2]) for name in names if name]
-    return tuple(sorted(steps, key=lambda one: (one.number, one.part == "post")))
+    return tuple(sorted(steps, key=lambda step: (step.number, step.part == "post")))
 
 
 def newest() -> int:
-    """Return the schema that this version needs: the number of its newest `pre` part."""
+    """Return the schema version that this heedful needs: the number of the newest `pre` part."""
     return max((one.number for one in known() if one.part == "pre"), default=0)
 
 
 class Migrated(NamedTuple):
-    """A migration's result: the steps applied, the steps that wait, and the schema's number."""
+    """The result of `migrate`: applied parts, parts still to apply, the schema's version."""
 
     applied: tuple[Step, ...]
     waiting: tuple[Step, ...]
@@ -583,11 +556,11 @@ class Migrated(NamedTuple):
 
 
 def migrate(url: str, part: Part = "all", role: str = "") -> Migrated:
-    """Migrate a database to this version's schema, in one transaction; again, it does nothing.
+    """Migrate the database at `url` to the schema of this version, in one transaction.
 
-    The role in the URL creates and owns the tables. `role` is the role of the service: it is
-    created without a password if it does not exist, and may read and write rows. Raises StoreError,
-    InvalidInput.
+    Migrating a second time changes nothing. The role in the URL creates and owns the tables. `role`
+    is the role of the service, which may read and write rows. If `role` does not exist, it is
+    created without a password. Raises StoreError, InvalidInput.
     """
     try:
         with closing(Session(parse_url(url).conninfo)) as session:
@@ -607,7 +580,7 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
     """)
     vectors(db)
     if db.execute(f"select to_regnamespace('{SCHEMA}')").fetchone()[0] is None:
-        db.script(f"create schema {SCHEMA}")  # `if not exists` would need the right to create it
+        db.script(f"create schema {SCHEMA}")  # `if not exists` would need a right
     db.script(_BOOKS)
     done = {Step(*row) for row in db.execute("select number, part from schema_version")}
     if strange := sorted(done - set(known())):
@@ -619,13 +592,13 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
     applied = []
     for one in waiting:
         if part not in ("all", one.part):
-            break  # the steps come in order
+            break  # later parts need this part
         db.script(read_sql(f"postgres_{one.number:04}_{one.part}.sql"))
         values = {"number": one.number, "part": one.part, "at": time.time()}
         db.execute("insert into schema_version values (:number::int, :part, :at)", values)
         applied.append(one)
     _migrate_jobs(db, part)
-    # The roles that have access already get it to new tables, too.
+    # Every role that has access to the tables also gets access to new tables.
     served = db.execute("""
         select distinct r.rolname::text from pg_class c, aclexplode(c.relacl) a
         join pg_roles r on r.oid = a.grantee
@@ -639,9 +612,10 @@ def _migrate(db: Session, part: Part, role: str) -> Migrated:
 
 
 def _migrate_jobs(db: Session, part: str) -> None:
-    """Migrate the job queue to the installed procrastinate's schema, unless someone else owns it.
+    """Migrate the job queue to the installed version of procrastinate.
 
-    Its migrations have the same two parts; those without a part in their name count as pre.
+    Does nothing if another program owns the queue's tables. A migration of procrastinate is a
+    `post` part if its name says so, otherwise a `pre` part.
     """
     try:
         from procrastinate.schema import SchemaManager
@@ -656,8 +630,7 @@ def _migrate_jobs(db: Session, part: str) -> None:
         applied = names
     else:
         ours = [name for name in names if done and name not in done]
-        parts = {name: "post" if "_post_" in name else "pre" for name in ours}
-        applied = [name for name in ours if part in ("all", parts[name])]
+        applied = [n for n in ours if part in ("all", "post" if "_post_" in n else "pre")]
         for name in applied:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 db.script(file.read())
@@ -667,11 +640,11 @@ def _migrate_jobs(db: Session, part: str) -> None:
 
 
 def vectors(db: Session) -> str:
-    """Return the version of pgvector. Raises StoreError if it is missing or too old."""
+    """Return the version of pgvector. Raises StoreError if pgvector is missing or too old."""
     found = db.execute("select extversion from pg_extension where extname = 'vector'").fetchone()
     if found is None:
         available = db.execute("select 1 from pg_available_extensions where name = 'vector'")
-        how = "" if available else "install pgvector on the server, then "
+        how = "" if available.fetchone() else "install pgvector on the server, then "
         raise StoreError(
             f"the database has no pgvector; {how}let a superuser run in it: create extension vector"
         )
@@ -685,14 +658,14 @@ def vectors(db: Session) -> str:
 
 
 def _grant(db: Session, role: str) -> None:
-    """Let a role read and write the rows that row-level security shows it.
+    """Create `role` if it does not exist; let it read and write rows under row-level security.
 
-    A role may add audit rows, but not change them.
+    The role may add audit rows, but not change them.
     """
     if not role.isprintable() or len(role) > 63:
         raise InvalidInput("role", role, "1 to 63 printable characters")
     name = sql.Identifier(role).as_string()
-    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}):
+    if not db.execute("select 1 from pg_roles where rolname = :role", {"role": role}).fetchone():
         db.script(f"create role {name} login nosuperuser nocreatedb nocreaterole nobypassrls")
     db.script(f"""
         grant usage on schema {SCHEMA} to {name};

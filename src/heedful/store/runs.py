@@ -1,6 +1,6 @@
-"""Runs of pipelines: how they are stored, and the reports that are read from the store.
+"""Runs of pipelines in a store, and their reports.
 
-A run is a loop, and so is each of its stages. The loop of a stage has the id `RUN/STAGE`.
+A run is stored as a loop, and each of its stages as a loop with the id `RUN/STAGE`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ HEAD = "GUARDRAIL FEEDBACK - Critical issues detected in {}:"
 TAIL = "\n\nPlease address these issues and regenerate the output."
 # The check for missing results. Without results, other checks have nothing to judge.
 MISSING = "missing_results"
-# Characters that lessons may take of the feedback: one line about a finding fits beside them.
+# The most characters of the lessons in a feedback; the rest is enough for one finding.
 ROOM = MOST - 900
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check on one attempt; without a finding it passed.
+    """The result of one check, or of one goal, on one attempt.
 
-    `status` is passed, warning, failed, or not_validated where the check itself raised. `severity`
-    is critical, warning or info. `details` holds the key, severity (0..1), evidence and span of the
-    finding.
+    `status` is passed, warning, failed, or not_validated if the check itself raised an error.
+    `severity` is critical, warning or info. `details` has the key, severity (0..1), evidence and
+    span of a finding, or the score, threshold and direction of a goal.
     """
 
     check_name: str
@@ -61,11 +61,11 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class StageAttempt:
-    """One attempt of one stage, `attempt` counts from 1.
+    """One attempt of one stage; `attempt` is its number, from 1.
 
-    `timestamp` is when it was decided, in seconds since 1970. `requires_retry` is True if it did
-    not pass, whether or not another attempt followed. `feedback_for_agent` is the feedback for the
-    next attempt, "" if it passed; `output` is what it produced, as text.
+    `timestamp` is the time of the decision on the attempt, in seconds since 1970. `requires_retry`
+    is True if the attempt did not pass, even if no other attempt followed. `feedback_for_agent` is
+    the feedback for the next attempt, "" if this attempt passed. `output` is the output as text.
     """
 
     stage_name: str
@@ -86,23 +86,18 @@ class StageAttempt:
         return tuple(one for one in self.checks if one.status == "failed")
 
     @property
-    def without_results(self) -> bool:
-        """Return True if results are missing: an unnamed check may have had nothing to judge."""
-        return any(one.check_name == MISSING for one in self.failed)
-
-    @property
     def failed_checks_summary(self) -> list[str]:
-        """Return a line for each failed check: its name and what was wrong."""
+        """A line for each failed check: its name and its message."""
         return [f"{one.check_name}: {one.message}" for one in self.failed]
 
     @property
     def file(self) -> str:
-        """Return the name of the file for this attempt."""
+        """The name of the JSON file of this attempt."""
         stage, run = (file_safe(name) for name in (self.stage_name, self.run))
         return f"guardrail_{stage}_{run}_attempt{self.attempt}.json"
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON data, times as ISO 8601 in UTC."""
+        """Return the attempt as JSON data without its output; times are ISO 8601 in UTC."""
         plain = {**asdict(self), "failed_checks_summary": self.failed_checks_summary}
         plain |= {"timestamp": iso(self.timestamp), "usage": to_document(self.usage)}
         plain["checks"] = list(plain["checks"])
@@ -111,10 +106,11 @@ class StageAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """One stage of a run: its attempts, the number of the attempt `kept`, and what happened next.
+    """The report of one stage of a run.
 
-    `action` is passed, continued (failed, with the last attempt), best (failed, with the best
-    attempt), halted, open (interrupted), or not_run.
+    `kept` is the number of the attempt whose output the run used. `action` says how the stage
+    ended: passed, continued (failed, the run used the last attempt), best (failed, the run used the
+    best attempt), halted, open (interrupted) or not_run.
     """
 
     name: str
@@ -125,16 +121,16 @@ class StageReport:
 
     @property
     def degraded(self) -> bool:
-        """True if the run went on with an output that did not pass or could not be judged."""
+        """True if the run continued with an output that failed or could not be judged."""
         return self.action in ("continued", "best")
 
     @property
     def recovered(self) -> bool:
-        """True if the stage passed at a retry."""
+        """True if the stage passed, but not at its first attempt."""
         return self.action == "passed" and len(self.attempts) > 1
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON data."""
+        """Return the report as JSON data."""
         attempts = [{**one.plain(), "output": one.output} for one in self.attempts]
         plain = {name: getattr(self, name) for name in ("name", "status", "action", "kept")}
         return {**plain, "attempts": attempts}
@@ -142,11 +138,11 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One run of a pipeline.
+    """The report of one run of a pipeline.
 
-    `status` is passed, degraded (it went on in spite of failures), halted or open (interrupted).
-    `began` and `ended` are in seconds since 1970; `ended` is 0 while it is open. `state` is the
-    final state, if the run happened in this process.
+    `status` is passed, degraded (the run continued in spite of failures), halted or open
+    (interrupted). `began` and `ended` are in seconds since 1970; `ended` is 0 while the run is
+    open. `state` is the final state if the run happened in this process.
     """
 
     pipeline: str
@@ -158,7 +154,7 @@ class Report:
 
     @property
     def status(self) -> Literal["passed", "degraded", "halted", "open"]:
-        """Return the status of the whole run."""
+        """The status of the whole run."""
         actions = {one.action for one in self.stages}
         if "halted" in actions:
             return "halted"
@@ -173,17 +169,17 @@ class Report:
 
     @property
     def degraded(self) -> tuple[str, ...]:
-        """The names of the stages after which the run went on in spite of failures."""
+        """The names of the stages that did not pass but did not stop the run."""
         return tuple(one.name for one in self.stages if one.degraded)
 
     @property
     def usage(self) -> Usage:
-        """Return the usage of all attempts together."""
+        """The sum of the usage of all attempts."""
         return sum((one.usage for stage in self.stages for one in stage.attempts), NOTHING)
 
     @property
     def stem(self) -> str:
-        """Return the name of its files, without the suffix."""
+        """The name of the files of this run, without a suffix."""
         return file_safe(self.run)
 
     def stage(self, name: str) -> StageReport:
@@ -194,7 +190,7 @@ class Report:
         raise UnknownName("stage", name, [one.name for one in self.stages])
 
     def plain(self) -> dict[str, Any]:
-        """Return JSON data, times as ISO 8601 in UTC."""
+        """Return the report as JSON data; times are ISO 8601 in UTC."""
         return {
             "pipeline": self.pipeline,
             "run": self.run,
@@ -208,17 +204,17 @@ class Report:
 
 
 def iso(at: float) -> str:
-    """Return a time in seconds since 1970 as ISO 8601 in UTC, to the millisecond."""
+    """Return a time in seconds since 1970 as ISO 8601 in UTC, in milliseconds."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def stage_feedback(
     stage: str, evaluation: Evaluation, goals: tuple[Goal, ...] = (), lessons: Sequence[str] = ()
 ) -> str:
-    """Return the feedback for the next attempt: a line for each finding, lessons, what to do.
+    """Return the feedback for the next attempt: its findings, `lessons`, and a request.
 
-    It has at most `heedful.loop.record.MOST` characters; lessons, whose first line is a heading,
-    are left out if they do not fit. Markers of chat turns are made harmless.
+    The feedback has at most `heedful.loop.record.MOST` characters. The first item of `lessons` is a
+    heading; lessons that do not fit are left out. Tokens of chat turns are replaced.
     """
     head, kept = HEAD.format(stage), ""
     for line in lessons:
@@ -229,7 +225,7 @@ def stage_feedback(
 
 
 def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
-    """Return the verdict; the verdict on a stage's loop gets the feedback of the stage."""
+    """Return the verdict; an Again on a stage gets the text of `stage_feedback`."""
     last = loop.attempts[-1] if loop.attempts else None
     if last is None or not last.evaluation or stage is None or not isinstance(verdict, Again):
         return verdict
@@ -238,7 +234,7 @@ def reworded(loop: Loop, verdict: Verdict, stage: StageHead | None) -> Verdict:
 
 
 def unvalidated(check: str) -> str:
-    """Return the key of the finding for a check that raised."""
+    """Return the key of the finding that reports an error raised by a check."""
     return f"{check}: not validated"
 
 
@@ -258,10 +254,10 @@ def stage_report(stored: StoredLoop, run: str) -> StageReport:
     status = attempts[-1].overall_status if attempts else "not_validated"
     if last.passed and status != "not_validated":
         return StageReport(name, status, "passed", attempts, len(attempts))
-    if attempts and status == "not_validated":  # nothing was found wrong, not all could be judged
+    if attempts and status == "not_validated":  # nothing failed, but not everything could be judged
         action: Action = "halted" if stage.on_unvalidated == "halt" else "continued"
         if all(one.status != "not_validated" for one in attempts[-1].checks):
-            action = "passed"  # no check raised: the stage has none
+            action = "passed"  # no check raised an error: the stage has no checks
         return StageReport(name, status, action, attempts, len(attempts))
     kept = last.best if stage.on_exhausted == "best" else len(attempts) or None
     how: Mapping[str, Action] = {"halt": "halted", "best": "best"}
@@ -283,7 +279,7 @@ def _attempt(
     if not stage.model:
         with suppress(ValueError, AttributeError):  # a value that only Python can write
             changed, *more = json.loads(output).values()
-            if not more and changed.keys() == {stage.name}:  # it changed only its own output
+            if not more and changed.keys() == {stage.name}:  # the stage changed only its own output
                 output = json.dumps(changed[stage.name], ensure_ascii=False, sort_keys=True)
     return StageAttempt(
         stage.name,
@@ -303,10 +299,10 @@ def _attempt(
 def _checked(
     evaluation: Evaluation, goals: tuple[Goal, ...], names: Sequence[str]
 ) -> Iterator[CheckResult]:
-    """Yield a result for each finding and goal, and for each check that found nothing.
+    """Yield a result for each finding, each goal, and each check in `names` without a finding.
 
-    Checks without findings are left out if results are missing, or if a finding has a name that no
-    check has. Then it is unknown which checks passed and which had nothing to judge.
+    Checks without a finding are left out if results are missing, or if a failed check is not in
+    `names`. Then it is unknown whether the checks without a finding passed.
     """
     found, results, wrong = set[str](), list[CheckResult](), set[str]()
     for one in evaluation.findings:
@@ -336,22 +332,22 @@ def _checked(
 
 
 def file_safe(name: str) -> str:
-    """Return the name with `_` for each character that a file name cannot hold."""
+    """Return the name with `_` in place of characters that are unsafe in file names."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in name)
 
 
-# A run is a loop with one attempt each time that it ends.
+# A run is a loop that gets one attempt whenever the run ends.
 POLICY = Policy((MaxAttempts(1),), name="pipeline")
 
 
 def head_of(pipeline: str, stages: Sequence[str]) -> Head:
-    """Return the head of the loop of a run."""
+    """Return the head of the loop that stores a run."""
     task = {"pipeline": pipeline, "stages": list(stages)}
     return Head(task, (), policy_to(POLICY), kind="run")
 
 
 def loop_of(run: str, stage: str) -> str:
-    """Return the id of the loop of a stage."""
+    """Return the id of the loop that stores a stage of a run."""
     return f"{run}/{stage}"
 
 
@@ -361,7 +357,7 @@ def is_run(stored: StoredLoop) -> bool:
 
 
 async def report_of(store: Store, scope: Scope, run: str) -> Report:
-    """Read the report of a run, ended or not. Raises NotFound."""
+    """Return the report of a stored run, which may still be open. Raises NotFound."""
     stored = await store.read(scope, loops.read, run)
     if not is_run(stored):
         raise NotFound("run of a pipeline", run, "the store: it is a loop; heedful why explains it")
@@ -381,7 +377,7 @@ async def report_of(store: Store, scope: Scope, run: str) -> Report:
 async def stages_of(
     store: Store, scope: Scope, run: str, stages: Sequence[str]
 ) -> dict[str, StoredLoop]:
-    """Read the loops of the stages that have begun, by name."""
+    """Return a mapping from the stages that have begun to their stored loops."""
     names = {loop_of(run, name): name for name in stages}
     found = await store.read(scope, loops.read_many, list(names))
     return {names[loop.id]: loop for loop in found}

@@ -1,6 +1,6 @@
-"""SQLite: one file, a write-ahead log, `synchronous=FULL`, one writer thread a process.
+"""A store in SQLite: one file with a write-ahead log and `synchronous=FULL`.
 
-All writes that wait for the writer are committed together, with one fsync for the group.
+Each process has one writer thread. It commits all waiting writes together, with one fsync.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from heedful.store.store import (
     Threads,
     Work,
     read_sql,
-    share,
 )
 
 T = TypeVar("T")
@@ -36,25 +35,18 @@ GROUP = 256
 
 
 class Connection(sqlite3.Connection, Db):
-    """A connection with named statements."""
+    """A connection to SQLite that can run named statements."""
 
     dialect: Dialect = "sqlite"
 
-    def undo(self) -> None:
-        """End an open transaction; close the connection if that fails."""
-        try:
-            self.execute("rollback")
-        except sqlite3.Error:
-            self.close()
-
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; closing it twice does no harm."""
         self.lost = True
         super().close()
 
 
 class _Savepoint(Answers):
-    """A block in a savepoint: an error undoes the block alone and becomes the answer."""
+    """A `with` block that runs one job in a savepoint: an error undoes only this job."""
 
     def __init__(self, db: Connection, job: Job) -> None:
         super().__init__((job,))
@@ -64,7 +56,7 @@ class _Savepoint(Answers):
         self._db.execute("savepoint work")
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if not self._db.in_transaction:  # SQLite gave up all of it, as on a full disk
+        if not self._db.in_transaction:  # SQLite rolled it all back, as on a full disk
             return False
         if error is not None:
             self._db.execute("rollback to work")
@@ -74,11 +66,10 @@ class _Savepoint(Answers):
 
 
 class Thread(Threads[Connection]):
-    """A thread that runs work in order, on a connection of its own.
+    """A thread that runs jobs in order, on its own connection.
 
-    With `writes`, all that waits is committed together, with one fsync for the group. Each piece of
-    work runs in a savepoint, so that a failure does not affect the others. A future is resolved
-    only after the commit.
+    With `writes`, the thread commits all waiting jobs together, with one fsync. Each job runs in a
+    savepoint, so a failed job does not affect the others. Results are set only after the commit.
     """
 
     def __init__(self, connect: Callable[[], Connection], *, writes: bool) -> None:
@@ -86,12 +77,12 @@ class Thread(Threads[Connection]):
         self._transact = _commit if writes else _read
 
     async def run(self, work: Work[T]) -> T:
-        """Run `work` and return its result. Raises StoreError, and what `work` raises."""
+        """Run `work` and return its result. Raises StoreError and the errors of `work`."""
         answer: T = await asyncio.wrap_future(self.submit(work))
         return answer
 
     def perform(self, jobs: Sequence[Job]) -> None:
-        """Run jobs in a transaction, which is rolled back if it is not committed."""
+        """Run the jobs in a transaction; roll back if there was no commit."""
         if not jobs:
             return
         try:
@@ -99,8 +90,11 @@ class Thread(Threads[Connection]):
             try:
                 self._transact(db, jobs)
             finally:
-                if db.in_transaction:
-                    db.undo()
+                try:
+                    if db.in_transaction:
+                        db.execute("rollback")
+                except sqlite3.Error:
+                    db.close()
         except MISHAPS as error:
             raise translate_error(error) from error
 
@@ -132,7 +126,7 @@ _CAUSES = {
     sqlite3.SQLITE_LOCKED: "another process holds the database for too long; try again",
     sqlite3.SQLITE_READONLY: "it is read-only; give write permission to the file and its folder",
     sqlite3.SQLITE_FULL: "the disk is full; make room and run again, nothing was lost",
-    sqlite3.SQLITE_IOERR: "the disk does not answer; look at the disk and run again",
+    sqlite3.SQLITE_IOERR: "the disk does not respond; check the disk and run again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and is writable",
     sqlite3.SQLITE_PERM: "access is denied; check the permissions",
     sqlite3.SQLITE_TOOBIG: "a value is too large to store (above 1 GB)",
@@ -145,7 +139,7 @@ MISHAPS = (sqlite3.Error, OSError, UnicodeEncodeError, OverflowError)
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """Return an SQLite error as one of heedful, and any other error unchanged."""
+    """Translate an error of SQLite or the disk into a HeedfulError; return others unchanged."""
     if isinstance(error, UnicodeEncodeError | OverflowError):
         return invalid_value(error)
     if not isinstance(error, sqlite3.Error | OSError):
@@ -164,56 +158,44 @@ def translate_error(error: BaseException) -> BaseException:
 
 
 def invalid_value(error: UnicodeEncodeError | OverflowError) -> errors.InvalidInput:
-    """Return the error for a value that no database can hold."""
+    """Return the error for a number or a text that no database can store."""
     if isinstance(error, OverflowError):
         return errors.InvalidInput("number", "too large", "a whole number that 64 bits can hold")
     allowed = "text that UTF-8 can hold, without a lone surrogate"
     return errors.InvalidInput("text", error.object, allowed)
 
 
-APPLICATION = 0x68656564  # "heed", so that a stranger's database is not taken for ours
+APPLICATION = 0x68656564  # "heed": the mark of heedful's own files
 BEFORE = 0x65727261  # the id of files from before the first release, with another schema
 SCHEMA = 1  # the number of the newest `sqlite_….sql`
 BUSY_SECONDS = 20.0
 
 
 def in_file(path: str) -> Store:
-    """Return a store in one file with its own connections; `:memory:` ends with the store."""
+    """Return a store with its own connections to the file `path`, which may be `:memory:`."""
     return Store(path, File(path, BUSY_SECONDS))
 
 
-def shared_store(path: str) -> Store:
-    """Return the store that this process shares for this file; one in memory is never shared."""
-    if path == ":memory:":
-        return in_file(path)
-    return share(os.path.realpath(path), partial(in_file, path))
-
-
 class File:
-    """Access to one file, with one thread for all writes and another for all reads."""
+    """Access to one SQLite file, with one thread for all writes and one for all reads."""
 
     def __init__(self, path: str, busy_seconds: float) -> None:
         # A database in memory belongs to one connection.
         alone = path == ":memory:"
         opens = partial(connect, path if alone else os.path.abspath(path), busy_seconds, path)
-        self._another = partial(_reading, opens)
+        self._another = partial(opens, reads=True)
         self.writer: Thread = Thread(opens, writes=True)
         self.reader: Thread = self.writer if alone else Thread(self._another, writes=False)
         # The threads do not refer to the store, so that an unused store is closed.
         for thread in (self.writer, self.reader):
             finalize(self, thread.close, thread.GRACE)
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database and return its result."""
-        return await self.reader.run(work)
+    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result.
 
-    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """Run `work`, commit and return its result; there is one writer at a time."""
-        return await self.writer.run(work)
-
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` as `read` does, on a connection of its own."""
-        if self.reader is self.writer:
+        With `apart`, the work has its own thread and connection.
+        """
+        if not apart or self.reader is self.writer:
             return await self.reader.run(work)
         reader = Thread(self._another, writes=False)
         try:
@@ -221,16 +203,20 @@ class File:
         finally:
             reader.close()
 
+    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+        """Run `work`, commit, and return its result. Only one writer runs at a time."""
+        return await self.writer.run(work)
+
     async def close(self) -> None:
-        """Finish running work and close the file. A later call opens it again."""
+        """Finish running work and close the file. A later call opens the file again."""
         for thread in (self.writer, self.reader):
             thread.close()
 
 
-def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
-    """Open a file and bring its schema up to date.
+def connect(path: str, busy_seconds: float, url: str = "", reads: bool = False) -> Connection:
+    """Open the file `path` and upgrade its schema if necessary; `reads` makes it read-only.
 
-    Raises StoreUnavailable if the file cannot be opened, and any other sqlite3.Error unchanged.
+    Raises StoreUnavailable if the file cannot be opened. Other errors of SQLite are not translated.
     """
     try:
         db = sqlite3.connect(
@@ -243,19 +229,20 @@ def connect(path: str, busy_seconds: float, url: str = "") -> Connection:
     with ExitStack() as failed:
         failed.callback(db.close)  # which rolls back what was not committed
         db.execute("pragma foreign_keys = on")
-        db.execute("begin")  # one state: another process may be making the schema just now
+        db.execute("begin")  # one snapshot: another process may be creating the schema right now
         current = _is_current(db, path)
         db.execute("commit")
         if not current:
             _write_ahead(db, time.monotonic() + busy_seconds)
             _migrate(db, path)
         db.execute("pragma synchronous = full")
+        db.execute(f"pragma query_only = {reads}")
         failed.pop_all()
     return db
 
 
 def _write_ahead(db: Connection, deadline: float) -> None:
-    """Switch to a write-ahead log, waiting here because SQLite does not wait for this switch."""
+    """Switch to a write-ahead log; retry until `deadline`, because SQLite itself does not."""
     while True:
         try:
             db.execute("pragma journal_mode = wal")
@@ -265,12 +252,6 @@ def _write_ahead(db: Connection, deadline: float) -> None:
             time.sleep(0.005)
         else:
             return
-
-
-def _reading(connect: Callable[[], Connection]) -> Connection:
-    db = connect()
-    db.execute("pragma query_only = on")
-    return db
 
 
 def _is_current(db: Connection, path: str) -> bool:
@@ -305,7 +286,7 @@ def _migrate(db: Connection, path: str) -> None:
 
 
 def _statements(name: str) -> list[str]:
-    """Split a file into statements; a trigger stays whole although it contains semicolons."""
+    """Split the SQL file `name` into statements; a whole trigger is one statement."""
     statements, part = [], ""
     for line in read_sql(name).splitlines(keepends=True):
         part += line

@@ -1,12 +1,13 @@
-"""A store: the database in which loops and lessons are kept, reached through its transactions.
+"""A store: the database of loops and lessons, and the transactions that read and change it.
 
-Each module has plain functions `work(db, scope, ...)` that run the named statements of `sql/`. Each
-module has its own SQL file there; another file holds what differs between the dialects.
-`Store.read` and `Store.write` run such a function in a transaction. Decorate a function that
-changes rows with `holds` if it needs other locks than the memory lock of its scope.
+Each module of this package has plain functions `work(db, scope, ...)`, which run named SQL
+statements. The SQL file of a module has the same name, in `sql/`. Statements that differ between
+the dialects are in `sqlite.sql` and `postgres.sql`. `Store.read` and `Store.write` run such a
+function in a transaction. A function that changes rows holds the memory lock of its scope, unless
+the decorator `holds` names other locks.
 
-Within `Effects`, each write of a call also writes its audit entry and a record of its effect, in
-one transaction. A call repeated with its idempotency key has no second effect.
+Within `Effects`, each write of a call also stores its audit entry and its result, in one
+transaction. A call that is repeated with its idempotency key does not write again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import ContextVar
@@ -54,7 +55,7 @@ Dialect = Literal["sqlite", "postgres"]
 MEMORY = ("memory",)
 Locks = Callable[..., Sequence[str]]
 _locks: dict[Callable[..., Any], Locks] = {}
-# The limit for a statement without a limit.
+# The `limit` of a statement that returns all rows.
 ALL = 2**31 - 1
 
 
@@ -68,17 +69,17 @@ SKIP = "on conflict do nothing"
 
 
 class Db:
-    """A connection within a transaction; it belongs to one thread at a time.
+    """A database connection inside a transaction; one thread at a time may use it.
 
-    `url` is the name with which a user opened the store, without the password.
+    `url` is the name of the store, without a password.
     """
 
     dialect: Dialect
     url: str
-    lost: bool = False  # whether it can no longer be used
+    lost: bool = False  # True if the connection can no longer be used
 
     def execute(self, sql: str, values: Any = (), /) -> Rows:
-        """Run SQL that has no name, such as `savepoint x`."""
+        """Run a SQL statement with the values of its named parameters; return the result."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -86,59 +87,54 @@ class Db:
         raise NotImplementedError
 
     def run(self, name: str, values: Mapping[str, Any] = {}, /) -> Rows:
-        """Run a named statement."""
+        """Run the statement `name` of `sql/` and return the result."""
         return self.execute(statements(self.dialect)[name], values)
 
     def first(self, name: str, values: Mapping[str, Any] = {}) -> Row | None:
-        """Run a named statement to its end and return its first row, or None."""
+        """Run the statement `name` to its end and return its first row, or None."""
         rows = self.run(name, values).fetchall()
         return rows[0] if rows else None
 
     def all(self, name: str, scope: Scope, /, **values: Any) -> list[Row]:
-        """Run a named statement on the rows of a scope and return all rows."""
+        """Run the statement `name` on the rows of `scope` and return all resulting rows."""
         rows: list[Row] = self.run(name, {**key_of(scope), **values}).fetchall()
         return rows
 
     def one(self, name: str, scope: Scope, /, **values: Any) -> Row | None:
-        """Run a named statement on the rows of a scope and return the first row, or None."""
+        """Run the statement `name` on the rows of `scope`; return the first row, or None."""
         return self.first(name, {**key_of(scope), **values})
 
     def select(self, columns: str, table: str, key: Mapping[str, Any], end: str = "") -> list[Row]:
-        """Return columns of the rows that have the columns in `key`; `end` may order them."""
-        sql = f"select {columns} from {table} where {_is(tuple(key))} {end}"
+        """Return `columns` of the rows of `table` that match `key`; `end` may order the rows."""
+        sql = f"select {columns} from {table} where {_is(key)} {end}"
         rows: list[Row] = self.execute(sql, key).fetchall()
         return rows
 
     def insert(self, table: str, values: Mapping[str, Any], end: str = "") -> Rows:
-        """Insert a row with these columns; `end` is the end of the statement, such as `SKIP`."""
-        return self.execute(_insert(table, tuple(values), end), values)
+        """Insert `values` as a row of `table`; `end` completes the statement, such as `SKIP`."""
+        marks = ", ".join(f":{name}" for name in values)
+        sql = f"insert into {table} ({', '.join(values)}) values ({marks}) {end}"
+        return self.execute(sql, values)
 
     def update(self, table: str, key: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
-        """Change columns of the rows that have the columns in `key`; return how many there were."""
+        """Set the columns in `changes` in the rows that match `key`; return the number of rows."""
         changed = ", ".join(f"{name} = :{name}" for name in changes)
-        sql = f"update {table} set {changed} where {_is(tuple(key))}"
+        sql = f"update {table} set {changed} where {_is(key)}"
         return int(self.execute(sql, {**key, **changes}).rowcount)
 
     def delete(self, table: str, key: Mapping[str, Any]) -> int:
-        """Delete the rows that have the columns in `key`; return how many there were."""
-        return int(self.execute(f"delete from {table} where {_is(tuple(key))}", key).rowcount)
+        """Delete the rows of `table` that match `key`; return the number of rows."""
+        return int(self.execute(f"delete from {table} where {_is(key)}", key).rowcount)
 
     def local(self, kind: Callable[[], K], /) -> K:
-        """Return the object of this class that belongs to the connection, as a cache."""
+        """Return the connection's own instance of `kind`, such as a cache, made at first use."""
         objects: dict[Any, K] = self.__dict__.setdefault("_local", {})
         if kind not in objects:
             objects[kind] = kind()
         return objects[kind]
 
 
-@cache
-def _insert(table: str, names: tuple[str, ...], end: str) -> str:
-    marks = ", ".join(f":{name}" for name in names)
-    return f"insert into {table} ({', '.join(names)}) values ({marks}) {end}"
-
-
-@cache
-def _is(names: tuple[str, ...]) -> str:
+def _is(names: Iterable[str]) -> str:
     return " and ".join(f"{name} = :{name}" for name in names)
 
 
@@ -146,9 +142,9 @@ Work = Callable[[Db], T]
 
 
 def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Declare the locks that a function holds until its transaction ends, instead of `MEMORY`.
+    """Decorate a function that writes: it locks `names`, instead of `MEMORY`, until the commit.
 
-    `by` returns their names within the scope, from the arguments that follow `db` and `scope`.
+    `by` computes the names from the function's arguments after `db` and `scope`.
     """
 
     def decorate(work: Callable[P, T]) -> Callable[P, T]:
@@ -159,22 +155,21 @@ def holds(*names: str, by: Locks | None = None) -> Callable[[Callable[P, T]], Ca
 
 
 class Access(Protocol):
-    """Access of a store to its database. All methods raise StoreError and what `work` raises."""
+    """Access to the database of a store. All methods raise StoreError and the errors of `work`."""
 
-    async def read(self, scope: Scope, work: Work[T]) -> T:
-        """Run `work` on one consistent state of the database and return its result."""
-        ...
+    async def read(self, scope: Scope, work: Work[T], apart: bool = False) -> T:
+        """Run `work` on one consistent snapshot of the database and return its result.
 
-    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
-        """Run `work`, commit and return its result; run it again if the database asks for a retry.
-
-        No other writer has the locks in `holds` at the same time. They are names within the scope,
-        always taken in the same order.
+        With `apart`, slow work has its own connection.
         """
         ...
 
-    async def apart(self, scope: Scope, work: Work[T]) -> T:
-        """Run slow work as `read` does, on a connection of its own."""
+    async def write(self, scope: Scope, work: Work[T], holds: Sequence[str] = MEMORY) -> T:
+        """Run `work`, commit, and return its result; repeat if the database asks for a retry.
+
+        Meanwhile no other writer has a lock in `holds`. The locks are names within `scope`, and all
+        callers must list them in the same order.
+        """
         ...
 
     async def close(self) -> None:
@@ -183,14 +178,14 @@ class Access(Protocol):
 
 
 C = TypeVar("C", bound=Db)
-THREADS = "heedful-store"  # the name of all threads
+THREADS = "heedful-store"  # the name of every thread
 _every: WeakSet[Threads[Any]] = WeakSet()
-# What a forked child got from its parent. Closing a connection here would end it there.
+# The parent's connections in a forked child. Closing them here would end them in the parent.
 _of_parent: list[object] = []
 
 
 class Job(Future[Any]):
-    """The future result of a function that runs on a thread."""
+    """The future result of `work`, a function that waits for a thread."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         super().__init__()
@@ -198,7 +193,7 @@ class Job(Future[Any]):
 
 
 class Answers:
-    """A block whose error becomes the answer to all jobs that have none yet."""
+    """A `with` block; an error in the block becomes the result of all jobs without a result."""
 
     __slots__ = ("_jobs",)
 
@@ -217,13 +212,13 @@ class Answers:
 
 
 class Threads(Generic[C]):
-    """At most `size` threads with a connection each. They start with the jobs, end with `close`.
+    """At most `size` threads, each with its own connection. Jobs start threads; `close` ends them.
 
-    Each takes up to `group` waiting jobs at once. A forked child starts its own, with new
-    connections.
+    A thread takes up to `group` waiting jobs at a time. A forked child process starts new threads
+    with new connections.
     """
 
-    # Seconds that the end of the interpreter, or of an unused store, waits for running work.
+    # Seconds to wait for running work when the interpreter ends or an unused store is freed.
     GRACE = 0.5
 
     def __init__(self, connect: Callable[[], C], size: int, group: int = 1) -> None:
@@ -234,7 +229,7 @@ class Threads(Generic[C]):
         _every.add(self)
 
     def forked(self) -> None:
-        """Forget threads, connections and waiting jobs, which belong to the parent process."""
+        """Forget all threads, connections and jobs; a forked child must not use its parent's."""
         self._lock = threading.Lock()
         self._own = threading.local()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
@@ -242,7 +237,7 @@ class Threads(Generic[C]):
         self._threads: list[threading.Thread] = []
 
     def submit(self, work: Callable[..., Any]) -> Future[Any]:
-        """Run a job on a thread. Raises RuntimeError at the end of the interpreter."""
+        """Queue `work` for a thread; return its future. Raises RuntimeError at interpreter exit."""
         job = Job(work)
         with self._lock:
             if self._idle:
@@ -257,12 +252,12 @@ class Threads(Generic[C]):
         return job
 
     def perform(self, jobs: Sequence[Job]) -> None:
-        """Run jobs on the current thread; the error of a job may be raised."""
+        """Run the jobs on this thread and set their results. Raises the first error of a job."""
         for job in jobs:
             job.set_result(job.work())
 
     def connection(self) -> C:
-        """Return the connection of the current thread; open it if necessary."""
+        """Return the connection of the current thread; open a connection if necessary."""
         found: C | None = getattr(self._own, "connection", None)
         if found is None or found.lost:
             found = self._own.connection = self._connect()
@@ -271,7 +266,7 @@ class Threads(Generic[C]):
     def close(self, seconds: float | None = None) -> None:
         """Finish the jobs and close the connections; closing twice does no harm.
 
-        Waits for the threads, or at most so many seconds for each.
+        Waits until each thread has ended, at most `seconds` per thread.
         """
         with self._lock:
             threads, self._threads = self._threads, []
@@ -279,7 +274,7 @@ class Threads(Generic[C]):
         for _ in threads:
             jobs.put(None)
         for thread in threads:
-            if thread is not threading.current_thread():  # which may forget the store
+            if thread is not threading.current_thread():  # this thread may free an unused store
                 thread.join(seconds)
 
     def _main(self, waiting: SimpleQueue[Job | None], idle: list[None]) -> None:
@@ -295,7 +290,7 @@ class Threads(Generic[C]):
                 self.perform([job for job in jobs if job.set_running_or_notify_cancel()])
             if len(idle) < self._size:
                 idle.append(None)
-            del job, jobs  # while it waits, it keeps no object of a caller alive
+            del job, jobs  # a waiting thread keeps no object of a caller alive
         if (connection := getattr(self._own, "connection", None)) is not None:
             connection.close()
 
@@ -310,18 +305,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-_shared: dict[str, Store] = {}
-_guard = threading.Lock()
-
-
-def share(key: str, make: Callable[[], Store]) -> Store:
-    """Return the store that this process shares under this key; make it first if necessary."""
-    with _guard:
-        store = _shared.get(key) or make()
-        _shared[key] = store
-        return store
-
-
 FOLDER = os.path.join(os.path.dirname(__file__), "sql")
 ROOMS = (
     "loops", "lessons", "exposures", "patterns", "search", "transfer", "dreams", "episodes", "keys",
@@ -331,16 +314,16 @@ ROOMS = (
 
 @cache
 def statements(dialect: Dialect) -> dict[str, str]:
-    """Return the SQL of each named statement; the files are read once."""
+    """Return a mapping from statement names to SQL for `dialect`; read the files only once."""
     text = "\n".join(read_sql(f"{name}.sql") for name in (*ROOMS, dialect))
-    text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)  # said in one dialect alone
+    text = re.sub(rf"/\*{dialect} (.*?) \*/", r"\1", text)  # SQL for this dialect only
     parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
     return {name: sql.strip() for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 def read_sql(name: str) -> str:
-    """Return the text of a file of `sql/`, with the file that it includes in place of that line."""
-    # Without pathlib or importlib.resources: both cost a start.
+    """Return the text of the file `name` in `sql/`; an include line becomes the included file."""
+    # Importing pathlib or importlib.resources would slow the start.
     with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
         text = file.read()
     if found := re.search(r"^-- include (\S+)$", text, re.MULTILINE):
@@ -361,12 +344,12 @@ TYPES = {
 
 
 def in_postgres(tables: str) -> str:
-    """Return PostgreSQL's form of tables and triggers that are written for SQLite."""
+    """Translate the SQL of tables and triggers from SQLite to PostgreSQL."""
     text = tables.replace(") without rowid;", ");")
     column = re.compile(rf"^(  \w+) ({'|'.join(TYPES)})\b", re.MULTILINE)
     text = column.sub(lambda found: f"{found[1]} {TYPES[found[2]]}", text)
     text = text.replace('tenant text collate "C" not null', TENANT)
-    # Row-level security needs the tenant in every row, also where SQLite has it only in the owner.
+    # Row-level security needs a tenant in every row, also in tables without this column in SQLite.
     without = re.compile(r"^(create table \w+ \(\n)(?!(?:  .*\n)*?  tenant )", re.MULTILINE)
     text = without.sub(rf"\1  {TENANT},\n", text)
     return TRIGGER.sub(_trigger, text)
@@ -388,14 +371,14 @@ def _trigger(found: re.Match[str]) -> str:
     )
 
 
-# How many numbers a halfvec of pgvector may have, and what each is below; it keeps 11 bits of them.
+# The most numbers in a halfvec of pgvector, and the bound of a number; 11 bits of each are stored.
 HALVES, LARGEST_HALF = 16_000, 65_504
 
 
 def from_row(kind: type[T], row: Row, **values: Any) -> T:
-    """Return the record whose fields are columns of the row, except those in `values`.
+    """Make a record of the class `kind` from the columns of `row`; `values` overrides columns.
 
-    JSON texts become tuples and mappings, and numbers become flags, as the fields say.
+    JSON text becomes a tuple or a mapping, and a number becomes a bool, if the field needs that.
     """
     for name, read in _readers(cast("Any", kind)):
         if name not in values:
@@ -416,21 +399,20 @@ def _reader(hint: Any) -> Callable[[Any], Any] | None:
 
 
 def token(scope: Scope) -> str:
-    """Return the scope as one word of the full-text index."""
+    """Return the word that marks the rows of `scope` in the full-text index."""
     name = f"{scope.tenant}\0{scope.project}"
     return "s" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def key_of(scope: Scope) -> dict[str, Any]:
-    """Return the parameters with which statements select the rows of a scope."""
+    """Return the parameters of a statement that select the rows of `scope`."""
     return {"tenant": scope.tenant, "project": scope.project}
 
 
 def storable(text: str) -> str:
-    """Return text without secrets, in a form that every database can hold.
+    """Return `text` without secrets and without characters that a database cannot store.
 
-    A lone surrogate, which UTF-8 cannot hold, becomes a question mark, and so does the NUL
-    character, which PostgreSQL cannot hold.
+    Lone surrogates (invalid in UTF-8) and NUL (invalid in PostgreSQL) become question marks.
     """
     text = redact(text).replace("\0", "?")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
@@ -444,12 +426,12 @@ def blob(vector: Sequence[float]) -> bytes:
 
 
 def placed(db: Db, space: str, data: bytes) -> dict[str, Any]:
-    """Return the parameters that statements need for a vector, with pgvector's short form."""
+    """Return the columns of a vector; `near` is the copy for pgvector, None on SQLite."""
     return {"space": space, "data": data, "near": short(data) if db.dialect == "postgres" else None}
 
 
 def short(data: bytes) -> str | None:
-    """Return a vector as text for pgvector's halfvec, or None if it is too long for that."""
+    """Return a vector as text for pgvector's halfvec, or None if halfvec cannot hold the vector."""
     import numpy as np
 
     numbers = np.frombuffer(data, "<f4")
@@ -463,11 +445,12 @@ Commit = Callable[[Work[T]], Awaitable[T]]
 
 
 class Effects:
-    """The writes of one call, in order, each with its records; `with Effects():` begins the call.
+    """The writes (effects) of one call, in order; `with Effects():` begins the call.
 
     Every write is an effect, except claiming a loop, which may be repeated. `record` stores the
-    number of an effect and its value as plain data. `known` holds the effects of an earlier run of
-    the same call: they are not repeated, and the call continues with their values.
+    number and the result of an effect; numbers begin at `first`. `known` holds the effects that an
+    earlier run of the same call stored. Known effects are not written again; the call continues
+    with their stored results.
     """
 
     def __init__(
@@ -491,7 +474,7 @@ class Effects:
 
     @property
     def in_call(self) -> bool:
-        """Return True in the call itself, False in its heartbeat or in work that it handed over."""
+        """True in the task that began the call, False in its heartbeat and other tasks."""
         return asyncio.current_task() is self._task
 
     def also(self, extra: Extra) -> None:
@@ -499,7 +482,7 @@ class Effects:
         self._extras.append(extra)
 
     async def write(self, name: str, work: Work[T], commit: Commit[T]) -> T:
-        """Commit a named effect together with its records."""
+        """Commit the effect `name` and its records; return the stored result of a known effect."""
         if self._known and self._known[0]["name"] == name:
             self._extras.clear()
             known: T = _value(self._known.pop(0)["value"])
@@ -526,15 +509,15 @@ _effects: ContextVar[Effects | None] = ContextVar("heedful_effects", default=Non
 
 
 def also(extra: Extra) -> None:
-    """Run `extra` in the transaction of the next effect of this call; there must be a call."""
+    """Run `extra` in the same transaction as the next write of the current call."""
     current = _effects.get()
     if current is None:
-        raise LookupError("no call runs here: this is used outside of `with Effects()`")
+        raise LookupError("no call runs here; use `also` within `with Effects()`")
     current.also(extra)
 
 
 def _plain(value: Any) -> Any:
-    """Return the result of a write as plain data. Raises TypeError if that is impossible."""
+    """Return the result of a write as JSON data. Raises TypeError if that is impossible."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -553,7 +536,7 @@ def _plain(value: Any) -> Any:
 
 
 def _value(plain: Any) -> Any:
-    """Return the value that was given to `_plain`."""
+    """Turn the JSON data of `_plain` back into the value."""
     match plain:
         case list():
             return [_value(one) for one in plain]
@@ -568,7 +551,7 @@ def _value(plain: Any) -> Any:
 
 
 def _kind(name: str) -> Any:
-    """Return the value class of that name. Raises StoreCorrupt if heedful has no such class."""
+    """Return heedful's dataclass with the name `module:class`. Raises StoreCorrupt."""
     module, _, inner = name.partition(":")
     kind = None
     if module.startswith("heedful."):
@@ -585,7 +568,7 @@ ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that may be repeated: its caller, its idempotency key, and a digest of its request."""
+    """A repeatable call: its caller, its idempotency key `once`, the digest of its request."""
 
     tenant: str
     caller: str
@@ -595,9 +578,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The stored effects and the answer of a repeated call.
+    """The stored effects and the stored answer of a call.
 
-    `digest` is "" for a new call. `next` is the number of its next effect.
+    `digest` is "" if nothing is stored. `next` is the number of the call's next effect.
     """
 
     digest: str = ""
@@ -607,7 +590,7 @@ class Before:
 
 
 def read_call(db: Db, scope: Scope, call: Call) -> Before:
-    """Return what an earlier run of the call left."""
+    """Return the effects and the answer that an earlier run of `call` stored."""
     rows = db.run("read_answer", {**asdict(call), "after": time.time() - KEPT}).fetchall()
     if not rows:
         return Before()
@@ -618,15 +601,15 @@ def read_call(db: Db, scope: Scope, call: Call) -> Before:
 
 @holds("answers")
 def keep_answer(db: Db, scope: Scope, call: Call, answer: Mapping[str, Any]) -> None:
-    """Store the answer of the call, and delete answers older than a day."""
+    """Store the answer of `call`, and delete answers that are older than a day."""
     db.run("forget_answers", {"tenant": call.tenant, "before": time.time() - KEPT})
     write_effect(db, call, ANSWER, answer)
 
 
 def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
-    """Store an effect of the call, in its transaction.
+    """Store `record` as effect number `n` of `call`.
 
-    Raises LeaseLost if another process answers the same call and stored this effect first.
+    Raises LeaseLost if another process that answers the same call has stored this effect.
     """
     values = {**asdict(call), "n": n, "record": json.dumps(record), "now": time.time()}
     if not db.run("insert_answer", {**values, "before": values["now"] - KEPT}).fetchall():
@@ -636,11 +619,12 @@ def write_effect(db: Db, call: Call, n: int, record: Mapping[str, Any]) -> None:
 class Store:
     """A store of loops and lessons; `heedful.open_store` opens one.
 
-    The modules of this package have plain functions that take a connection. Each call below runs
-    such a function in its own transaction, for example `await store.write(scope, loops.claim, id,
-    head, owner)`.
+    The modules of this package have plain functions that take a connection. `read`, `write` and
+    `apart` run such a function in a transaction, for example `await store.write(scope, loops.claim,
+    id, head, owner)`.
 
-    May be used from any event loop. Raises StoreError, and what the function raises.
+    A store may be used from any event loop. All methods raise StoreError and the errors of the
+    function.
     """
 
     def __init__(self, url: str, access: Access) -> None:
@@ -650,17 +634,16 @@ class Store:
     async def read(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work(db, scope, ...)` on one state of the database and return its result."""
+        """Run `work(db, scope, ...)` on one consistent snapshot and return its result."""
         return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs))
 
     async def write(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `work(db, scope, ...)`, commit and return its result.
+        """Run `work(db, scope, ...)`, commit, and return its result.
 
-        Runs it again if the database asks for a retry. No other writer has its locks at the same
-        time. Within an idempotent call, the records of the call are written in the same
-        transaction.
+        Repeats if the database asks for a retry. Meanwhile no other writer has the locks of `work`.
+        Within an idempotent call, the same transaction stores the records of the call.
         """
         locks = _locks[work](*args, **kwargs) if work in _locks else MEMORY
         commit = partial(self._access.write, scope, holds=locks)
@@ -673,8 +656,8 @@ class Store:
     async def apart(
         self, scope: Scope, work: Function[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run slow work as `read` does, on a connection of its own."""
-        return await self._access.apart(scope, lambda db: work(db, scope, *args, **kwargs))
+        """Run slow work like `read`, on a connection of its own."""
+        return await self._access.read(scope, lambda db: work(db, scope, *args, **kwargs), True)
 
     async def close(self) -> None:
         """Finish running work and close every connection. A later call opens the database again."""
