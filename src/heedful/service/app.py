@@ -13,7 +13,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,7 +28,7 @@ from heedful import __version__
 from heedful.errors import UsageError
 from heedful.service import problems
 from heedful.service.auth import BEARER, Callers
-from heedful.service.middleware import PUBLIC, Entrance
+from heedful.service.middleware import Entrance
 from heedful.service.routes import ROUTERS
 from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
@@ -57,15 +57,17 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(BEARER)],
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
         middleware=[Middleware(Entrance, setup=setup, callers=callers)],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
     for router in ROUTERS:
-        app.include_router(router)
-    app.openapi = partial(describe, app)  # type: ignore[method-assign]
+        error = "refusal" if router.prefix in problems.OWN else "problem"
+        answers: Any = {"default": _DESCRIPTION["errors"][error]}
+        key = [Depends(BEARER)] if router.prefix else []  # the routes of PUBLIC have no prefix
+        app.include_router(router, dependencies=key, responses=answers)
+    app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     return app
 
 
@@ -79,29 +81,19 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = _DESCRIPTION["examples"]
 
 def describe(app: FastAPI) -> dict[str, Any]:
     """Return the description, made once, with the errors and the calls that may be repeated."""
-    if app.openapi_schema is not None:
-        return app.openapi_schema
     spec = FastAPI.openapi(app)
     for path, method, operation in operations(spec):
-        answers: dict[str, Any] = operation["responses"]
-        answers.pop("422", None)  # FastAPI's; ours is the default
-        own = path.startswith(tuple(problems.OWN))
-        answers.setdefault("default", _DESCRIPTION["errors"]["refusal" if own else "problem"])
+        route = f"{method.upper()} {path}"
         if method == "post":
             operation.setdefault("parameters", []).append(_DESCRIPTION["once"])
-        if path in PUBLIC:
-            operation.pop("security", None)
-        for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
+        for part, of in _DESCRIPTION["parts"].get(route, {}).items():
             operation[part] = operation.get(part, {}) | of
-        shown = EXAMPLES.get(f"{method.upper()} {path}", {})
         bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
-        for name, body in bodies.items():
-            if name in shown and JSON in body.get("content", {}):
-                body["content"][JSON]["example"] = shown[name]
-    schemas = spec["components"]["schemas"]
-    del schemas["HTTPValidationError"], schemas["ValidationError"]
+        for name, example in EXAMPLES.get(route, {}).items():
+            if JSON in bodies[name].get("content", {}):
+                bodies[name]["content"][JSON]["example"] = example
     # Schemas without a class: problems (RFC 9457) and the part of OTLP that is read.
-    schemas.update(_DESCRIPTION["schemas"])
+    spec["components"]["schemas"].update(_DESCRIPTION["schemas"])
     return spec
 
 
@@ -114,10 +106,6 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
 
 # Listening
 
-HEADERS = 16 * 1024  # bytes of a request before its body
-IDLE = 60  # seconds that a connection is kept open for the next request
-BACKLOG = 1024
-
 
 def bound(host: str, port: int) -> socket.socket:
     """Return a socket that listens there; port 0 means any free port. Raises UsageError."""
@@ -125,7 +113,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        listener = socket.create_server(address[:2], family=family, backlog=1024)
         # Connections inherit this. asyncio sets it only on sockets made with their protocol given,
         # and a body that waits for the head to be acknowledged comes 40 ms late.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,14 +176,13 @@ async def listen(
         http="h11",
         ws="none",
         lifespan="on",
-        loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=IDLE,
+        timeout_keep_alive=60,  # seconds
         timeout_graceful_shutdown=max(1, round(drain)),
-        h11_max_incomplete_event_size=HEADERS,
+        h11_max_incomplete_event_size=16 * 1024,  # bytes of a request before its body
     )
     server = _Server(config, ready)
     await server.serve([listener])

@@ -39,18 +39,14 @@ Project = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller: the id and the name of the key, what it may, and the scope of the request.
+    """The key of a request and the scope in which the request works.
 
-    Empty `projects` means all projects of the tenant. `key` is "" for a caller without a key, on an
-    open service.
+    A caller without a key, on an open service, has a key whose id is "".
     """
 
     setup: Setup = field(repr=False)
-    key: str
-    name: str
+    key: Key
     scope: Scope
-    projects: tuple[str, ...]
-    may: frozenset[str]
 
     @property
     def tenant(self) -> str:
@@ -65,7 +61,7 @@ class Caller:
     @property
     def by(self) -> str:
         """Return the name under which the caller goes on record."""
-        return f"{self.name} ({self.key})" if self.key else self.name
+        return f"{self.key.name} ({self.key.id})" if self.key.id else self.key.name
 
     async def read(
         self, work: Callable[Concatenate[store.Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
@@ -81,8 +77,8 @@ class Caller:
 
     def within(self, project: str) -> Caller:
         """Return the caller in one of the projects of the key. Raises Forbidden, InvalidInput."""
-        if self.projects and project not in self.projects:
-            bound = ", ".join(self.projects)
+        if self.key.projects and project not in self.key.projects:
+            bound = ", ".join(self.key.projects)
             raise Forbidden(f"the key is bound to {bound}, not to project {project!r}")
         return replace(self, scope=Scope(self.tenant, project))
 
@@ -92,8 +88,8 @@ class Caller:
 
     def needs(self, may: May) -> None:
         """Check that the caller has this permission. Raises Forbidden."""
-        if may not in self.may:
-            has = ", ".join(one for one in MAY if one in self.may)
+        if may not in self.key.may:
+            has = ", ".join(one for one in MAY if one in self.key.may)
             raise Forbidden(f"this needs a key that may {may}; yours may {has}")
 
 
@@ -123,10 +119,11 @@ class Callers:
                     self._known.clear()
                 self._known[digest] = key, now + KNOWN_FOR
             scope = Scope(key.tenant, key.projects[0] if key.projects else "default")
-            return Caller(setup, key.id, key.name, scope, key.projects, frozenset(key.may))
+            return Caller(setup, key, scope)
         if not setup.open or await setup.store.read(Scope(), keys.any_key):
             raise KeyRefused("no key was sent: Authorization: Bearer heedful_…")
-        return Caller(setup, "", "local", setup.scope, (), frozenset(MAY))
+        local = Key("", setup.scope.tenant, "local", (), MAY, "", 0.0)
+        return Caller(setup, local, setup.scope)
 
     def forget(self) -> None:
         """Forget all look-ups, because a key was revoked."""

@@ -179,7 +179,7 @@ async def answer_once(
         raise Problem(422, "idempotency_key_invalid", detail)
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
     digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-    call = Call(caller.tenant, caller.key, once, digest)
+    call = Call(caller.tenant, caller.key.id, once, digest)
     store, tenant = caller.setup.store, Place(caller.tenant)
     before = await store.read(tenant, read_call, call)
     if before.digest not in ("", digest):
@@ -297,11 +297,11 @@ class Entrance:
             host = headers.get("host", "")
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
             passed = any(one in headers for one in ELSEWHERE)
-            if not caller.key and (passed or name.lower() not in LOOPBACK):
+            if not caller.key.id and (passed or name.lower() not in LOOPBACK):
                 detail = "without a key the service answers on localhost only"
                 raise Problem(421, "misdirected_request", detail)
             scope["state"]["caller"] = caller
-            self._rate.take(caller.key)
+            self._rate.take(caller.key.id)
             with self._capacity.place(caller.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
                 # The application gets the body decompressed.
@@ -351,6 +351,6 @@ class _Response:
         method = scope["method"] if "route" in scope else "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
-        key = (scope["state"]["caller"].key if "caller" in scope["state"] else "") or "-"
+        key = (scope["state"]["caller"].key.id if "caller" in scope["state"] else "") or "-"
         line = (scope["method"][:16], route, self.status, seconds * 1000, key, self._id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *line)

@@ -12,13 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from heedful.lessons.lesson import Match, Remembered, State, Trust
-from heedful.lessons.proof import Comparison
-from heedful.lessons.ranking import provenance, relevance
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop import codec, decide, explain, record, replay
-from heedful.loop.decide import State as LoopState
-from heedful.loop.stop import Stop
+from heedful.lessons import lesson as lessons
+from heedful.lessons import proof, ranking, trust
+from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -189,7 +185,7 @@ class ReplayRequest(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class LiftedRule(Stop):
+class LiftedRule(stop.Stop):
     """A rule that stopped the loop and was overridden: by whom, and by which override (from 0)."""
 
     by: str
@@ -207,11 +203,11 @@ class LoopVerdict(Answer):
     attempt: int
     best: int | None
     passed: bool = False
-    stopped_by: list[Stop] = []
+    stopped_by: list[stop.Stop] = []
     reasons: list[decide.Trigger] = []
     feedback: str = ""
     lifted: list[LiftedRule] = []
-    state: LoopState
+    state: decide.State
     evaluated_by: list[str] = []
 
     @classmethod
@@ -228,7 +224,7 @@ class LoopSummary(Answer):
     """A summary of a loop; times are in seconds since 1970."""
 
     id: str
-    state: LoopState
+    state: decide.State
     stopped_by: list[str]
     attempts: int
     best: int | None
@@ -329,17 +325,12 @@ class LoopRecord(LoopSummary):
         """Return the stored loop, without its journal."""
         goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
         attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
-        return StoredLoop(
-            self.id,
-            Head(self.task, self.goals, self.policy, self.context),
-            record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled),
-            tuple(one.output for one in self.made),
-            tuple(one.decision for one in self.decisions),
-            {},
-            0,
-            self.created,
-            self.updated,
-        )
+        loop = record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled)
+        head = Head(self.task, self.goals, self.policy, self.context)
+        outputs = tuple(one.output for one in self.made)
+        decisions = tuple(one.decision for one in self.decisions)
+        times = self.created, self.updated
+        return StoredLoop(self.id, head, loop, outputs, decisions, {}, 0, *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +346,7 @@ class LoopExplanation:
 ReplayFigures = Annotated[replay.Figures, Shape(also={"lost": "lost"})]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayAnswer:
+class ReplayAnswer(Answer):
     """What was recorded, and what each policy, in order, would have made of it."""
 
     recorded: ReplayFigures
@@ -397,7 +387,7 @@ class ReflectionOutcome(Answer):
     importance: float
     quarantined: bool
     known: int
-    written: tuple[Remembered, ...]
+    written: tuple[lessons.Remembered, ...]
 
     @classmethod
     def of(cls, result: reflect.Reflected) -> Self:
@@ -456,8 +446,8 @@ class LessonSummary(Answer):
     error_type: str
     text: str
     tags: list[str]
-    state: State
-    trust: Trust
+    state: lessons.State
+    trust: lessons.Trust
     seen: int
 
 
@@ -559,10 +549,10 @@ class RecallItem(Answer):
     source: str
 
     @classmethod
-    def of(cls, match: Match) -> Self:
+    def of(cls, match: lessons.Match) -> Self:
         """Return a match of recall."""
-        near = min(1.0, max(0.0, relevance(match)))
-        return cls.read(match.example, match, relevance=near, source=provenance(match))
+        near = min(1.0, max(0.0, ranking.relevance(match)))
+        return cls.read(match.example, match, relevance=near, source=ranking.provenance(match))
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,8 +590,8 @@ class NewOutcome(Body):
 class ProofAnswer:
     """Whether memory helps: as a whole, and each lesson, the most exposed first."""
 
-    pooled: Comparison
-    lessons: list[Comparison]
+    pooled: proof.Comparison
+    lessons: list[proof.Comparison]
     pending: int
     ended: int
     holdout: float
@@ -609,7 +599,7 @@ class ProofAnswer:
 
 # Quarantine and dreams
 
-QuarantineRow = Annotated[QuarantinedLesson, Shape(omit=("provenance",))]
+QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
 
 class Ruling(Answer):
@@ -632,7 +622,7 @@ class Revocation(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationAnswer(RevocationResult):
+class RevocationAnswer(trust.RevocationResult):
     """What a revocation removed, or would remove: rows of each, and lessons left without any."""
 
     source: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 from asyncio import Semaphore
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import prometheus_client
@@ -19,7 +18,6 @@ from heedful.compat import LoopGuardrails, Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
-from heedful.memory.memory import Memory
 from heedful.service.jobs import Depth, Resources, Work
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
@@ -32,18 +30,19 @@ class Metrics:
         # Otherwise each series gets a second one with its start time; the switch is process-wide.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        counter = partial(Counter, registry=self._registry)
         to: Any = {"registry": self._registry}
         of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
-        self.requests: Counter = counter("heedful_requests", "Requests answered", (*of, "status"))
+        self.requests: Counter = Counter(
+            "heedful_requests", "Requests answered", (*of, "status"), **to
+        )
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.recalled: Counter = counter("heedful_lessons_recalled", "Lessons recalled")
-        self.traces: Counter = counter(
-            "heedful_traces", "Traces that ended, spans refused", outcome
+        self.recalled: Counter = Counter("heedful_lessons_recalled", "Lessons recalled", **to)
+        self.traces: Counter = Counter(
+            "heedful_traces", "Traces that ended, spans refused", outcome, **to
         )
-        self._decisions = counter("heedful_decisions", "Attempts decided on", outcome)
+        self._decisions = Counter("heedful_decisions", "Attempts decided on", outcome, **to)
         self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
         self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
 
@@ -110,7 +109,3 @@ class Setup(Resources):
     patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
-
-    def memory(self, scope: Scope) -> Memory:
-        """Return the memory of a scope."""
-        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)

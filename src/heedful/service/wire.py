@@ -122,12 +122,11 @@ def cursor_from(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
         return None
     wrong = InvalidInput("cursor", cursor, "`next` of the page before, unchanged")
     try:
-        place: Any = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, RecursionError) as error:
         raise wrong from error
-    if not isinstance(place, list) or [type(one) for one in place] != list(kinds):
+    if not isinstance(place, list) or list(map(type, place)) != list(kinds):
         raise wrong
-    numbers = [one for one in place if not isinstance(one, str)]
-    if not all(-LARGEST_EXACT < one < LARGEST_EXACT for one in numbers):
+    if any(type(one) is not str and not abs(one) < LARGEST_EXACT for one in place):
         raise wrong
     return tuple(place)

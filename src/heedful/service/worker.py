@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -30,11 +31,6 @@ UPKEEP = "upkeep"
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
 # Cron times of the search for stalled jobs (the last field is seconds), the sweep and the night.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
-# Hours for which failed jobs are kept, so that people can look at them.
-KEPT = 24 * 30
-# A periodic task that is up to this many seconds late still runs.
-MISSED = 86_400
-CONNECTIONS = 4
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 _DEPTH = """
@@ -71,11 +67,12 @@ class PostgresQueue(jobs.Work):
     def __init__(self, url: str) -> None:
         self._conninfo = parse_url(url).conninfo
         self._stack = AsyncExitStack()
-        self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
+        # A periodic task that is up to a day late still runs.
+        self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})
 
     async def __aenter__(self) -> PostgresQueue:
         """Open the queue; the server may become available later."""
-        limits: Any = {"min_size": 1, "max_size": CONNECTIONS, "timeout": ANSWER}
+        limits: Any = {"min_size": 1, "max_size": 4, "timeout": ANSWER}
         check = AsyncConnectionPool.check_connection
         pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
         await self._app.open_async(await self._stack.enter_async_context(pool))
@@ -94,10 +91,9 @@ class PostgresQueue(jobs.Work):
             lock=job.holds,
             queueing_lock=job.name,
         )
-        what: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
-        what |= {"arguments": arguments, "carried": telemetry.trace_headers()}
+        sent: Any = {**asdict(scope), "arguments": arguments, "carried": telemetry.trace_headers()}
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
-            await deferred.defer_async(**what)
+            await deferred.defer_async(**sent)
 
     async def depth(self) -> Sequence[Depth]:
         """Count the jobs, by queue and state. Raises StoreError."""
@@ -154,8 +150,8 @@ class PostgresQueue(jobs.Work):
     def _go_round(self, tools: Tools) -> None:
         async def nightly() -> None:
             await jobs.night(self, tools)
-            with _translate_errors():
-                await self._app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
+            with _translate_errors():  # people can look at failed jobs for 30 days
+                await self._app.job_manager.delete_old_jobs(nb_hours=720, include_failed=True)
 
         def register(name: str, cron: str, work: Callable[[], Awaitable[None]]) -> None:
             async def round(timestamp: int) -> None:
@@ -170,14 +166,8 @@ class PostgresQueue(jobs.Work):
         register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
-        async def run(
-            context: JobContext,
-            tenant: str,
-            project: str,
-            arguments: dict[str, Any],
-            carried: dict[str, str],
-        ) -> None:
-            job, manager = Job(name, Scope(tenant, project), arguments), self._app.job_manager
+        async def run(context: JobContext, arguments: Any, carried: Any, **scope: str) -> None:
+            job, manager = Job(name, Scope(**scope), arguments), self._app.job_manager
             try:
                 await jobs.do(job, tools, context.job.attempts + 1, carried, listener)
             except HeedfulError:

@@ -169,7 +169,7 @@ async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) 
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    by = {"override_by": body.override_by or caller.name}
+    by = {"override_by": body.override_by or caller.key.name}
     return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller)}
 
 
@@ -183,7 +183,7 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
         setup.checks,
         caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule),
-        vouched="approve" in caller.may,
+        vouched="approve" in caller.key.may,
     )
 
 
@@ -205,7 +205,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
         model=caller.setup.model,
-        trust="operator" if "approve" in caller.may else "tool",
+        trust="operator" if "approve" in caller.key.may else "tool",
         on_model_error=run.on_model_error,
     )
     if run.store:

@@ -21,7 +21,7 @@ from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, Refl
 from heedful.service.setup import Setup
 from heedful.service.wire import Page
 from heedful.store import episodes, records
-from heedful.traces.episode import Episode, Limits
+from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
 log: logging.Logger = logging.getLogger("heedful.http")
@@ -49,7 +49,8 @@ async def create(
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, where there is no fault")
     caller.needs("approve" if trust == "operator" else "write")
-    episode = await asyncio.to_thread(_episode, new)
+    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
     taught: ReflectionOutcome | None = None
     if wait:
         model = caller.setup.model
@@ -64,12 +65,6 @@ async def create(
             await caller.setup.work.defer("reflect", caller.scope, digest=episode.digest)
     response.status_code = 200 if state == "reflected" else 202
     return EpisodeReceipt(episode.digest, state, taught)
-
-
-def _episode(new: NewEpisode) -> Episode:
-    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
-    [episode] = EpisodeReader(Limits()).add({"events": [], **plain})
-    return episode
 
 
 @router.get("/episodes")

@@ -45,15 +45,10 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
     that has ended.
     """
     setup, specs = caller.setup, [check.model_dump() for check in body.checks]
-    report = reports.AttemptReport(
-        body.output,
-        body.digest,
-        body.evaluation,
-        await asyncio.to_thread(load_checks, specs, setup, body.output) if specs else (),
-        body.usage,
-        request=specs,
-        vouched="approve" in caller.may,
-    )
+    checks = await asyncio.to_thread(load_checks, specs, setup, body.output) if specs else ()
+    vouched = "approve" in caller.key.may
+    given = body.output, body.digest, body.evaluation, checks, body.usage
+    report = reports.AttemptReport(*given, request=specs, vouched=vouched)
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
         setup.metrics.decided(result.verdict)
@@ -94,9 +89,8 @@ async def explain(id: Id, caller: Reading) -> schemas.LoopExplanation:
     """Explain why a loop went on and why it stopped, and what would have changed that."""
     stored = await caller.read(loop_store.read, id)
     why = await asyncio.to_thread(loop_store.explained, stored)
-    return schemas.LoopExplanation(
-        str(why), why.lines, list(map(str, why.would_change)), why.otherwise
-    )
+    changes = list(map(str, why.would_change))
+    return schemas.LoopExplanation(str(why), why.lines, changes, why.otherwise)
 
 
 @router.get("/loops/{id:path}", response_model=LoopRecord)

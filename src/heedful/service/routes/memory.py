@@ -33,33 +33,29 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 @router.post("/recall")
 async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
     """Recall what fits a task; with a `loop` an exposure is recorded, which needs `write`."""
-    memory, metrics = caller.memory, caller.setup.metrics
+    memory, exposure = caller.memory, None
+    turns, worded = body.form == "messages", body.form == "text"
     if body.loop is None:
         found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
-        metrics.recalled.inc(len(found))
-        return schemas.RecallAnswer(
-            list(map(schemas.RecallItem.of, found)),
-            list(memory.render(found, body.budget) if body.form == "messages" else ()),
-            memory.render_text(found, body.budget) if body.form == "text" else "",
-            None,
-        )
-    caller.needs("write")
-    if unusable := sorted(ALONE & body.model_fields_set):
-        raise InvalidInput(unusable[0], getattr(body, unusable[0]), "left out if a loop is given")
-    turns = body.form == "messages"
-    briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
-    briefing = briefing.worked if turns else briefing
-    if briefing.exposures:  # on record before the prompt that may cause an outcome
-        await caller.write(exposures.remember, (), exposures=briefing.exposures)
-    shown = sum(exposure.shown for exposure in briefing.exposures)
-    exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
-    text = ""
-    if body.form == "text":
-        text = ranking.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
-    messages = list(briefing.examples) if turns else []
-    items = list(map(schemas.RecallItem.of, briefing.found))
-    metrics.recalled.inc(len(items))
-    return schemas.RecallAnswer(items, messages, text, exposure)
+        messages = memory.render(found, body.budget) if turns else ()
+        text = memory.render_text(found, body.budget) if worded else ""
+    else:
+        caller.needs("write")
+        if unusable := sorted(ALONE & body.model_fields_set):
+            value = getattr(body, unusable[0])
+            raise InvalidInput(unusable[0], value, "left out if a loop is given")
+        briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
+        briefing = briefing.worked if turns else briefing
+        if briefing.exposures:  # recorded before the prompt that may cause an outcome
+            await caller.write(exposures.remember, (), exposures=briefing.exposures)
+        shown = sum(exposure.shown for exposure in briefing.exposures)
+        exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
+        found, messages = list(briefing.found), briefing.examples if turns else ()
+        seed = secrets.randbits(64)
+        text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
+    items = list(map(schemas.RecallItem.of, found))
+    caller.setup.metrics.recalled.inc(len(items))
+    return schemas.RecallAnswer(items, list(messages), text, exposure)
 
 
 @router.post("/outcomes")
@@ -114,8 +110,8 @@ async def create(body: schemas.NewLesson, caller: Writing, response: Response) -
     answer = await caller.memory.remember(
         **body.model_dump(exclude={"tenant", "example", "source"}),
         example=pair,
-        trust="operator" if "approve" in caller.may else "tool",
-        source=body.source or f"key:{caller.key or caller.name}",
+        trust="operator" if "approve" in caller.key.may else "tool",
+        source=body.source or f"key:{caller.key.id or caller.key.name}",
     )
     response.status_code = 201 if answer.created else 200
     if answer.id:

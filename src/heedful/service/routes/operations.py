@@ -87,7 +87,7 @@ async def create(
     body: schemas.NewKey, caller: Administering, request: Request, response: Response
 ) -> schemas.NewKeyAnswer:
     """Create a key, whose secret is shown once. It cannot have more rights than the caller."""
-    if caller.projects and not body.projects:
+    if caller.key.projects and not body.projects:
         raise Forbidden("a key limited to projects makes none for all projects; name some")
     for project in body.projects:
         caller.within(project)
@@ -95,8 +95,7 @@ async def create(
         caller.needs(may)
     request.scope["state"]["secret"] = True  # which is stored nowhere
     id = key_store.new_id()
-    detail = {"projects": list(body.projects), "may": list(body.may)}
-    caller.record("key.create", body.name, id=id, **detail)
+    caller.record("key.create", body.name, id=id, projects=list(body.projects), may=list(body.may))
     fields = body.model_dump(exclude={"tenant"})
     store = caller.setup.store
     key, secret = await key_store.create(store, caller.tenant, **fields, by=caller.by, id=id)
@@ -111,7 +110,7 @@ async def revoke(id: str, caller: Administering, request: Request) -> schemas.Ke
     A caller limited to projects can revoke only keys that are limited to these projects.
     """
     caller.record("key.revoke", key_store.id_of(id))
-    revoked = await caller.write(key_store.revoke, id, caller.projects)
+    revoked = await caller.write(key_store.revoke, id, caller.key.projects)
     request.app.state.callers.forget()
     return revoked
 
