@@ -1,7 +1,4 @@
-"""What a service works with: its store, model, checks, limits and metrics.
-
-No label of a metric names a tenant, a project or a key.
-"""
+"""The resources, settings, limits and metrics of a service."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class Metrics:
-    """The Prometheus metrics of one application."""
+    """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
 
     def __init__(self) -> None:
-        # Otherwise each series gets a second one with its start time; the switch is process-wide.
+        # Otherwise each counter also exports its creation time. The switch is process-wide.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         to: Any = {"registry": self._registry}
@@ -40,14 +37,14 @@ class Metrics:
         )
         self.recalled: Counter = Counter("heedful_lessons_recalled", "Lessons recalled", **to)
         self.traces: Counter = Counter(
-            "heedful_traces", "Traces that ended, spans refused", outcome, **to
+            "heedful_traces", "Traces that ended, and refused spans", outcome, **to
         )
-        self._decisions = Counter("heedful_decisions", "Attempts decided on", outcome, **to)
-        self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
-        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
+        self._decisions = Counter("heedful_decisions", "Decisions on attempts", outcome, **to)
+        self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
+        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
-        """Count a decision: again, passed, or the first rule that stopped the loop."""
+        """Count a decision as "again", "passed", or the first rule that stopped the loop."""
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
@@ -56,7 +53,7 @@ class Metrics:
         self._decisions.labels(outcome).inc()
 
     def text(self, waiting: Iterable[Depth]) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format, with `waiting` as the jobs."""
         self._jobs.clear()
         self._oldest.clear()
         for one in waiting:
@@ -66,16 +63,17 @@ class Metrics:
 
 
 MIB = 1024 * 1024
-APART = 2
+APART = 2  # checks that run in processes at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a service, for each caller and for all together.
+    """The limits on the requests to a service.
 
-    `body` and `traces` are bytes, after decompression. `rate` is requests a second for each key (0:
-    no limit), with up to `burst` at once. `concurrent` requests are answered at a time. A request
-    has `seconds` to arrive, and the service has `answer` seconds to answer.
+    `body` is the largest decompressed body in bytes, `traces` the same for `/v1/traces`. Each key
+    may send `rate` requests a second (0: no limit), and `burst` at once. At most `concurrent`
+    requests run at a time. A body has `seconds` to arrive, and an answer takes at most `answer`
+    seconds.
     """
 
     body: int = 4 * MIB
@@ -89,13 +87,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Setup(Resources):
-    """Everything that the routes use; made once, before the application.
+    """The resources and settings that all routes of a service share.
 
-    `scope` is the scope of callers without a key. They are admitted only if the service is `open`:
-    it listens on loopback only, and nobody has created a key. `checks` are checks that a request
-    may name besides those of heedful. `policy` applies to loops without one. `patience` says how
-    long to wait for traces to end. `turns` limits checks in processes of their own to `APART` at a
-    time; waiting for a turn holds no thread.
+    Callers without a key work in `scope`. They are accepted if `open` is True and no key exists.
+    Requests may name the `checks`, besides those of heedful. `policy` applies to loops without a
+    policy. `patience` says how long to wait until a trace is complete. `turns` limits the checks
+    that run in processes at the same time.
     """
 
     scope: Scope = Scope()
