@@ -104,7 +104,7 @@ class Callers:
         self._known: dict[bytes, tuple[Key, float]] = {}
 
     async def identified(self, authorization: str | None) -> Caller:
-        """Return the caller for an Authorization header, or None. Raises KeyRefused, StoreError."""
+        """Return the caller who sent this Authorization header. Raises KeyRefused, StoreError."""
         setup = self._setup
         if authorization:
             scheme, _, token = authorization.partition(" ")
@@ -188,7 +188,7 @@ class Listing:
     cursor: Cursor = None
 
     def after(self, *kinds: type) -> tuple[Any, ...] | None:
-        """Return the values of the types `kinds` in the cursor, or None. Raises InvalidInput."""
+        """Decode the cursor, if any, into values of the types `kinds`. Raises InvalidInput."""
         return cursor_from(self.cursor, *kinds)
 
 

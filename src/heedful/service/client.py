@@ -248,7 +248,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         loops: Sequence[str] | None = None,
         limit: int = 1_000,
     ) -> list[Figures]:
-        """Return what each policy would have cost and lost on `loops`, or on the newest `limit`."""
+        """Return what each policy would cost and lose on `loops` or the newest `limit` loops."""
         body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
@@ -325,7 +325,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """Return what is proven about all lessons together, and about the 200 most exposed."""
+        """Return what is proven about all lessons in total, and about the 200 most exposed."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
@@ -378,7 +378,7 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     @property
     def quarantine(self) -> Quarantine:
-        """Return the quarantine, where you read and rule on entries and revoke sources."""
+        """Return the quarantine, to read, release and reject entries and to revoke sources."""
         return Quarantine(self)
 
     async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
@@ -421,7 +421,7 @@ class Quarantine:
         await self.client.call("POST", "quarantine", id, "release", body={"why": why})
 
     async def reject(self, id: int, *, why: str = "") -> None:
-        """Retire an entry; the same text cannot return. Raises NotFound, NotQuarantined."""
+        """Retire an entry, so that its text is never recalled. Raises NotFound, NotQuarantined."""
         await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
 
     async def revoke(

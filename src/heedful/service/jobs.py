@@ -45,7 +45,7 @@ State = Literal["waiting", "running", "stalled", "failed"]
 class Depth:
     """The number of jobs in a queue and state, and the age of the oldest job in seconds.
 
-    A worker that no longer sends heartbeats has started the `stalled` jobs. They will run again.
+    `stalled` jobs belong to a worker that no longer sends heartbeats; they will run again.
     """
 
     queue: str
@@ -157,7 +157,7 @@ async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
-    """Remove lessons as `tools.unused_for` and `tools.keep` say. Raises StoreError."""
+    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`. Raises StoreError."""
     if tools.prunes:
         memory = tools.memory(scope)
         await memory.prune(by=ACTOR, unused_for=tools.unused_for, keep=tools.keep)
@@ -196,7 +196,7 @@ def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A function that does a kind of job, its queue, and its priority; the highest runs first."""
+    """A kind of job: its function, its queue, and its priority. Higher priorities run first."""
 
     run: Callable[..., Awaitable[None]]
     queue: str
@@ -243,12 +243,12 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Return a name that is equal for equal jobs."""
+        """Return a name that is the same for all jobs with this task, scope and arguments."""
         return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that all jobs on the memory of the scope share, or None."""
+        """Return the name of the lock for jobs that change the memory; None for other jobs."""
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:

@@ -48,7 +48,7 @@ _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
     """Return the whole request body, decompressed and checked.
 
-    Raises Problem with status 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
+    Raises Problem 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
     most = limits.traces if scope["path"] == TRACES else limits.body
@@ -83,7 +83,7 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 
 def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Check that the body is JSON. Raises Problem with status 400, 413 or 415."""
+    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
@@ -141,7 +141,7 @@ class Capacity:
 
     @contextmanager
     def running(self, tenant: str = ALL) -> Iterator[None]:
-        """Count a running request, of one tenant or of `ALL`. Raises Problem 429 or 503."""
+        """Count a request while the block runs. Raises Problem 429 for a tenant, 503 for `ALL`."""
         most = self._share if tenant else self._most
         if self._taken[tenant] >= most:
             detail = f"{most} requests{' of this tenant' * bool(tenant)} are already running"
@@ -166,8 +166,8 @@ async def answer_once(
 ) -> None:
     """Answer a call; a call that repeats an idempotency key gets the stored answer.
 
-    If two processes answer the same call, only one of them takes effect. Raises Problem with status
-    422, LeaseLost, StoreError.
+    If two processes answer the same call, only one of them takes effect. Raises Problem 422,
+    LeaseLost, StoreError.
     """
     once = Headers(scope=scope).get(ONCE)
     if once is None or scope["method"] != "POST":
@@ -341,7 +341,7 @@ class _Response:
 
     @property
     def route(self) -> str:
-        """Return the route as in OpenAPI, "(again)" for a repeated call, or "(none)" if unknown."""
+        """Return the path of the route, "(again)" for a repeated call, or "(none)" if unknown."""
         known: str = getattr(self._scope.get("route"), "path", "").replace(":path}", "}")
         return known or ("(again)" if self._replayed else "(none)")
 

@@ -80,7 +80,7 @@ class Answer(BaseModel):
 
     @classmethod
     def read(cls, *records: object, **fields: Any) -> Self:
-        """Return an answer with `fields`; the last record that has another field provides it."""
+        """Return an answer with `fields`, and with attributes of `records` as its other fields."""
         others = cls.model_fields.keys() - fields.keys()
         for one in records:
             fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
@@ -294,7 +294,7 @@ class DecisionRecord(Answer):
 
 
 class LoopRecord(LoopSummary):
-    """A loop with its attempts, called `made`, its decisions, and the latest verdict."""
+    """A loop with its attempts (`made`), its decisions, and its latest verdict."""
 
     task: JsonValue
     context: JsonValue
@@ -335,7 +335,7 @@ class LoopRecord(LoopSummary):
 
 @dataclass(frozen=True, slots=True)
 class LoopExplanation:
-    """Why a loop continued and why it stopped; `would_change` lists ways to another verdict."""
+    """Why a loop continued and stopped; `would_change` lists what would alter the verdict."""
 
     text: str
     lines: tuple[explain.Line, ...]
@@ -588,7 +588,7 @@ class NewOutcome(Body):
 
 @dataclass(frozen=True, slots=True)
 class ProofAnswer:
-    """Whether memory helps: all lessons `pooled`, and each lesson, the most exposed first."""
+    """Whether memory helps: in total (`pooled`), and for each lesson, most exposed first."""
 
     pooled: proof.Comparison
     lessons: list[proof.Comparison]

@@ -53,7 +53,7 @@ class Metrics:
         self._decisions.labels(outcome).inc()
 
     def text(self, waiting: Iterable[Depth]) -> bytes:
-        """Return all metrics in the Prometheus text format, with `waiting` as the jobs."""
+        """Return all metrics in the Prometheus text format; `waiting` describes the job queue."""
         self._jobs.clear()
         self._oldest.clear()
         for one in waiting:
@@ -89,10 +89,10 @@ class Limits:
 class Setup(Resources):
     """The resources and settings that all routes of a service share.
 
-    Callers without a key work in `scope`. They are accepted if `open` is True and no key exists.
-    Requests may name the `checks`, besides those of heedful. `policy` applies to loops without a
-    policy. `patience` says how long to wait until a trace is complete. `turns` limits the checks
-    that run in processes at the same time.
+    Callers without a key work in `scope`; they are accepted only if `open` is True and no key
+    exists. Requests may name the `checks`, besides those of heedful. `policy` applies to loops
+    without a policy. `patience` says how long to wait until a trace is complete. `turns` limits
+    how many checks run in processes at the same time.
     """
 
     scope: Scope = Scope()

@@ -55,7 +55,7 @@ class BiasTag(BaseModel):
 class LoopCompletion(Flags):
     """A finished run of a loop, with all results that the caller has.
 
-    A flag takes effect only if the loop has reached the limit. The service judges missing scores.
+    A flag overrides its limit only if the loop has reached it. The service judges missing scores.
     """
 
     loop_id: _Loop
@@ -164,7 +164,7 @@ async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
 
 @router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
-    """Let a loop continue past its limits; an ended loop is decided on again at once."""
+    """Let a loop continue past its limits; an ended loop gets a new decision at once."""
     return await guardrails.override_guardrails(loop_id, **_arguments(change, caller))
 
 
@@ -215,7 +215,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
 
 @reflections.post("/query", response_model=QueriedReflections)
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
-    """Return reflections and strategies that fit a text, or the most important if there is none."""
+    """Return reflections and strategies that fit a text; without a text, the most important."""
     scope, options = caller.scope, question.model_dump(exclude=WHO)
     place = scope.tenant, scope.project
     return {"reflections": await engine.query_reflections(*place, **options, store=caller.memory)}

@@ -43,8 +43,8 @@ async def create(
 ) -> EpisodeReceipt:
     """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
 
-    200 if heedful has already reflected on the run. Lessons from the text of tools, documents and
-    users wait in quarantine.
+    200 if heedful has already reflected on the run, else 202. Lessons from the text of tools,
+    documents and users wait in quarantine.
     """
     if not new.events and new.fault is None:
         raise InvalidInput("events", [], "at least one event, or a fault")
@@ -128,7 +128,7 @@ class TraceCollector:
         self._wanted: set[Scope] = set()
 
     def soon(self, scope: Scope) -> None:
-        """Search the scope for ended traces after a pause; call this when spans have arrived."""
+        """Schedule a search for ended traces of the scope; call this when spans have arrived."""
         self._wanted.add(scope)
         if scope not in self._tasks:
             # The task has its own context, because it is not part of the request with the spans.

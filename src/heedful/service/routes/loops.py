@@ -57,7 +57,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
-    """Begin a loop, or return it; 409 if it has another task, context, goals or policy."""
+    """Begin or return a loop; 409 if it exists with another task, context, goals or policy."""
     stored, created = await reports.open_loop(
         caller.setup.store,
         caller.scope,
@@ -236,11 +236,11 @@ def _with_own_model(spec: Any, setup: Setup) -> Any:
 # The most parts of one schema; counting them takes a second.
 LARGEST = 5_000
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Keywords without a time limit. Python's `re` may run forever; only the check `regex` limits it. To
-# visit a value repeatedly takes time that is quadratic, or doubles with each level.
+# Keywords that may take unlimited time. Python's `re` may run forever; only the check `regex` has a
+# time limit. Keywords that visit a value repeatedly take quadratic or exponential time.
 UNBOUNDED = ("patternProperties", "unevaluatedItems", "unevaluatedProperties")
-# Keywords that also have no time limit, or change the meaning of references. They are allowed as
-# names of properties, whose values are objects.
+# Further keywords that may take unlimited time, or that change the meaning of references. They are
+# allowed as names of properties, whose values are objects.
 REFUSED = ("pattern", "uniqueItems", "$id", "$dynamicRef", "$recursiveRef", "$schema")
 TEXT_COST = 64  # characters that take as long as a value
 
@@ -256,7 +256,7 @@ def parts_of_schema(schema: Any) -> int:
     """Count the parts of a JSON Schema; a definition counts once for each `$ref` to it.
 
     Raises InvalidInput for more than `LARGEST` parts, for a schema that refers to itself, and for
-    keywords without a time limit.
+    keywords that may take unlimited time.
     """
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -293,7 +293,7 @@ def parts_of_schema(schema: Any) -> int:
 
 
 def _check_keywords(part: Mapping[str, Any]) -> None:
-    """Check that every keyword of a part has a time limit. Raises InvalidInput."""
+    """Check that a part has no keyword that may take unlimited time. Raises InvalidInput."""
     keywords = [name for name in REFUSED if not isinstance(part.get(name, {}), Mapping)]
     for name in (*(name for name in UNBOUNDED if name in part), *keywords):
         how = f"use the check regex for patterns, and one document of {DIALECT} as the schema"

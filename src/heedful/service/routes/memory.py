@@ -32,7 +32,7 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 @router.post("/recall")
 async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
-    """Recall examples and lessons for a task; a `loop` records exposures, which needs `write`."""
+    """Recall examples and lessons for a task; with a `loop`, record exposures (needs `write`)."""
     memory, exposure = caller.memory, None
     turns, worded = body.form == "messages", body.form == "text"
     if body.loop is None:
@@ -74,7 +74,7 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
 
 @router.get("/proof")
 async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
-    """Return whether memory helps, for all lessons and for each: shown compared with withheld."""
+    """Return whether memory helps, in total and for each lesson."""
     memory = caller.memory
     proven = await memory.prove()
     ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
@@ -185,7 +185,7 @@ async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
-    """Remove a source and everything derived from it, even through a prompt that contained it."""
+    """Remove a source and everything derived from it, also by loops that had it in a prompt."""
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
@@ -210,7 +210,7 @@ async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
 
 @quarantine.post("/{id}/reject")
 async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Retire an entry; the same text cannot return. The ruling is recorded."""
+    """Retire an entry, so that the same text is never recalled. The ruling is recorded."""
     caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
     return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
