@@ -258,7 +258,7 @@ class Job:
 
 # Called with a job and what happens to it: "begun", "done in …", "again in …", "given up: …".
 JobListener = Callable[[Job, str], None]
-# The most tries of a job, and the longest wait between two tries in seconds: two hours in total.
+# The most tries of a job (two hours in total), and the longest wait between two tries in seconds.
 TRIES = 13
 LONGEST_WAIT = 3_600.0
 
@@ -396,7 +396,7 @@ class LocalQueue(Work):
             self._begin()
 
     async def depth(self) -> Sequence[Depth]:
-        """Return the number of jobs in each queue and state; failures count since the start."""
+        """Return the number of jobs in each queue and state; failures count since `__init__`."""
         since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
             since[entry.job.kind.queue, "waiting"].append(entry.since)

@@ -82,7 +82,7 @@ def of(error: BaseException) -> Problem:
         case RecursionError():
             return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
         case _:
-            return Problem(500, "internal_error", "the log of the service has this request's id")
+            return Problem(500, "internal_error", "the service failed; its log has the request id")
 
 
 def _typed(error: errors.HeedfulError) -> Problem:
@@ -92,7 +92,7 @@ def _typed(error: errors.HeedfulError) -> Problem:
     fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
-        case errors.InvalidInput() if error.field.isidentifier():  # not a part of a field
+        case errors.InvalidInput() if error.field.isidentifier():  # the name of a whole field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case errors.NotFound():
             detail = f"no {error.kind} {error.id!r}"  # the location of the store is private

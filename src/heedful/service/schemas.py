@@ -163,7 +163,7 @@ class NewAttempt(Body):
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
         if (self.output, self.evaluation) == (None, None) and not (self.digest or self.checks):
-            raise ValueError("give the output or its digest, and an evaluation or checks")
+            raise ValueError("give the output, its digest, an evaluation or checks")
         return self
 
 

@@ -147,7 +147,7 @@ class PostgresQueue(jobs.Work):
     def _go_round(self, tools: Tools) -> None:
         async def nightly() -> None:
             await jobs.night(self, tools)
-            with _translate_errors():  # people can look at failed jobs for 30 days
+            with _translate_errors():  # failed jobs stay visible for 30 days
                 await self._app.job_manager.delete_old_jobs(nb_hours=720, include_failed=True)
 
         def register(name: str, cron: str, work: Callable[[], Awaitable[None]]) -> None:
