@@ -24,7 +24,6 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.service.schemas import May
 from heedful.service.setup import Setup
-from heedful.service.wire import cursor_from
 from heedful.store import keys, store
 from heedful.store.keys import MAY, Key
 
@@ -47,11 +46,6 @@ class Caller:
     setup: Setup = field(repr=False)
     key: Key
     scope: Scope
-
-    @property
-    def tenant(self) -> str:
-        """Return the tenant of the key."""
-        return self.scope.tenant
 
     @property
     def memory(self) -> Memory:
@@ -80,11 +74,11 @@ class Caller:
         if self.key.projects and project not in self.key.projects:
             bound = ", ".join(self.key.projects)
             raise Forbidden(f"the key is limited to {bound}; it excludes project {project!r}")
-        return replace(self, scope=Scope(self.tenant, project))
+        return replace(self, scope=Scope(self.key.tenant, project))
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
         """Append an audit entry in the transaction of the next write; `detail` is JSON data."""
-        store.also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
+        store.also(lambda db: keys.append(db, self.key.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
         """Check that the key has the permission `may`. Raises Forbidden."""
@@ -155,7 +149,7 @@ class Needs:
         body = body if isinstance(body, dict) else {}
         for named in (request.query_params, body):
             for tenant in (named.get("tenant"), named.get("tenant_id")):
-                if tenant not in (None, caller.tenant):
+                if tenant not in (None, caller.key.tenant):
                     raise TenantMismatch(f"the key does not belong to tenant {tenant!r}")
         if isinstance(body.get("project_id"), str):
             project = body["project_id"] or project
@@ -186,10 +180,6 @@ class Listing:
 
     limit: Limit = 50
     cursor: Cursor = None
-
-    def after(self, *kinds: type) -> tuple[Any, ...] | None:
-        """Decode the cursor, if any, into values of the types `kinds`. Raises InvalidInput."""
-        return cursor_from(self.cursor, *kinds)
 
 
 Paged = Annotated[Listing, Depends()]

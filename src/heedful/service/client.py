@@ -274,9 +274,8 @@ class Client(AbstractAsyncContextManager["Client"]):
         """
         sent = schemas.NewExample.model_fields
         pair = example and {name: getattr(example, name) for name in sent}
-        body: dict[str, Any] = {"error_type": error_type, "text": text, "lesson": lesson}
-        body |= {"example": pair, "tags": list(tags), "context": context}
-        body |= {"importance": importance, "source": source}
+        body: Any = {"error_type": error_type, "text": text, "lesson": lesson, "example": pair}
+        body |= {"tags": list(tags), "context": context, "importance": importance, "source": source}
         return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
     async def seen(self, error_type: str, text: str) -> Seen:

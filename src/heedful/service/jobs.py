@@ -178,8 +178,7 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
         known = sorted(tools.loops) or ["none"]
         raise errors.UnknownName("loop that this worker drives", by, known)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
-    options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
-    options |= {"memory": tools.memory(scope)}
+    options: Any = {"id": loop, "scope": scope, "store": tools.store, "memory": tools.memory(scope)}
     options |= {"goals": tuple(codec.from_document(record.Goal, one) for one in head.goals)}
     options |= {"policy": codec.policy_from(head.policy)} if head.policy else {}
     opens, at = partial(tools.loops[by], **options), Context(head.task, loop_id=loop)
@@ -329,12 +328,8 @@ async def sweep(work: Work, tools: Tools) -> None:
 
 async def night(work: Work, tools: Tools) -> None:
     """Queue the nightly jobs of every scope that `tools` enables. Raises StoreError."""
-    wanted = {
-        "prove": True,
-        "embed": tools.embedder is not None,
-        "dream": tools.enabled and tools.mode == "full",
-        "prune": tools.prunes,
-    }
+    dreams = tools.enabled and tools.mode == "full"
+    wanted = {"prove": True, "embed": bool(tools.embedder), "dream": dreams, "prune": tools.prunes}
     for scope in await tools.store.read(Scope(), lessons.scopes):
         for task in (name for name, wants in wanted.items() if wants):
             await work.defer(task, scope)

@@ -179,8 +179,8 @@ async def answer_once(
         raise Problem(422, "idempotency_key_invalid", detail)
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
     digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-    call = Call(caller.tenant, caller.key.id, once, digest)
-    store, tenant = caller.setup.store, Place(caller.tenant)
+    call = Call(caller.key.tenant, caller.key.id, once, digest)
+    store, tenant = caller.setup.store, Place(caller.key.tenant)
     before = await store.read(tenant, read_call, call)
     if before.digest not in ("", digest):
         detail = f"this {ONCE} was already used for another request; use a new key"
@@ -302,7 +302,7 @@ class Entrance:
                 raise Problem(421, "misdirected_request", detail)
             scope["state"]["caller"] = caller
             self._rate.take(caller.key.id)
-            with self._capacity.running(caller.tenant):
+            with self._capacity.running(caller.key.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
                 # The application gets the decompressed body.
                 gone = (b"content-encoding", b"content-length")

@@ -50,13 +50,6 @@ class Problem(Exception):
         self.detail = redact(self.detail)
         Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """Return the JSON object of the problem."""
-        title = self.code.replace("_", " ").capitalize()
-        plain = {"type": "about:blank", "title": title, "status": self.status, "code": self.code}
-        return {**plain, "detail": self.detail, **self.fields}
-
 
 # Routes of earlier systems have their own error bodies: prefix of the path -> further fields.
 OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
@@ -138,4 +131,7 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
             fields = {name: scope["state"].get(name) for name in names}
             body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
-    return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
+    title = problem.code.replace("_", " ").capitalize()
+    body = {"type": "about:blank", "title": title, "status": problem.status, "code": problem.code}
+    body |= {"detail": problem.detail, **problem.fields}
+    return JSONResponse(body, problem.status, problem.headers, MEDIA)

@@ -19,7 +19,7 @@ from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
 from heedful.service.setup import Setup
-from heedful.service.wire import Page
+from heedful.service.wire import Page, cursor_from
 from heedful.store import episodes, records
 from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
@@ -72,7 +72,7 @@ async def listed(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
-    place: Any = page.after(float, str) or ()
+    place: Any = cursor_from(page.cursor, float, str) or ()
     rows = await caller.read(episodes.page, page.limit + 1, state or "", *place)
     return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
 

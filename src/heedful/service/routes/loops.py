@@ -26,7 +26,7 @@ from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
 from heedful.service.schemas import LoopRecord, LoopVerdict
 from heedful.service.setup import Setup
-from heedful.service.wire import Page
+from heedful.service.wire import Page, cursor_from
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 
@@ -79,7 +79,7 @@ async def loops(
     prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[schemas.LoopSummary]:
     """List the loops of a project, newest first."""
-    (before,) = page.after(str) or ("",)
+    (before,) = cursor_from(page.cursor, str) or ("",)
     rows = await caller.read(loop_store.newest, page.limit + 1, prefix, before)
     return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
 

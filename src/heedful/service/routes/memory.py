@@ -20,7 +20,7 @@ from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
-from heedful.service.wire import LARGEST_ID, Page
+from heedful.service.wire import LARGEST_ID, Page, cursor_from
 from heedful.store import exposures, patterns
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -129,7 +129,7 @@ async def listed(
     state: lesson.State | None = None,
 ) -> Page[schemas.LessonRow]:
     """List the lessons that match all filters, newest first."""
-    (before,) = page.after(int) or (LARGEST_ID,)
+    (before,) = cursor_from(page.cursor, int) or (LARGEST_ID,)
     which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
     return Page[schemas.LessonRow].of(rows, page.limit, "id")
@@ -172,7 +172,7 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 @quarantine.get("")
 async def waiting(caller: Reading, page: Paged) -> Page[schemas.QuarantineRow]:
     """List the entries that wait for a ruling, newest first."""
-    (after,) = page.after(int) or (None,)
+    (after,) = cursor_from(page.cursor, int) or (None,)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
@@ -230,7 +230,7 @@ async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
 @dreams.get("", name="log")
 async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
     """List the dreams, newest first; `nothing` says why a dream changed nothing."""
-    (before,) = page.after(int) or (None,)
+    (before,) = cursor_from(page.cursor, int) or (None,)
     rows = await Dreams(caller.memory).log(page.limit + 1, before)
     return Page[schemas.DreamRecord].of(rows, page.limit, "id")
 

@@ -17,7 +17,7 @@ from heedful.service import schemas
 from heedful.service.auth import Administering, Paged
 from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
-from heedful.service.wire import Page
+from heedful.service.wire import Page, cursor_from
 from heedful.store import keys as key_store
 
 router: APIRouter = APIRouter(tags=["health"])
@@ -78,7 +78,7 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 @keys_router.get("/keys")
 async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     """List the keys of the tenant, newest first, without their secrets."""
-    rows = await caller.read(key_store.newest, page.limit + 1, page.after(float, str))
+    rows = await caller.read(key_store.newest, page.limit + 1, cursor_from(page.cursor, float, str))
     return Page[schemas.KeyRow].of(rows, page.limit, "at", "id")
 
 
@@ -98,7 +98,7 @@ async def create(
     caller.record("key.create", body.name, id=id, projects=list(body.projects), may=list(body.may))
     fields = body.model_dump(exclude={"tenant"})
     store = caller.setup.store
-    key, secret = await key_store.create(store, caller.tenant, **fields, by=caller.by, id=id)
+    key, secret = await key_store.create(store, caller.key.tenant, **fields, by=caller.by, id=id)
     response.headers["Location"] = f"/v1/keys/{key.id}"
     return schemas.SecretKey(**asdict(key), secret=secret or None)
 
@@ -118,6 +118,6 @@ async def revoke(id: str, caller: Administering, request: Request) -> schemas.Ke
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.AuditEntry]:
     """List the audit log of the tenant, newest entries first."""
-    (before,) = page.after(int) or (0,)
+    (before,) = cursor_from(page.cursor, int) or (0,)
     rows = await caller.read(key_store.audit_rows, page.limit + 1, before)
     return Page[schemas.AuditEntry].of(rows, page.limit, "n")
