@@ -268,7 +268,7 @@ def test_it_says_whether_it_lives_and_whether_it_is_ready(tmp_path):
         ]
         refused = api.get("/v1/keys", key=unused)
         said = problem(refused, 503, "store_unavailable")["detail"]
-        assert said == "the store of the service failed; the log has its error"
+        assert said == "the store of the service failed; the log has the error"
         assert refused.headers["retry-after"] == "1"
         api.run(api.setup.store.close())
         file.rmdir()

@@ -13,7 +13,7 @@ import pytest
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from heedful.service.app import EXAMPLES, application, describe, operations
+from heedful.service.app import EXAMPLES, application, operations
 from heedful.service.auth import Needs
 from heedful.service.problems import OWN
 from heedful.service.routes import ROUTERS
@@ -123,7 +123,7 @@ def test_every_route_says_what_it_does_with_an_example_that_fits(name):
 
 def test_the_description_is_openapi_3_1_made_once_and_read_without_a_key(api):
     assert SPEC["openapi"].startswith("3.1")
-    assert describe(APP) is SPEC
+    assert APP.openapi() is SPEC
     ids = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(ids)) == len(ids)
     assert api.get("/openapi.json", key="").json() == json.loads(json.dumps(SPEC))

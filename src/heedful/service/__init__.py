@@ -1,1 +1,1 @@
-"""Host (c): the library over HTTP, with its client, its jobs and its workers."""
+"""The library over HTTP: the service, its client, its jobs and its workers."""

@@ -1,7 +1,6 @@
-"""The application: its routes behind the middleware, its description, and where it listens.
+"""Build the service as an ASGI application, describe it as OpenAPI 3.1, and serve it with uvicorn.
 
-The description is OpenAPI 3.1, with an example for each route. How slowly the head of a request may
-arrive is not limited here; a reverse proxy does that (deployment).
+heedful does not limit how slowly the headers of a request arrive; a reverse proxy must do that.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,18 +27,18 @@ from heedful import __version__
 from heedful.errors import UsageError
 from heedful.service import problems
 from heedful.service.auth import BEARER, Callers
-from heedful.service.middleware import PUBLIC, Entrance
+from heedful.service.middleware import Entrance
 from heedful.service.routes import ROUTERS
 from heedful.service.routes.episodes import TraceCollector
 from heedful.service.setup import Setup
 
 
 async def _pass_on(request: Request, error: Exception) -> Response:
-    raise error  # the middleware answers all errors
+    raise error  # the middleware turns every error into an answer
 
 
 def application(setup: Setup) -> FastAPI:
-    """Return the service as an ASGI application; the caller closes the store."""
+    """Return the service as an ASGI application. The caller must close the store of `setup`."""
     collector, callers = TraceCollector(setup), Callers(setup)
 
     @asynccontextmanager
@@ -57,15 +56,17 @@ def application(setup: Setup) -> FastAPI:
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(BEARER)],
         generate_unique_id_function=lambda route: "_".join([*map(str, route.tags[:1]), route.name]),
         middleware=[Middleware(Entrance, setup=setup, callers=callers)],
         exception_handlers=dict.fromkeys((HTTPException, RequestValidationError), _pass_on),
     )
     app.state.setup, app.state.collector, app.state.callers = setup, collector, callers
     for router in ROUTERS:
-        app.include_router(router)
-    app.openapi = partial(describe, app)  # type: ignore[method-assign]
+        error = "refusal" if router.prefix in problems.OWN else "problem"
+        answers: Any = {"default": _DESCRIPTION["errors"][error]}
+        key = [Depends(BEARER)] if router.prefix else []  # the routes of PUBLIC have no prefix
+        app.include_router(router, dependencies=key, responses=answers)
+    app.openapi = cache(partial(describe, app))  # type: ignore[method-assign]
     return app
 
 
@@ -73,40 +74,30 @@ def application(setup: Setup) -> FastAPI:
 
 JSON = "application/json"
 _DESCRIPTION = json.loads((Path(__file__).parent / "description.json").read_text(encoding="utf-8"))
-# "METHOD path" -> an example of the request and of each answer that is no error.
+# "METHOD path" -> an example of the "request" and of the answer with each status of success.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = _DESCRIPTION["examples"]
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Return the description, made once, with the errors and the calls that may be repeated."""
-    if app.openapi_schema is not None:
-        return app.openapi_schema
+    """Return the OpenAPI description, with examples and the idempotency key of each POST route."""
     spec = FastAPI.openapi(app)
     for path, method, operation in operations(spec):
-        answers: dict[str, Any] = operation["responses"]
-        answers.pop("422", None)  # FastAPI's; ours is the default
-        own = path.startswith(tuple(problems.OWN))
-        answers.setdefault("default", _DESCRIPTION["errors"]["refusal" if own else "problem"])
+        route = f"{method.upper()} {path}"
         if method == "post":
             operation.setdefault("parameters", []).append(_DESCRIPTION["once"])
-        if path in PUBLIC:
-            operation.pop("security", None)
-        for part, of in _DESCRIPTION["parts"].get(f"{method.upper()} {path}", {}).items():
+        for part, of in _DESCRIPTION["parts"].get(route, {}).items():
             operation[part] = operation.get(part, {}) | of
-        shown = EXAMPLES.get(f"{method.upper()} {path}", {})
         bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
-        for name, body in bodies.items():
-            if name in shown and JSON in body.get("content", {}):
-                body["content"][JSON]["example"] = shown[name]
-    schemas = spec["components"]["schemas"]
-    del schemas["HTTPValidationError"], schemas["ValidationError"]
-    # Schemas without a class: problems (RFC 9457) and the part of OTLP that is read.
-    schemas.update(_DESCRIPTION["schemas"])
+        for name, example in EXAMPLES.get(route, {}).items():
+            if JSON in bodies[name].get("content", {}):
+                bodies[name]["content"][JSON]["example"] = example
+    # Schemas that no class declares: problems (RFC 9457), and what heedful reads of OTLP.
+    spec["components"]["schemas"].update(_DESCRIPTION["schemas"])
     return spec
 
 
 def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield every path, method and operation."""
+    """Yield the path, method and operation object of every route in an OpenAPI description."""
     for path, item in spec["paths"].items():
         for method, operation in item.items():
             yield path, method, operation
@@ -114,30 +105,26 @@ def operations(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, An
 
 # Listening
 
-HEADERS = 16 * 1024  # bytes of a request before its body
-IDLE = 60  # seconds that a connection is kept open for the next request
-BACKLOG = 1024
-
 
 def bound(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there; port 0 means any free port. Raises UsageError."""
+    """Return a listening socket; port 0 selects any free port. Raises UsageError."""
     where = f"{host}:{port}"
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
-        # Connections inherit this. asyncio sets it only on sockets made with their protocol given,
-        # and a body that waits for the head to be acknowledged comes 40 ms late.
+        listener = socket.create_server(address[:2], family=family, backlog=1024)
+        # Accepted connections inherit this option; asyncio does not set it for this socket. Without
+        # it, the body of an answer waits 40 ms until the client acknowledges the headers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except (socket.gaierror, UnicodeError) as error:
-        raise UsageError(f"--host {host!r} is no address of this machine: {error}") from error
+        raise UsageError(f"--host {host!r} is not an address of this machine: {error}") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            free = "name another with --port, or 0 for any that is free"
-            raise UsageError(f"{where} is taken by another program; {free}") from error
+            free = "choose another with --port, or 0 for any free port"
+            raise UsageError(f"{where} is already used by another program; {free}") from error
         what = f"the service cannot listen on {where}: {error.strerror}"
-        raise UsageError(f"{what}; name another --host, or a port above 1023") from error
+        raise UsageError(f"{what}; choose another --host, or a port above 1023") from error
 
 
 def loopback(listener: socket.socket) -> bool:
@@ -146,13 +133,13 @@ def loopback(listener: socket.socket) -> bool:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the URL of the socket, `http://…`."""
+    """Return the `http://` URL of the address on which the socket listens."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """A server that returns when a signal asks it to end, so that its caller can clean up."""
+    """A uvicorn server that returns after SIGINT or SIGTERM, so that its caller can clean up."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], Any]) -> None:
         super().__init__(config)
@@ -164,11 +151,11 @@ class _Server(uvicorn.Server):
         self._ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Let requests finish at the first signal, and stop at once at the second."""
+        """Let running requests finish after the first signal; stop at once after the second."""
         self.force_exit, self.should_exit = self.should_exit, True
 
     async def _wait_tasks_to_complete(self) -> None:
-        """Let running requests finish; count those that are cut short."""
+        """Wait for the running requests; store in `cut` how many have not finished in time."""
         try:
             await super()._wait_tasks_to_complete()
         except asyncio.CancelledError:
@@ -179,23 +166,22 @@ class _Server(uvicorn.Server):
 async def listen(
     app: FastAPI, listener: socket.socket, drain: float, ready: Callable[[], Any]
 ) -> int:
-    """Serve until SIGTERM or Ctrl-C, then finish running requests within `drain` seconds.
+    """Serve until SIGTERM or Ctrl-C; then running requests have `drain` seconds to finish.
 
-    Calls `ready` when the service takes requests. Returns how many requests were cut short.
+    Call `ready` when the service accepts requests. Return the number of unfinished requests.
     """
     config = uvicorn.Config(
         app,
         http="h11",
         ws="none",
         lifespan="on",
-        loop="asyncio",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=IDLE,
+        timeout_keep_alive=60,  # seconds without a request before a connection is closed
         timeout_graceful_shutdown=max(1, round(drain)),
-        h11_max_incomplete_event_size=HEADERS,
+        h11_max_incomplete_event_size=16 * 1024,  # the most bytes of request headers
     )
     server = _Server(config, ready)
     await server.serve([listener])

@@ -1,4 +1,4 @@
-"""Who calls: the key of a request, what it may, and the scope in which its route works.
+"""Authenticate requests: the key, its permissions, and the scope in which a route works.
 
 ::
 
@@ -24,84 +24,73 @@ from heedful.lessons.lesson import Scope
 from heedful.memory.memory import Memory
 from heedful.service.schemas import May
 from heedful.service.setup import Setup
-from heedful.service.wire import cursor_from
 from heedful.store import keys, store
 from heedful.store.keys import MAY, Key
 
 P = ParamSpec("P")
 T = TypeVar("T")
-KNOWN_FOR = 1.0
-KNOWN = 10_000  # look-ups that are kept
+KNOWN_FOR = 1.0  # seconds for which a key is cached
+KNOWN = 10_000  # cached keys
 Project = Annotated[
-    str | None, Query(description="The project; by default the first of the key.", max_length=200)
+    str | None, Query(description="A project; by default the key's first.", max_length=200)
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller: the id and the name of the key, what it may, and the scope of the request.
+    """The key of a request, and the scope (tenant and project) in which the request works.
 
-    Empty `projects` means all projects of the tenant. `key` is "" for a caller without a key, on an
-    open service.
+    An open service accepts requests without a key; their stand-in key has the id "".
     """
 
     setup: Setup = field(repr=False)
-    key: str
-    name: str
+    key: Key
     scope: Scope
-    projects: tuple[str, ...]
-    may: frozenset[str]
-
-    @property
-    def tenant(self) -> str:
-        """Return the tenant of the key."""
-        return self.scope.tenant
 
     @property
     def memory(self) -> Memory:
-        """Return the memory of the scope."""
+        """Return the memory of the scope of the request."""
         return self.setup.memory(self.scope)
 
     @property
     def by(self) -> str:
-        """Return the name under which the caller goes on record."""
-        return f"{self.name} ({self.key})" if self.key else self.name
+        """Return the name and the id of the key, as the audit log records them."""
+        return f"{self.key.name} ({self.key.id})" if self.key.id else self.key.name
 
     async def read(
         self, work: Callable[Concatenate[store.Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Read from the store in the scope of the request."""
+        """Return the result of `work`, which reads from the store in the scope of the request."""
         return await self.setup.store.read(self.scope, work, *args, **kwargs)
 
     async def write(
         self, work: Callable[Concatenate[store.Db, Scope, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Write to the store in the scope of the request."""
+        """Return the result of `work`, which writes to the store in the scope of the request."""
         return await self.setup.store.write(self.scope, work, *args, **kwargs)
 
     def within(self, project: str) -> Caller:
-        """Return the caller in one of the projects of the key. Raises Forbidden, InvalidInput."""
-        if self.projects and project not in self.projects:
-            bound = ", ".join(self.projects)
-            raise Forbidden(f"the key is bound to {bound}, not to project {project!r}")
-        return replace(self, scope=Scope(self.tenant, project))
+        """Return this caller in another project of the key. Raises Forbidden, InvalidInput."""
+        if self.key.projects and project not in self.key.projects:
+            bound = ", ".join(self.key.projects)
+            raise Forbidden(f"the key is limited to {bound}; it excludes project {project!r}")
+        return replace(self, scope=Scope(self.key.tenant, project))
 
     def record(self, action: str, subject: str, **detail: Any) -> None:
-        """Write an audit entry, with plain data, in the transaction of the next write."""
-        store.also(lambda db: keys.append(db, self.tenant, self.by, action, subject, detail))
+        """Append an audit entry in the transaction of the next write; `detail` is JSON data."""
+        store.also(lambda db: keys.append(db, self.key.tenant, self.by, action, subject, detail))
 
     def needs(self, may: May) -> None:
-        """Check that the caller has this permission. Raises Forbidden."""
-        if may not in self.may:
-            has = ", ".join(one for one in MAY if one in self.may)
-            raise Forbidden(f"this needs a key that may {may}; yours may {has}")
+        """Check that the key has the permission `may`. Raises Forbidden."""
+        if may not in self.key.may:
+            has = ", ".join(one for one in MAY if one in self.key.may)
+            raise Forbidden(f"this needs a key with the permission {may}; yours has {has}")
 
 
 class Callers:
-    """The callers, identified by the keys that they send.
+    """Finds the caller of a request by its key, and caches each key for `KNOWN_FOR` seconds.
 
-    The result of a look-up is kept for `KNOWN_FOR` seconds. A key revoked by another process may
-    still be accepted for that long.
+    A key that another process revokes may still be accepted for this time.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -109,7 +98,7 @@ class Callers:
         self._known: dict[bytes, tuple[Key, float]] = {}
 
     async def identified(self, authorization: str | None) -> Caller:
-        """Return the caller who sends this header. Raises KeyRefused, StoreError."""
+        """Return the caller who sent this Authorization header. Raises KeyRefused, StoreError."""
         setup = self._setup
         if authorization:
             scheme, _, token = authorization.partition(" ")
@@ -123,26 +112,26 @@ class Callers:
                     self._known.clear()
                 self._known[digest] = key, now + KNOWN_FOR
             scope = Scope(key.tenant, key.projects[0] if key.projects else "default")
-            return Caller(setup, key.id, key.name, scope, key.projects, frozenset(key.may))
+            return Caller(setup, key, scope)
         if not setup.open or await setup.store.read(Scope(), keys.any_key):
-            raise KeyRefused("no key was sent: Authorization: Bearer heedful_…")
-        return Caller(setup, "", "local", setup.scope, (), frozenset(MAY))
+            raise KeyRefused("no key was sent; send it as Authorization: Bearer heedful_…")
+        local = Key("", setup.scope.tenant, "local", (), MAY, "", 0.0)
+        return Caller(setup, local, setup.scope)
 
     def forget(self) -> None:
-        """Forget all look-ups, because a key was revoked."""
+        """Empty the cache; call this after a key was revoked."""
         self._known.clear()
 
 
 BEARER = HTTPBearer(
-    scheme_name="key", description="`heedful key create` makes one.", auto_error=False
+    scheme_name="key", description="A key that `heedful key create` made.", auto_error=False
 )
 
 
 class Needs:
-    """A FastAPI dependency: the caller, if the key has the permission and names its own tenant.
+    """A FastAPI dependency that returns the caller if the key has the permission `may`.
 
-    The middleware has identified the caller. Tenants and projects count wherever a request names
-    them: in its query and in its body.
+    It refuses a query or a body with another tenant, or with a project that the key excludes.
     """
 
     def __init__(self, may: May) -> None:
@@ -154,48 +143,43 @@ class Needs:
         if twice := [name for name in names if names.count(name) > 1]:
             raise InvalidInput(twice[0][:100], "given twice", "given once")
         caller.needs(self.may)
-        # FastAPI has read the body of a route that takes one, and the request keeps it.
+        # If the route takes a body, FastAPI has already read it, and the request has cached it.
         has_body = request.scope["route"].body_field and await request.body()
         body = await request.json() if has_body else None
         body = body if isinstance(body, dict) else {}
         for named in (request.query_params, body):
             for tenant in (named.get("tenant"), named.get("tenant_id")):
-                if tenant not in (None, caller.tenant):
-                    raise TenantMismatch(f"the key belongs to another tenant than {tenant!r}")
+                if tenant not in (None, caller.key.tenant):
+                    raise TenantMismatch(f"the key does not belong to tenant {tenant!r}")
         if isinstance(body.get("project_id"), str):
             project = body["project_id"] or project
         return caller.within(project) if project else caller
 
 
 class InTenant(Needs):
-    """The same, for a route that works on the whole tenant."""
+    """`Needs` for a route that works on the whole tenant and has no parameter `project`."""
 
     async def __call__(self, request: Request) -> Caller:  # type: ignore[override]
         return await super().__call__(request)
 
 
-# The caller as a parameter of a route; 403 if the key does not have the permission.
+# Types of the parameter `caller` of a route; 403 if the key lacks the permission.
 Reading = Annotated[Caller, Depends(Needs("read"))]
 Writing = Annotated[Caller, Depends(Needs("write"))]
 Approving = Annotated[Caller, Depends(Needs("approve"))]
 Administering = Annotated[Caller, Depends(InTenant("admin"))]
 
 
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="The largest number of rows.")]
 Cursor = Annotated[str | None, Query(max_length=1000, description="`next` of the previous page.")]
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Which page of a list is wanted."""
+    """The query parameters that select a page of a list."""
 
     limit: Limit = 50
     cursor: Cursor = None
 
-    def after(self, *kinds: type) -> tuple[Any, ...] | None:
-        """Return the place where the page begins; None for the first. Raises InvalidInput."""
-        return cursor_from(self.cursor, *kinds)
-
 
 Paged = Annotated[Listing, Depends()]
-"""The page that a request for a list wants."""

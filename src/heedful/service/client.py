@@ -1,8 +1,4 @@
-"""A client of the service: it has the methods of the library, and the service decides.
-
-Calls send the key and may be repeated safely. Answers are read as the library's own records, and
-refusals are raised as its own errors.
-"""
+"""An HTTP client of the service, with the methods, records and errors of the library."""
 
 from __future__ import annotations
 
@@ -42,8 +38,8 @@ from heedful.traces.episode import Episode
 if TYPE_CHECKING:
     import httpx
 
-# Seconds. The pause between tries is random, up to a bound that starts at FIRST and doubles up to
-# LONGEST. OBEYED is the longest Retry-After that is waited for.
+# Seconds. The pause before a retry is random. Its upper bound starts at FIRST and doubles up to
+# LONGEST. If the service asks for a longer wait than OBEYED, there is no retry.
 FIRST, LONGEST, OBEYED = 0.2, 10.0, 60.0
 KINDS = {code: kind for kind, (_, code) in TABLE.items()}
 T = TypeVar("T")
@@ -51,15 +47,14 @@ Plain = Mapping[str, Any]
 
 
 class Client(AbstractAsyncContextManager["Client"]):
-    """A client of the service at `url`, with a `key`, for one `project` (the key's first).
+    """A client of the service at `url`. By default `project` is the first project of `key`.
 
-    If nobody answers, or the service is busy or broken, a call is tried `retries` more times with
-    growing pauses. Each try has `timeout` seconds. Repeating a call is safe, because each call has
-    an idempotency key. A key is sent only over https or to this machine, unless `insecure` is True.
-    Methods raise the same errors as `heedful.Memory` and `heedful.run`, and also Unreachable and
-    Refused. `transport` is an httpx transport, for your own proxies and certificates. Any event
-    loop may call; connections belong to the loop on which they were opened. Raises InvalidInput,
-    PackageMissing.
+    If the service is unreachable, busy or broken, a call is tried `retries` more times with growing
+    pauses. Each try has `timeout` seconds. A call takes effect only once, however often it is
+    tried. The key is sent only over https or to this machine, unless `insecure` is True.
+    `transport` is an httpx transport with your proxies and certificates. Several event loops may
+    use one client. Its methods raise the errors of `heedful.Memory` and `heedful.run`, and also
+    Unreachable and Refused. Raises InvalidInput, PackageMissing.
     """
 
     def __init__(
@@ -114,16 +109,15 @@ class Client(AbstractAsyncContextManager["Client"]):
         headers: Mapping[str, str] | None = None,
         **query: Any,
     ) -> Any:
-        """Call a route below `/v1`, as `call("POST", "quarantine", 12, "release", body={…})`.
+        """Call a route under `/v1`: `call("POST", "quarantine", 12, "release", body={…})`.
 
-        `body` is JSON data, which may hold goals, policies, evaluations and usages. Returns the
-        answer as plain data, None for an empty one. A POST has its effect once, however often it is
-        tried.
+        `body` is JSON data; it may contain Goal, Policy, Evaluation and Usage records. Returns the
+        answer as JSON data, or None if it is empty.
         """
         try:
             text = json.dumps(body, allow_nan=False, default=_document)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput("body", body, f"JSON data ({error})") from error
+            raise InvalidInput("body", body, f"JSON data: {error}") from error
         once = {"idempotency-key": secrets.token_hex(16)} if method == "POST" else {}
         request = self._pool().build_request(
             method,
@@ -138,10 +132,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         try:
             return answer.json() if answer.content else None
         except ValueError as error:
-            raise Refused(answer.status_code, "", f"no JSON: {answer.text[:100]!r}") from error
+            raise Refused(answer.status_code, "", f"not JSON: {answer.text[:100]!r}") from error
 
     async def _final(self, request: httpx.Request) -> httpx.Response:
-        """Send a request until the answer is final or the tries are used up."""
+        """Send a request until an answer is final or no try is left. Raises Unreachable."""
         tries = 0
         while True:
             pause = random.uniform(0, min(LONGEST, FIRST * 2**tries))
@@ -178,7 +172,7 @@ class Client(AbstractAsyncContextManager["Client"]):
                 yield row
             cursor = page["next"]
 
-    # Loops: this process makes the attempts, the service decides.
+    # Loops: this process makes the attempts, and the service decides.
 
     async def open(
         self,
@@ -189,10 +183,10 @@ class Client(AbstractAsyncContextManager["Client"]):
         policy: Policy | str | None = None,
         context: Any = None,
     ) -> StoredLoop:
-        """Begin a loop, or return the loop with this id in its current state.
+        """Begin a loop with the id `loop`, or return the existing loop in its current state.
 
         Without a `policy`, the policy of the service applies. Checks see `context` as
-        `Context.data`. Raises Conflict if a loop with this id has another task, context, goals or
+        `Context.data`. Raises Conflict if the existing loop has another task, context, goals or
         policy.
         """
         body = {"task": task, "context": context, "goals": list(goals), "policy": policy}
@@ -209,12 +203,12 @@ class Client(AbstractAsyncContextManager["Client"]):
         checks: Sequence[Plain] = (),
         usage: Usage = NOTHING,
     ) -> Verdict:
-        """Report an attempt, numbered from 1, and return whether to make another.
+        """Report an attempt, numbered from 1, and return the verdict: make another attempt or stop.
 
-        The attempt is judged by its `evaluation`, by `checks` of the service (`{"name": …}` with
-        arguments), or both. The same report again gets the same verdict. Raises NotFound,
-        OutOfOrder, LoopEnded, AttemptTaken for a different report of this attempt, and UsageError
-        for a report without content.
+        The attempt is judged by `evaluation`, by `checks` that the service runs (`{"name": …}` with
+        arguments), or both. A repeated report returns the same verdict. Raises NotFound,
+        OutOfOrder, LoopEnded, AttemptTaken if a different report of this attempt exists, and
+        UsageError if the report is empty.
         """
         body: dict[str, Any] = {"output": output, "digest": digest, "evaluation": evaluation}
         body |= {"checks": list(checks), "usage": usage}
@@ -229,21 +223,22 @@ class Client(AbstractAsyncContextManager["Client"]):
         return self._pages("loops", prefix=prefix)
 
     async def explain(self, loop: str) -> str:
-        """Explain in words why a loop went on and why it stopped. Raises NotFound."""
+        """Return a text that explains why a loop continued and why it stopped. Raises NotFound."""
         return _read(str, (await self.call("GET", "loops", loop, "explain"))["text"])
 
     async def override(
         self, loop: str, rule: str, *, why: str, decisions: int = 1, until: float | None = None
     ) -> Verdict:
-        """Let a loop go on past one rule; the key's name goes on record.
+        """Let a loop continue past one rule for `decisions` decisions, and return the new verdict.
 
-        `until` is in seconds since 1970. Raises OverrideRefused, NotFound, Forbidden.
+        The override expires at `until`, in seconds since 1970. The service records the name of the
+        key as the actor. Raises OverrideRefused, NotFound, Forbidden.
         """
         body = {"rule": rule, "why": why, "decisions": decisions, "until": until}
         return verdict(await self.call("POST", "loops", loop, "overrides", body=body))
 
     async def cancel(self, loop: str, *, why: str = "") -> Verdict:
-        """End a loop; a loop that has ended stays as it is. Raises NotFound."""
+        """End a loop and return its verdict. An ended loop does not change. Raises NotFound."""
         return verdict(await self.call("POST", "loops", loop, "cancel", body={"why": why}))
 
     async def replay(
@@ -253,7 +248,7 @@ class Client(AbstractAsyncContextManager["Client"]):
         loops: Sequence[str] | None = None,
         limit: int = 1_000,
     ) -> list[Figures]:
-        """Return what each policy would have cost and lost on the named or the newest loops."""
+        """Return what each policy would cost and lose on `loops` or the newest `limit` loops."""
         body = {"policies": list(policies), "loops": loops and list(loops), "limit": limit}
         return _read(list[Figures], (await self.call("POST", "replay", body=body))["policies"])
 
@@ -271,24 +266,24 @@ class Client(AbstractAsyncContextManager["Client"]):
         importance: float = 0.5,
         source: str = "",
     ) -> records.Remembered:
-        """Count one sighting of an error, as `Memory.remember` does.
+        """Record one occurrence of an error, as `Memory.remember` does.
 
-        The text has an operator's trust if the key may approve. Otherwise it has a tool's trust and
-        waits in quarantine. `source` defaults to the key. Raises InvalidInput, QuotaExceeded.
+        If the key may approve, the lesson has the trust of an operator. Otherwise it has the trust
+        of a tool and waits in quarantine. `source` defaults to the key. Raises InvalidInput,
+        QuotaExceeded.
         """
         sent = schemas.NewExample.model_fields
         pair = example and {name: getattr(example, name) for name in sent}
-        body: dict[str, Any] = {"error_type": error_type, "text": text, "lesson": lesson}
-        body |= {"example": pair, "tags": list(tags), "context": context}
-        body |= {"importance": importance, "source": source}
+        body: Any = {"error_type": error_type, "text": text, "lesson": lesson, "example": pair}
+        body |= {"tags": list(tags), "context": context, "importance": importance, "source": source}
         return await self._ask(records.Remembered, "POST", "reflections", body=body)
 
     async def seen(self, error_type: str, text: str) -> Seen:
-        """Return how often an error was seen and what it taught, as `Memory.seen` does."""
+        """Return how often an error was seen, and its lessons, as `Memory.seen` does."""
         body = {"error_type": error_type, "text": text}
         answer = await self.call("POST", "seen", body=body)
         lessons, why = tuple(answer["lessons"]), tuple(answer["why"])
-        # The service sends only the digests of the other patterns of the group.
+        # The service sends no text of the other patterns in the group, only their digests.
         members = tuple(dict.fromkeys(one["signature"] for one in lessons))
         return Seen(answer["count"], lessons, Merge("", "", members, why) if why else None)
 
@@ -300,16 +295,16 @@ class Client(AbstractAsyncContextManager["Client"]):
         tags: Sequence[str] = (),
         match: Literal["any", "all"] = "any",
     ) -> list[records.Match]:
-        """Return what fits the task, best first, as `Memory.recall` does; records no exposure."""
+        """Return examples and lessons that fit the task, best first. Records no exposure."""
         body = {"task": task, "limit": limit, "tags": list(tags), "match": match, "form": "found"}
         items = (await self.call("POST", "recall", body=body))["items"]
         return _read(list[records.Match], [{**item, "example": item} for item in items])
 
     async def render(self, task: str, loop: str | None = None) -> tuple[Message, ...]:
-        """Return worked examples as chat turns: at most 3, at most 1 of them not verified.
+        """Return at most 3 worked examples as chat turns; at most 1 of them is not verified.
 
-        With a `loop`, the examples count as shown to it, and a random part is withheld. A repeated
-        call for the same loop returns the same examples.
+        With a `loop`, the examples count as shown to this loop, and a random part of them is
+        withheld. A repeated call for the same loop returns the same examples.
         """
         body = {"task": task, "loop": loop, "form": "messages"}
         answer = await self.call("POST", "recall", body=body)
@@ -318,31 +313,31 @@ class Client(AbstractAsyncContextManager["Client"]):
     async def render_text(self, task: str, loop: str | None = None) -> str:
         """Return examples and lessons as one text between random delimiters; "" if nothing fits.
 
-        `loop` is as in `render`.
+        `loop` has the same effect as in `render`.
         """
         body = {"task": task, "loop": loop, "form": "text"}
         return _read(str, (await self.call("POST", "recall", body=body))["text"])
 
     async def outcome(self, one: records.Outcome) -> None:
-        """Report how a loop ended that was shown lessons; only its first report counts."""
+        """Report how a loop with recalled lessons ended; only the first report of a loop counts."""
         body = {**asdict(one), "signatures": sorted(one.signatures)}
         await self.call("POST", "outcomes", body=body)
 
     async def prove(self) -> Proof:
-        """Return what exposures and outcomes prove about the lessons, most exposed first."""
+        """Return what is proven about all lessons in total, and about the 200 most exposed."""
         return await self._ask(Proof, "GET", "proof", limit=200)
 
     async def reflect(self, episode: Episode, *, wait: bool = False) -> Plain:
-        """Send a finished run; return its `digest` and `state`, and with `wait` what it `taught`.
+        """Send a finished run, and return its `digest`, its `state`, and what it `taught`.
 
-        Without `wait`, a worker reflects on it later. A run that is sent twice is reflected on
-        once.
+        With `wait`, the service reflects on the run at once. Otherwise a worker does it later, and
+        `taught` is None. heedful reflects only once on a run that is sent twice.
         """
         body = {**to_document(replace(episode, source="")), "outcome": episode.outcome}
         return cast("Plain", await self.call("POST", "episodes", body=body, wait=wait))
 
     def episodes(self, state: EpisodeState | None = None) -> AsyncIterator[Plain]:
-        """Yield the episodes in this state, or all, newest first."""
+        """Yield the episodes in `state`, or all episodes, newest first."""
         return self._pages("episodes", state=state)
 
     def reflections(
@@ -353,26 +348,26 @@ class Client(AbstractAsyncContextManager["Client"]):
         tag: str = "",
         state: records.State | None = None,
     ) -> AsyncIterator[Plain]:
-        """Yield the lessons that meet all filters, newest first."""
+        """Yield the lessons that match all filters, newest first."""
         return self._pages("reflections", kind=kind, error_type=error_type, tag=tag, state=state)
 
     async def reflection(self, id: int) -> Plain:
-        """Return a lesson. Raises NotFound."""
+        """Return the lesson with this id. Raises NotFound."""
         return cast("Plain", await self.call("GET", "reflections", id))
 
     async def pin(self, id: int, *, why: str = "", pinned: bool = True) -> None:
-        """Protect a lesson from eviction, pruning and retirement, or stop that.
+        """Protect a lesson from eviction, pruning and retirement, or unprotect it. Record `why`.
 
-        It goes on record. Raises NotFound, Forbidden.
+        Raises NotFound, Forbidden.
         """
         await self._edit(id, "pinned", pinned, why)
 
     async def restore(self, id: int, *, why: str = "") -> None:
-        """Bring back a lesson that a proof retired; on record. Raises NotFound, Forbidden."""
+        """Restore a lesson that a proof retired. Record `why`. Raises NotFound, Forbidden."""
         await self._edit(id, "restored", True, why)
 
     async def _edit(self, id: int, name: str, value: bool, why: str) -> None:
-        """Edit a lesson, again if somebody else edits it at the same time."""
+        """Set a field of a lesson; try again if the lesson was edited in the meantime."""
         while True:
             headers = {"if-match": (await self.reflection(id))["edition"]}
             body = {name: value, "why": why}
@@ -382,82 +377,82 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     @property
     def quarantine(self) -> Quarantine:
-        """Return the quarantine, to read and rule on entries and to revoke sources."""
+        """Return the quarantine, to read, release and reject entries and to revoke sources."""
         return Quarantine(self)
 
     async def consolidate(self, mode: Mode = "lite", *, dry_run: bool = False) -> Dream:
-        """Merge lessons that say the same, unless recall gets worse."""
+        """Merge lessons that say the same, unless recall gets worse; `dry_run` changes nothing."""
         body = {"mode": mode, "dry_run": dry_run}
         answer = await self.call("POST", "dreams", body=body)
         return _read(Dream, {**answer, "found": answer["nothing"]})
 
     async def dreams(self, limit: int = 20) -> list[Dream]:
-        """Return the newest dreams, newest first."""
+        """Return the newest dreams (consolidations), newest first."""
         rows = (await self.call("GET", "dreams", limit=limit))["items"]
         return [_read(Dream, {**row, "found": row["nothing"]}) for row in rows]
 
     async def rollback(self, dream: int, *, why: str = "") -> int:
-        """Undo a dream; return how many lessons are back. Raises NotFound, RollbackRefused."""
+        """Undo a dream; return the number of restored lessons. Raises NotFound, RollbackRefused."""
         answer = await self.call("POST", "dreams", dream, "rollback", body={"why": why})
         return _read(int, answer["lessons"])
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """The entries of a project that wait for a ruling. To rule, a key must be allowed to approve.
+    """The quarantine of a project, as `Client.quarantine` returns it.
 
-    Made by `Client.quarantine`.
+    To release, reject or revoke, the key needs the permission `approve`.
     """
 
     client: Client
 
     async def waiting(self, limit: int = 50) -> list[QuarantinedLesson]:
-        """Return the entries that wait, newest first."""
+        """Return the entries that wait for a ruling, newest first."""
         page = await self.client.call("GET", "quarantine", limit=limit)
         return _read(list[QuarantinedLesson], page["items"])
 
     async def show(self, id: int) -> QuarantinedLesson:
-        """Return an entry, waiting or not, with its provenance. Raises NotFound."""
+        """Return an entry, whether it still waits or not, with its provenance. Raises NotFound."""
         return _read(QuarantinedLesson, await self.client.call("GET", "quarantine", id))
 
     async def release(self, id: int, *, why: str = "") -> None:
-        """Let an entry be recalled, with an operator's trust. Raises NotFound, NotQuarantined."""
+        """Allow recall of an entry, with an operator's trust. Raises NotFound, NotQuarantined."""
         await self.client.call("POST", "quarantine", id, "release", body={"why": why})
 
     async def reject(self, id: int, *, why: str = "") -> None:
-        """Retire an entry; the same text does not return. Raises as `release`."""
+        """Retire an entry, so that its text is never recalled. Raises NotFound, NotQuarantined."""
         await self.client.call("POST", "quarantine", id, "reject", body={"why": why})
 
     async def revoke(
         self, source: str, *, why: str = "", dry_run: bool = False
     ) -> RevocationResult:
-        """Remove all that derives from a source; with `dry_run`, only count it. Raises NotFound."""
+        """Remove everything derived from a source; `dry_run` only counts it. Raises NotFound."""
         body = {"source": source, "why": why, "dry_run": dry_run}
         answer = await self.client.call("POST", "quarantine", "revoke", body=body)
         return _read(RevocationResult, answer)
 
     async def log(self, limit: int = 50) -> list[Plain]:
-        """Return the newest rulings on lessons and sources, by whom and why."""
+        """Return the newest rulings on lessons and sources, each with its author and reason."""
         page = await self.client.call("GET", "quarantine", "log", limit=limit)
         return _read(list[Plain], page["items"])
 
 
 def _document(record: Any) -> Any:
-    """Return a record of a loop as JSON data; `json` calls this for what it cannot write."""
+    """Return a record as JSON data. Raises TypeError for any other value, as `json` expects."""
     if isinstance(record, Policy):
         return policy_to(record)
     if isinstance(record, Goal | Evaluation | Usage):
         return to_document(record)
-    raise TypeError(f"{type(record).__name__} is no JSON")
+    raise TypeError(f"{type(record).__name__} is not JSON data")
 
 
 def _check_address(url: str, key: str, insecure: bool) -> None:
-    """Check where a key may be sent. Raises InvalidInput without the key in it."""
+    """Check that `key` may be sent to `url`. Raises InvalidInput, which never contains the key."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput("url", url, "an address as in https://heedful.example.com")
+        raise InvalidInput("url", url, "an address such as https://heedful.example.com")
     if parts.username or parts.password or parts.query or parts.fragment:
-        allowed = "a scheme, a host and a path: the key is an argument of its own"
+        allowed = "a scheme, a host and a path; pass the key as the argument `key`"
         raise InvalidInput("url", f"{parts.scheme}://{parts.hostname}/…", allowed)
     if key != key.strip() or not key.isascii() or not key.isprintable():
         raise InvalidInput("key", "…", "as `heedful key create` printed it")
@@ -465,19 +460,19 @@ def _check_address(url: str, key: str, insecure: bool) -> None:
     with suppress(ValueError):
         near = near or ip_address(parts.hostname).is_loopback
     if key and parts.scheme == "http" and not insecure and not near:
-        allowed = "https where a key is sent to another machine (or say insecure=True)"
+        allowed = "https, to send a key to another machine (or pass insecure=True)"
         raise InvalidInput("url", url, allowed)
 
 
 def refused(status: int, text: str) -> errors.HeedfulError:
-    """Return the error in an answer with this status, with the attributes that the service sent."""
+    """Return the error that an answer of the service describes; `text` is the answer's body."""
     problem: Any = {}
     with suppress(ValueError):
         problem = json.loads(text)
     problem = problem if isinstance(problem, dict) else {}
     code, detail = str(problem.get("code", "")), str(problem.get("detail") or text[:300])
     kind = KINDS.get(code)
-    if kind is None:  # the answer of a proxy, or of a newer service
+    if kind is None:  # an answer of a proxy or of a newer service
         return Refused(status, code, detail)
     error = kind.__new__(kind)
     errors.HeedfulError.__init__(error, detail)
@@ -489,17 +484,17 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def _read(kind: type[T], plain: Any) -> T:
-    """Return the answer as a record of this kind; fields that only a newer service has are ignored.
+    """Return JSON data as a record of the type `kind`; unknown fields are ignored.
 
-    Raises Refused if it is no such record, because then the answer came from something else.
+    Raises Refused if the data does not fit the type; another program may have answered.
     """
     try:
         return cast("T", _adapter(cast("Any", kind)).validate_python(plain))
     except ValidationError as error:
         wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:3])
-        raise Refused(200, "", f"not the {kind.__name__} that was asked for: {wrong}") from error
+        raise Refused(200, "", f"not a valid {kind.__name__}: {wrong}") from error
 
 
 def verdict(plain: Plain) -> Verdict:
-    """Read the verdict from the service's answer to a reported attempt."""
+    """Return the verdict in the service's answer to a report."""
     return verdict_from({**plain, "verdict": plain["decision"]})

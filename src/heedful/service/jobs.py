@@ -1,9 +1,8 @@
-"""Jobs: work that may be done later, in this process or by workers.
+"""Background jobs, which run later in this process or in workers.
 
-A job is a task for one scope; doing it twice does no harm. A failed job is tried again later.
-Services queue jobs. `sweep` queues what was left undone, and `night` queues what maintains the
-memories. `LocalQueue` runs jobs in this process; `heedful.service.worker` has the queue of
-PostgreSQL.
+A job is a task for one scope (tenant and project). It may safely run twice, and is tried again if
+it fails. `sweep` queues unfinished work, and `night` queues the daily maintenance of memories.
+`LocalQueue` runs jobs in this process; `heedful.service.worker` keeps its queue in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ State = Literal["waiting", "running", "stalled", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The number of jobs in one queue and state, and the age of the oldest in seconds.
+    """The number of jobs in a queue and state, and the age of the oldest job in seconds.
 
-    `stalled` jobs were begun by a worker that has stopped sending heartbeats. They run again.
+    `stalled` jobs belong to a worker that no longer sends heartbeats; they will run again.
     """
 
     queue: str
@@ -56,23 +55,23 @@ class Depth:
 
 
 class Work:
-    """A queue of work; this one does nothing, because workers find the work in the store.
+    """A job queue. This base class queues nothing; workers find unfinished work in the store.
 
-    `heedful.service.jobs.TASKS` has the names and arguments of tasks.
+    `heedful.service.jobs.TASKS` contains all tasks by name.
     """
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless the same task waits already.
+        """Queue a task for a scope, unless an equal job already waits in the queue.
 
-        `arguments` are plain data. Raises UnknownName, InvalidInput, StoreError.
+        `arguments` are texts. Raises UnknownName, InvalidInput, StoreError.
         """
 
     async def depth(self) -> Sequence[Depth]:
-        """Count the jobs, by queue and state. Raises StoreError."""
+        """Return the number of jobs in each queue and state. Raises StoreError."""
         return ()
 
 
-# Called with a task, and id, scope, store, memory, goals, policy by name: the loop to be driven.
+# Opens a stored loop. Called with its task, and id, scope, store, memory, goals, policy by name.
 Opens = Callable[..., Run[Any]]
 ACTOR = "heedful worker"
 LONGEST = 1_000  # characters of an argument
@@ -80,7 +79,7 @@ LONGEST = 1_000  # characters of an argument
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """A store and models; `holdout` and `max_entries` are those of Memory."""
+    """The store and models of a service or worker; `holdout` and `max_entries` are for `Memory`."""
 
     store: Store
     model: Model | None = None
@@ -89,18 +88,18 @@ class Resources:
     max_entries: int | None = None
 
     def memory(self, scope: Scope) -> Memory:
-        """Return the memory of a scope."""
+        """Return the memory of this tenant and project."""
         return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)
 
 
 @dataclass(frozen=True, slots=True)
 class Tools(Resources):
-    """What a worker works with.
+    """The store, models and settings of a worker.
 
-    If not `enabled`, it neither reflects nor dreams: episodes wait in the store. `loops` maps the
-    names that jobs use to the code that may drive loops, so that no job names code. With `mode`
-    "full" it dreams by itself, with "lite" only on request. It prunes lessons not used for
-    `unused_for` seconds and those beyond `keep` lessons; None turns either off.
+    If `enabled` is False, the worker neither reflects nor dreams. `loops` maps the names that jobs
+    use to functions that open loops. In the `mode` "full" the worker dreams every night, in "lite"
+    only on request. Every night it removes the lessons that were not used for `unused_for` seconds,
+    and all but the best `keep` lessons; None turns a limit off.
     """
 
     loops: Mapping[str, Opens] = field(default_factory=dict)
@@ -111,14 +110,15 @@ class Tools(Resources):
 
     @property
     def prunes(self) -> bool:
-        """Return True if it removes lessons."""
+        """Return True if the worker removes lessons every night."""
         return self.unused_for is not None or self.keep is not None
 
 
 async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
-    """Reflect on the episode with this digest, or on all that wait; a failure does not stop others.
+    """Reflect on the episode with this digest, or on all waiting episodes if `digest` is "".
 
-    Raises NotFound, LeaseLost if another worker has claimed it, ModelError, StoreError.
+    After a model error the other episodes are still tried. Raises NotFound, ModelError, StoreError,
+    and LeaseLost if another worker reflects on the episode.
     """
     if not tools.enabled:
         return
@@ -130,8 +130,8 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
         if state is None:
             raise errors.NotFound("episode", digest[:16], f"{scope.tenant}/{scope.project}")
         if state != "reflected":
-            what = f"another worker is at work on episode {digest[:16]}"
-            raise errors.LeaseLost(f"{what}; try again in seconds")
+            what = f"another worker reflects on episode {digest[:16]}"
+            raise errors.LeaseLost(f"{what}; try again in a few seconds")
         return
     wrong: errors.ModelError | None = None
     while True:
@@ -145,41 +145,40 @@ async def reflect(tools: Tools, scope: Scope, *, digest: str = "") -> None:
 
 
 async def embed(tools: Tools, scope: Scope) -> None:
-    """Store vectors for the examples that lack one. Raises ModelError, StoreError."""
+    """Compute and store the missing vectors of examples. Raises ModelError, StoreError."""
     if tools.embedder is not None:
         await tools.memory(scope).reembed()
 
 
 async def dream(tools: Tools, scope: Scope, *, mode: Mode = "full") -> None:
-    """Consolidate the lessons. Raises InvalidInput, ModelError, StoreError."""
+    """Merge lessons that say the same. Raises InvalidInput, ModelError, StoreError."""
     if tools.enabled:
         await consolidate(tools.memory(scope), mode=mode, by=ACTOR)
 
 
 async def prune(tools: Tools, scope: Scope) -> None:
-    """Remove the lessons that the worker's settings call unused. Raises StoreError."""
+    """Remove lessons beyond the limits `tools.unused_for` and `tools.keep`. Raises StoreError."""
     if tools.prunes:
         memory = tools.memory(scope)
         await memory.prune(by=ACTOR, unused_for=tools.unused_for, keep=tools.keep)
 
 
 async def prove(tools: Tools, scope: Scope) -> None:
-    """Retire what is proven to hurt, and rank higher what is proven to help. Raises StoreError."""
+    """Retire lessons proven to hurt; rank lessons proven to help higher. Raises StoreError."""
     await tools.memory(scope).look()
 
 
 async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
-    """Drive a stored loop from its current state to its end, with the code that `by` names.
+    """Run a stored loop from its current state to its end, with the function `tools.loops[by]`.
 
-    `by` is a key of the worker's `loops`. Raises UnknownName, NotFound, UserCodeError, ModelError,
-    StoreError, and LeaseLost if another process drives the loop.
+    Raises UnknownName, NotFound, UserCodeError, ModelError, StoreError, and LeaseLost if another
+    process runs the loop.
     """
     if by not in tools.loops:
         known = sorted(tools.loops) or ["none"]
         raise errors.UnknownName("loop that this worker drives", by, known)
     head = (await tools.store.read(scope, loop_store.read, loop)).head
-    options: dict[str, Any] = {"id": loop, "scope": scope, "store": tools.store}
-    options |= {"memory": tools.memory(scope)}
+    options: Any = {"id": loop, "scope": scope, "store": tools.store, "memory": tools.memory(scope)}
     options |= {"goals": tuple(codec.from_document(record.Goal, one) for one in head.goals)}
     options |= {"policy": codec.policy_from(head.policy)} if head.policy else {}
     opens, at = partial(tools.loops[by], **options), Context(head.task, loop_id=loop)
@@ -191,12 +190,12 @@ async def drive(tools: Tools, scope: Scope, *, loop: str, by: str) -> None:
 
 def _no_run(by: str, error: BaseException) -> errors.GenerateFailed:
     why = f"{type(error).__name__}: {redact(str(error))[:300]}"
-    return errors.GenerateFailed(f"{by!r} opened no loop: {why}; correct it")
+    return errors.GenerateFailed(f"{by!r} did not open a loop: {why}; correct it")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of work and its queue; a higher `priority` runs first."""
+    """A kind of job: its function, its queue, and its priority. Higher priorities run first."""
 
     run: Callable[..., Awaitable[None]]
     queue: str
@@ -216,7 +215,7 @@ QUEUES = tuple(dict.fromkeys(task.queue for task in TASKS.values()))
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task to run for a scope. Raises UnknownName, and InvalidInput for bad arguments."""
+    """A task to run for a scope, with arguments. Raises UnknownName, InvalidInput."""
 
     task: str
     scope: Scope
@@ -238,20 +237,17 @@ class Job:
 
     @property
     def kind(self) -> Task:
-        """Return the task to run."""
+        """Return the entry of `TASKS` for this job."""
         return TASKS[self.task]
 
     @property
     def name(self) -> str:
-        """Return the same name for jobs that do the same."""
+        """Return a name that is the same for all jobs with this task, scope and arguments."""
         return self._named(self.task, *sorted(self.arguments.items()))
 
     @property
     def holds(self) -> str | None:
-        """Return the lock that only one job of the scope's memory holds at a time, else None.
-
-        The store keeps other jobs apart.
-        """
+        """Return the name of the lock for jobs that change the memory; None for other jobs."""
         return self._named("memory") if self.kind.queue == "memory" else None
 
     def _named(self, *what: object) -> str:
@@ -259,22 +255,22 @@ class Job:
         return f"{what[0]} {blake2b(whole.encode(), digest_size=16).hexdigest()}"
 
 
-# Called with a job and a description of its result.
+# Called with a job and what happens to it: "begun", "done in …", "again in …", "given up: …".
 JobListener = Callable[[Job, str], None]
-# Tries of a job, and the longest wait between two tries in seconds. All tries take two hours.
+# The most tries of a job (two hours in total), and the longest wait between two tries in seconds.
 TRIES = 13
 LONGEST_WAIT = 3_600.0
 
 
 def no_listener(job: Job, what: str) -> None:
-    """Ignore the event; the default for a worker without a listener."""
+    """Do nothing; the default listener."""
 
 
 def again_in(error: BaseException | None, tries: int) -> float | None:
-    """Return the seconds before a job that failed `tries` times runs again: 2, 4, 8 …; None: never.
+    """Return the seconds until a job that failed `tries` times runs again, or None for never.
 
-    Errors that would recur are never retried: wrong input, something missing, or a defect of
-    heedful. A job that a stopping worker interrupted is free at once.
+    The wait doubles: 2, 4, 8 …. There is no retry after an error that would recur: wrong input, a
+    missing object, or a defect of heedful. A cancelled job may run again at once.
     """
     if isinstance(error, asyncio.CancelledError):
         return 0.0
@@ -291,9 +287,9 @@ async def do(
     carried: Mapping[str, str],
     listener: JobListener = no_listener,
 ) -> None:
-    """Run a job for the `tries`th time; `carried` identifies the trace that it belongs to.
+    """Run a job and report its progress to `listener`. Raises the errors of the task.
 
-    Raises what the task raises.
+    `tries` numbers the runs of the job from 1. `carried` are the headers of its trace.
     """
     began = time.monotonic()
     listener(job, "begun" if tries == 1 else f"begun again, try {tries}")
@@ -311,18 +307,18 @@ async def do(
     listener(job, f"done in {time.monotonic() - began:.2f} s")
 
 
-# Seconds between two sweeps, and between two nights.
+# Seconds between two calls of `sweep`, and between two calls of `night`.
 SWEEP = 60.0
 NIGHT = 86_400.0
-# How many of the oldest episodes of a scope one sweep queues; a later sweep takes the others.
+# The most episodes of a scope that one sweep queues, oldest first.
 MOST = 1_000
 
 
 async def sweep(work: Work, tools: Tools) -> None:
-    """Queue the waiting episodes of every scope, because the process that took them may be dead.
+    """Turn ended traces into episodes, and queue the waiting episodes of every scope.
 
-    Ended traces become episodes first. Episodes that a worker holds are left to it, and failed
-    episodes to the next try of their job. Raises StoreError.
+    The process that accepted them may be dead. Failed episodes, and episodes that a worker has
+    claimed, are not queued. Raises StoreError.
     """
     for scope in await tools.store.read(Scope(), lessons.scopes, waiting=True):
         await gather(tools.store, scope)
@@ -331,35 +327,31 @@ async def sweep(work: Work, tools: Tools) -> None:
 
 
 async def night(work: Work, tools: Tools) -> None:
-    """Queue the maintenance of every scope's memory, as the settings say. Raises StoreError."""
-    wanted = {
-        "prove": True,
-        "embed": tools.embedder is not None,
-        "dream": tools.enabled and tools.mode == "full",
-        "prune": tools.prunes,
-    }
+    """Queue the nightly jobs of every scope that `tools` enables. Raises StoreError."""
+    dreams = tools.enabled and tools.mode == "full"
+    wanted = {"prove": True, "embed": bool(tools.embedder), "dream": dreams, "prune": tools.prunes}
     for scope in await tools.store.read(Scope(), lessons.scopes):
         for task in (name for name, wants in wanted.items() if wants):
             await work.defer(task, scope)
 
 
 async def go_round(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do a periodic task; after a store error it is left to the next round."""
+    """Run a periodic task; log a store error, because the next round tries again."""
     try:
         await work()
     except errors.StoreError as error:
         log.warning("round_failed", extra={"round": name, "error": str(error)})
 
 
-# Jobs at a time; more help only if jobs wait for a model on the network.
+# Jobs that run at the same time; more are useful only if jobs wait for a model on the network.
 CONCURRENCY = 2
-# Seconds in which running jobs may finish when the process has to stop.
+# Seconds that running jobs have to finish when the process must stop.
 GRACE = 30.0
 
 
 @dataclass(slots=True)
 class _Entry:
-    """A queued job, the trace it belongs to, and since when it is in its state."""
+    """A queued job, the headers of its trace, its tries, and the time of its last change."""
 
     job: Job
     carried: dict[str, str]
@@ -369,11 +361,11 @@ class _Entry:
 
 
 class LocalQueue(Work):
-    """A queue in this process, for a store that one process serves; use it with `async with`.
+    """A job queue in this process, for a store that no other process uses; use `async with`.
 
-    On entering it queues the unfinished work in the store, and then once a day the maintenance of
-    memories. A failed job is tried again. On leaving, running jobs may finish within `GRACE`
-    seconds; after that they are given back. `queues` limits it to these queues; None means all.
+    It queues unfinished work every minute and maintenance every day, and tries failed jobs again.
+    On exit, running jobs have `GRACE` seconds to finish before they are cancelled. It ignores jobs
+    of queues that are not in `queues`; None means all queues.
     """
 
     def __init__(
@@ -386,20 +378,20 @@ class LocalQueue(Work):
     ) -> None:
         self._tools, self._concurrency = tools, concurrency
         self._queues, self._listener = queues or QUEUES, listener
-        self._waiting: dict[str, _Entry] = {}  # by the name of the job, also what waits to retry
+        self._waiting: dict[str, _Entry] = {}  # by the name of the job; includes retries
         self._running: dict[asyncio.Task[None], _Entry] = {}
         self._rounds: list[asyncio.Task[None]] = []
         self._failed: Counter[str] = Counter()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless the same task waits already. Raises UnknownName, InvalidInput."""
+        """Queue a task, unless an equal job already waits. Raises UnknownName, InvalidInput."""
         job = Job(task, scope, arguments)
         if job.kind.queue in self._queues and job.name not in self._waiting:
             self._waiting[job.name] = _Entry(job, telemetry.trace_headers())
             self._begin()
 
     async def depth(self) -> Sequence[Depth]:
-        """Count the jobs, by queue and state; `failed` counts from the start of this process."""
+        """Return the number of jobs in each queue and state; failures count since `__init__`."""
         since, now = defaultdict[tuple[str, State], list[float]](list), time.time()
         for entry in self._waiting.values():
             since[entry.job.kind.queue, "waiting"].append(entry.since)
@@ -409,10 +401,10 @@ class LocalQueue(Work):
         return [*depths, *(Depth(queue, "failed", n) for queue, n in self._failed.items())]
 
     async def drain(self) -> None:
-        """Wait until nothing runs, and only retries wait."""
+        """Wait until no job runs; do not wait for retries."""
         while self._running:
             await asyncio.wait(self._running)
-            await asyncio.sleep(0)  # callbacks deal with the results
+            await asyncio.sleep(0)  # the callbacks of the tasks may start more jobs
 
     async def __aenter__(self) -> LocalQueue:
         async def repeat(round: Callable[..., Awaitable[None]], seconds: float) -> None:
@@ -425,7 +417,7 @@ class LocalQueue(Work):
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Start no more jobs; let running jobs finish, or give them back."""
+        """Start no more jobs; cancel the jobs that do not finish within `GRACE` seconds."""
         self._concurrency = 0
         for round in self._rounds:
             round.cancel()
@@ -436,7 +428,7 @@ class LocalQueue(Work):
         await asyncio.gather(*self._rounds, *self._running, return_exceptions=True)
 
     def _begin(self) -> None:
-        """Begin the most urgent jobs; of equally urgent jobs the first."""
+        """Start ready jobs up to the limit: highest priority first, then the oldest."""
         while len(self._running) < self._concurrency:
             held = {entry.job.holds for entry in self._running.values()} - {None}
             ready = [e for e in self._waiting.values() if e.ready and e.job.holds not in held]

@@ -1,7 +1,7 @@
 """Handle every request: identify the caller, limit rate and size, and check the body.
 
-Every answer also passes through here and gets its headers, a log line and a metric. A call that is
-repeated with its Idempotency-Key takes effect only once and gets the same answer.
+Every answer gets its common headers, a log line and a metric here. A call that is repeated with the
+same Idempotency-Key takes effect only once and gets the same answer.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ log: logging.Logger = logging.getLogger("heedful.http")
 TRACES = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json")
-# One in this many of the bytes that a body may have may begin a list or an object. Each takes 50
-# times its size in memory, and reading a million of them takes a second.
+# A body of at most n bytes may contain n / DENSE lists and objects. Each of them needs 50 times its
+# size in memory, and parsing a million of them takes a second.
 DENSE = 8
-# A body of more than this many bytes may grow at most this many times by decompression.
+# A body of more than SMALL bytes may have at most DENSEST times its compressed size.
 SMALL, DENSEST = 2**20, 100
-# Parts that JSON allows but heedful does not, or that only Python accepts as JSON.
+# Text that JSON allows but heedful does not, or that only Python accepts as JSON.
 _DOUBTFUL = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|\0")
 
 
 async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
-    """Return the whole body, decompressed, in a form that the route can read.
+    """Return the whole request body, decompressed and checked.
 
-    Raises Problem 400, 408, 413 and 415, and ClientDisconnect if the client goes away.
+    Raises Problem 400, 408, 413 or 415, and ClientDisconnect if the client goes away.
     """
     headers = Headers(scope=scope)
     most = limits.traces if scope["path"] == TRACES else limits.body
     encoding = headers.get("content-encoding", "").lower()
     if encoding not in ("", "identity", "gzip"):
-        detail = f"send the body as it is or with gzip, not with {encoding!r}"
+        detail = f"send the body uncompressed or with gzip, not with {encoding!r}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept-Encoding": "gzip"})
     gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
     parts: list[bytes] = []
@@ -66,15 +66,15 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
                 parts.append(gzip.decompress(part, most - size + 1) if gzip else part)
                 size += len(parts[-1])
                 if size > min(most, max(SMALL, DENSEST * came)):
-                    detail = f"{most} bytes, decompressed, and {DENSEST} times what is sent"
-                    raise Problem(413, "body_too_large", f"a body has at most {detail} here")
+                    detail = f"{most} bytes, and {DENSEST} times its compressed size"
+                    raise Problem(413, "body_too_large", f"a body may have at most {detail}")
     except TimeoutError:
         detail = f"the body did not arrive within {limits.seconds:g} s"
         raise Problem(408, "request_timeout", detail, {"Connection": "close"}) from None
     except zlib.error as error:
-        raise Problem(400, "bad_request", f"the body is not gzip: {error}") from error
+        raise Problem(400, "bad_request", f"the body is not valid gzip: {error}") from error
     if gzip and (not gzip.eof or gzip.unused_data):
-        raise Problem(400, "bad_request", "the body is not one whole piece of gzip")
+        raise Problem(400, "bad_request", "the body must be one complete gzip stream")
     body = b"".join(parts)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and not (scope["path"] == TRACES and kind == PROTOBUF):
@@ -83,20 +83,20 @@ async def body_of(scope: Scope, receive: Receive, limits: Limits) -> bytes:
 
 
 def _check_form(body: bytes, kind: str, most: int) -> None:
-    """Raise Problem 413, 415 or 400 unless a route can read the body as JSON."""
+    """Check that the body is JSON and not too complex. Raises Problem 400, 413 or 415."""
     if not _JSON.fullmatch(kind):
         detail = f"send JSON as Content-Type: application/json, not as {kind or 'nothing'}"
         raise Problem(415, "unsupported_media_type", detail, {"Accept": "application/json"})
     if (begun := body.count(b"[") + body.count(b"{")) > most // DENSE:
-        detail = f"a body has at most {most // DENSE} lists and objects here, not {begun}"
+        detail = f"a body may have at most {most // DENSE} lists and objects, not {begun}"
         raise Problem(413, "body_too_large", detail)
     try:
         if _DOUBTFUL.search(body):
-            # NaN and Infinity, which only Python reads, are not written either.
+            # `dumps` refuses NaN and Infinity, which only Python reads as JSON.
             plain = json.loads(body.decode())
             json.dumps(plain, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError as error:
-        raise Problem(400, "bad_request", "the body has half a surrogate pair") from error
+        raise Problem(400, "bad_request", "the body has an unpaired surrogate") from error
     except ValueError as error:
         raise Problem(400, "bad_request", f"the body is not JSON: {error}") from error
 
@@ -107,14 +107,14 @@ KNOWN = 10_000  # keys whose rate is tracked; the least recently used is forgott
 
 
 class RateLimit:
-    """A bucket of `burst` requests for each caller, refilled at `rate` requests a second."""
+    """A token bucket for each caller: `burst` requests at once, refilled at `rate` a second."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self._rate, self._burst = rate, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str, now: float | None = None) -> None:
-        """Take one request out of the caller's bucket. Raises Problem 429 if it is empty."""
+        """Count a request of a caller. Raises Problem 429 if the bucket of the caller is empty."""
         if not self._rate:
             return
         now = time.monotonic() if now is None else now
@@ -125,7 +125,7 @@ class RateLimit:
             self._left.popitem(last=False)
         if left < 1:
             wait = ceil((1 - left) / self._rate)
-            detail = f"this key may ask {self._rate:g} times a second; try again in {wait} s"
+            detail = f"this key may send {self._rate:g} requests a second; try again in {wait} s"
             raise Problem(429, "too_many_requests", detail, {"Retry-After": str(wait)})
 
 
@@ -133,18 +133,18 @@ ALL = ""  # all tenants together
 
 
 class Capacity:
-    """A limit on requests at the same time; one tenant gets at most seven eighths of the places."""
+    """A limit of `most` concurrent requests; one tenant may have at most seven eighths of them."""
 
     def __init__(self, most: int) -> None:
         self._most, self._share = most, most - most // 8
         self._taken: Counter[str] = Counter()
 
     @contextmanager
-    def place(self, tenant: str = ALL) -> Iterator[None]:
-        """Hold a place, of a tenant or of all. Raises Problem 503, or 429 for a tenant."""
+    def running(self, tenant: str = ALL) -> Iterator[None]:
+        """Count a request while the block runs. Raises Problem 429 for a tenant, 503 for `ALL`."""
         most = self._share if tenant else self._most
         if self._taken[tenant] >= most:
-            detail = f"{most} requests{' of this tenant' * bool(tenant)} are being answered already"
+            detail = f"{most} requests{' of this tenant' * bool(tenant)} are already running"
             status = (429, "too_many_requests") if tenant else (503, "busy")
             raise Problem(*status, f"{detail}; try again", SOON)
         self._taken[tenant] += 1
@@ -164,10 +164,10 @@ LONGEST = 255
 async def answer_once(
     app: ASGIApp, caller: Caller, scope: Scope, body: bytes, receive: Receive, send: Send
 ) -> None:
-    """Answer a call, and a repeated one with what was stored of it.
+    """Answer a call; a call that repeats an idempotency key gets the stored answer.
 
-    Of two processes that answer the same call, the second has no effect. Raises Problem 409, 422;
-    LeaseLost; StoreError.
+    If two processes answer the same call, only one of them takes effect. Raises Problem 422,
+    LeaseLost, StoreError.
     """
     once = Headers(scope=scope).get(ONCE)
     if once is None or scope["method"] != "POST":
@@ -179,8 +179,8 @@ async def answer_once(
         raise Problem(422, "idempotency_key_invalid", detail)
     request = [scope["method"], scope["path"], scope["query_string"].decode("latin-1")]
     digest = hashlib.sha256(json.dumps(request).encode() + body).hexdigest()
-    call = Call(caller.tenant, caller.key, once, digest)
-    store, tenant = caller.setup.store, Place(caller.tenant)
+    call = Call(caller.key.tenant, caller.key.id, once, digest)
+    store, tenant = caller.setup.store, Place(caller.key.tenant)
     before = await store.read(tenant, read_call, call)
     if before.digest not in ("", digest):
         detail = f"this {ONCE} was already used for another request; use a new key"
@@ -201,7 +201,7 @@ async def answer_once(
         body = b"".join(part.get("body", b"") for part in rest)
         names = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in start["headers"]]
         made = {"status": start["status"], "headers": names, "body": body.decode("latin-1")}
-        # A failed call had no effect, or a repeat continues it. A secret is shown once.
+        # A repeat of a failed call runs again. A secret is never stored.
         if made["status"] < 300 and not scope["state"].get("secret"):
             made = _without_secrets(made)
             await store.write(tenant, keep_answer, call, made)
@@ -226,12 +226,12 @@ def _without_secrets(made: dict[str, Any]) -> dict[str, Any]:
 
 # The entrance
 
-# Paths that need no key: they show no data of a tenant.
+# Paths that need no key, because they show no data of a tenant.
 PUBLIC = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")
-# Paths whose requests make no span. A service may export its own spans to /v1/traces.
+# Paths whose requests make no span. A service may export its own spans to its own /v1/traces.
 UNTRACED = (*PUBLIC, TRACES)
-# Without a key, programs on this machine may call. A web page reaches a port of this machine under
-# another host name, or sends its origin; a proxy on this machine forwards requests from elsewhere.
+# Without a key, only programs on this machine may call. A web page in a browser sends another host
+# name or an origin. A proxy on this machine that forwards requests adds one of these headers.
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 ELSEWHERE = ("origin", "forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 REQUEST_ID = "X-Request-Id"
@@ -247,7 +247,7 @@ SAFE = {
 
 
 class Entrance:
-    """Admits callers with a key within the limits, and answers failures as problems."""
+    """ASGI middleware that checks key, limits and body, and answers every error as a problem."""
 
     def __init__(self, app: ASGIApp, setup: Setup, callers: Callers) -> None:
         self._app, self._setup, self._callers = app, setup, callers
@@ -275,14 +275,14 @@ class Entrance:
         except ClientDisconnect:
             pass
         except (Exception, asyncio.CancelledError) as error:
-            if out.status:  # a half-sent answer cannot be withdrawn
+            if out.status:  # part of the answer is already sent
                 raise
             failure: BaseException = error
             if isinstance(error, asyncio.CancelledError):
                 detail = "the service stopped before it had an answer; try again"
                 failure = Problem(503, "stopping", detail, SOON)
             elif isinstance(error, TimeoutError) and time_left.expired():
-                failure = Problem(504, "took_too_long", f"no answer was found within {most:g} s")
+                failure = Problem(504, "took_too_long", f"the request took more than {most:g} s")
             await answer(failure, scope)(scope, receive, out.send)
         finally:
             out.log(self._setup.metrics, time.perf_counter() - began)
@@ -292,19 +292,19 @@ class Entrance:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        with self._capacity.place():
+        with self._capacity.running():
             caller = await self._callers.identified(headers.get("authorization"))
             host = headers.get("host", "")
             name = host if host.endswith("]") else host.rpartition(":")[0] or host
             passed = any(one in headers for one in ELSEWHERE)
-            if not caller.key and (passed or name.lower() not in LOOPBACK):
-                detail = "without a key the service answers on localhost only"
+            if not caller.key.id and (passed or name.lower() not in LOOPBACK):
+                detail = "without a key, the service answers only requests to localhost"
                 raise Problem(421, "misdirected_request", detail)
             scope["state"]["caller"] = caller
-            self._rate.take(caller.key)
-            with self._capacity.place(caller.tenant):
+            self._rate.take(caller.key.id)
+            with self._capacity.running(caller.key.tenant):
                 body = await body_of(scope, receive, self._setup.limits)
-                # The application gets the body decompressed.
+                # The application gets the decompressed body.
                 gone = (b"content-encoding", b"content-length")
                 scope["headers"] = [one for one in scope["headers"] if one[0].lower() not in gone]
                 pieces = [body]
@@ -318,7 +318,7 @@ class Entrance:
 
 
 class _Response:
-    """Sends an answer with the headers that every answer has, and logs it."""
+    """Sends an answer with the common headers, and logs the request."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         scope.setdefault("state", {})
@@ -329,7 +329,7 @@ class _Response:
         self.status = 0
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer."""
+        """Send one ASGI message of the answer."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
@@ -341,16 +341,16 @@ class _Response:
 
     @property
     def route(self) -> str:
-        """Return the template of the route, as in the OpenAPI description."""
+        """Return the path of the route, "(again)" for a repeated call, or "(none)" if unknown."""
         known: str = getattr(self._scope.get("route"), "path", "").replace(":path}", "}")
         return known or ("(again)" if self._replayed else "(none)")
 
     def log(self, metrics: Any, seconds: float) -> None:
-        """Count the request and log it: its route and not its path, which may hold anything."""
+        """Count and log the request, without its path, which may contain private data."""
         scope, route = self._scope, self.route
         method = scope["method"] if "route" in scope else "(any)"
         metrics.requests.labels(method, route, str(self.status)).inc()
         metrics.seconds.labels(method, route).observe(seconds)
-        key = (scope["state"]["caller"].key if "caller" in scope["state"] else "") or "-"
+        key = (scope["state"]["caller"].key.id if "caller" in scope["state"] else "") or "-"
         line = (scope["method"][:16], route, self.status, seconds * 1000, key, self._id)
         log.info("%s %s %d %.1f ms key=%s id=%s", *line)

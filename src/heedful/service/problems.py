@@ -1,7 +1,7 @@
-"""Errors as RFC 9457 problems with stable codes: `application/problem+json`.
+"""Answer errors as RFC 9457 problems (`application/problem+json`) with stable codes.
 
-Every error becomes a `Problem` in one place (`of`), and a response in another (`answer`). Routes
-raise the library's own errors, or a `Problem` for what only HTTP knows, such as a precondition.
+`of` turns an error into a `Problem`, and `answer` turns an error into a response. Routes raise the
+errors of the library, or a `Problem` for errors of HTTP, such as a missing precondition.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from heedful.telemetry import LogThrottle
 log: logging.Logger = logging.getLogger("heedful.http")
 REPEATS = LogThrottle()
 MEDIA = "application/problem+json"
-SOON = {"Retry-After": "1"}  # if the waiting time is unknown
-# Attributes of errors that become members of their problems, and of the errors of a client.
+SOON = {"Retry-After": "1"}  # for errors with an unknown waiting time
+# Attributes of errors that a problem contains, and that the client sets on the error it raises.
 ATTRIBUTES = "allowed count edition field first id kind quota source state".split()
 
 
 @dataclass(eq=False)
 class Problem(Exception):
-    """A problem, ready to be sent; `fields` are further members of its object.
+    """An error as RFC 9457 describes it; `fields` are further members of the JSON object.
 
     >>> Problem(428, "precondition_required", "send If-Match").code
     'precondition_required'
@@ -50,40 +50,32 @@ class Problem(Exception):
         self.detail = redact(self.detail)
         Exception.__init__(self, f"{self.status} {self.code}: {self.detail}")
 
-    @property
-    def body(self) -> dict[str, Any]:
-        """Return its object, as RFC 9457 defines it."""
-        title = self.code.replace("_", " ").capitalize()
-        plain = {"type": "about:blank", "title": title, "status": self.status, "code": self.code}
-        return {**plain, "detail": self.detail, **self.fields}
 
-
-# Paths of earlier systems have error bodies of their own: beginning of the path -> the fields that
-# stand beside the message.
+# Routes of earlier systems have their own error bodies: prefix of the path -> further fields.
 OWN: Mapping[str, tuple[str, ...]] = {"/orchestrator": ("loop_id",), "/api/v1/reflections": ()}
 
 
 def of(error: BaseException) -> Problem:
-    """Return the problem for an error; an unexpected error does not show its cause."""
+    """Return the problem that describes an error, without details if the error is unexpected."""
     match error:
         case Problem():
             return error
         case RequestValidationError():
             return _invalid(error)
         case HTTPException(status_code=404):
-            detail = "nothing is served under this path; /docs lists what is"
+            detail = "there is no route with this path; /docs lists all routes"
             return Problem(404, "unknown_path", detail)
         case HTTPException(status_code=status):
             code = HTTPStatus(status).phrase.lower().replace(" ", "_")
             headers = error.headers or {}
-            takes = f"; this path takes {headers['Allow']}" if "Allow" in headers else ""
+            takes = f"; this path allows {headers['Allow']}" if "Allow" in headers else ""
             return Problem(status, code, f"{error.detail}{takes}", headers)
         case errors.HeedfulError():
             return _typed(error)
         case RecursionError():
             return Problem(422, "nested_too_deeply", "the body is nested too deeply; flatten it")
         case _:
-            return Problem(500, "internal_error", "look for the id of this request in the log")
+            return Problem(500, "internal_error", "the service failed; its log has the request id")
 
 
 def _typed(error: errors.HeedfulError) -> Problem:
@@ -93,14 +85,14 @@ def _typed(error: errors.HeedfulError) -> Problem:
     fields = redact_data({k: v for k, v in values.items() if isinstance(v, str | int)})
     detail = str(error)
     match error:
-        case errors.InvalidInput() if error.field.isidentifier():  # else it is a part of a field
+        case errors.InvalidInput() if error.field.isidentifier():  # the name of a whole field
             fields |= {"errors": [{"pointer": f"/{error.field}", "detail": detail}]}
         case errors.NotFound():
             detail = f"no {error.kind} {error.id!r}"  # the location of the store is private
         case errors.PackageMissing():
             detail = f"the service was installed without {error.package}"
         case errors.StoreError() if status >= 500:
-            detail = "the store of the service failed; the log has its error"
+            detail = "the store of the service failed; the log has the error"
         case errors.KeyRefused():
             headers = {"WWW-Authenticate": 'Bearer realm="heedful"'}
         case _:
@@ -108,12 +100,12 @@ def _typed(error: errors.HeedfulError) -> Problem:
     return Problem(status, code, detail, headers, fields)
 
 
-# pydantic names the type in a location if a field takes several types. It is no part of the body.
+# In a union, pydantic adds the name of a type to the location, which is not a part of the body.
 _KIND = re.compile(r"(function-\w+|dict|list|json-or-python|tagged-union)\[.*\]$")
 
 
 def _invalid(error: RequestValidationError) -> Problem:
-    """Return each wrong field with a JSON pointer to it, without the value that was sent."""
+    """Return a problem with a JSON pointer to each wrong field, without the values sent."""
     wrong = []
     for one in error.errors():
         pointer = "".join(f"/{p}" for p in one["loc"][1:] if not _KIND.match(str(p)))
@@ -125,10 +117,10 @@ def _invalid(error: RequestValidationError) -> Problem:
 
 
 def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
-    """Return the response to an error; faults of the service are logged, without secrets."""
+    """Return the response to an error; log errors of the service itself, without secrets."""
     problem = of(error)
     if problem.status >= 500 and error is not problem:
-        # Not the path, which may hold anything; the line of its request comes next.
+        # Without the path, which may contain private data. The log line of the request follows.
         if not isinstance(error, errors.StoreUnavailable):
             trace = "".join(traceback.format_exception(error))
             log.error("%s\n%s", problem.code, redact(trace))
@@ -139,4 +131,7 @@ def answer(error: BaseException, scope: Mapping[str, Any]) -> Response:
             fields = {name: scope["state"].get(name) for name in names}
             body = {"status": "error", "message": problem.detail, **fields}
             return JSONResponse(body, problem.status, problem.headers)
-    return JSONResponse(problem.body, problem.status, problem.headers, MEDIA)
+    title = problem.code.replace("_", " ").capitalize()
+    body = {"type": "about:blank", "title": title, "status": problem.status, "code": problem.code}
+    body |= {"detail": problem.detail, **problem.fields}
+    return JSONResponse(body, problem.status, problem.headers, MEDIA)

@@ -1,7 +1,6 @@
-"""HTTP bodies of requests and answers, as far as they are no records of the library.
+"""Bodies of HTTP requests and answers that are not records of the library.
 
-Declared here is only what exists in HTTP alone, such as the options of a call and what is flattened
-for callers. All else is a record of the library, in a `Shape` where HTTP needs bounds.
+All other bodies are records of the library, in a `Shape` where HTTP needs bounds.
 """
 
 from __future__ import annotations
@@ -12,13 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from heedful.lessons.lesson import Match, Remembered, State, Trust
-from heedful.lessons.proof import Comparison
-from heedful.lessons.ranking import provenance, relevance
-from heedful.lessons.trust import QuarantinedLesson, RevocationResult
-from heedful.loop import codec, decide, explain, record, replay
-from heedful.loop.decide import State as LoopState
-from heedful.loop.stop import Stop
+from heedful.lessons import lesson as lessons
+from heedful.lessons import proof, ranking, trust
+from heedful.loop import codec, decide, explain, record, replay, stop
 from heedful.memory import dream, reflect
 from heedful.models.contract import Message
 from heedful.redact import redact
@@ -27,17 +22,17 @@ from heedful.store.keys import Key
 from heedful.store.records import EpisodeState, Head, StoredEpisode, StoredLoop
 from heedful.traces.episode import Ended, Event, Fault
 
-DEEPEST = 100  # levels of JSON; redaction calls itself for each
+DEEPEST = 100  # levels of JSON; redaction recurses once for each level
 
 
 def _without_null_character(text: str) -> str:
     if "\0" in text:  # PostgreSQL cannot store it
-        raise ValueError("it has the character 0")
+        raise ValueError("it contains a null character")
     return text
 
 
 def inside(value: Any) -> Collection[Any]:
-    """Return the values in a list or an object, and nothing for other JSON data."""
+    """Return the values in a JSON list or object; for other data, return nothing."""
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
@@ -67,11 +62,11 @@ Tags = Annotated[tuple[Name, ...], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Plain = Annotated[JsonValue, AfterValidator(_not_too_deep)]
 Document = dict[str, JsonValue]
-Notation = Short | dict[str, Plain]  # a goal or a policy, as in a task file
+Notation = Short | dict[str, Plain]  # a goal or a policy, as text or as JSON
 
 
 class Body(BaseModel):
-    """Body of a request. Unknown fields are refused; `tenant` must be the key's own."""
+    """The body of a request. Unknown fields are refused; `tenant` must be that of the key."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -79,13 +74,13 @@ class Body(BaseModel):
 
 
 class Answer(BaseModel):
-    """An answer, which has all of its fields."""
+    """The body of an answer, which always contains all fields."""
 
     model_config: ClassVar[ConfigDict] = {"json_schema_serialization_defaults_required": True}
 
     @classmethod
     def read(cls, *records: object, **fields: Any) -> Self:
-        """Return an answer with these fields, and the others from the last record that has them."""
+        """Return an answer with `fields`, and with attributes of `records` as its other fields."""
         others = cls.model_fields.keys() - fields.keys()
         for one in records:
             fields |= {name: getattr(one, name) for name in others if hasattr(one, name)}
@@ -93,7 +88,7 @@ class Answer(BaseModel):
 
 
 class Reason(Body):
-    """Why something is done; it goes on record."""
+    """The reason for an action. The service records it."""
 
     why: Short = ""
 
@@ -106,10 +101,10 @@ Kind = Literal["check", "error", "example", "reflection", "strategy"]
 
 
 class NewLoop(Body):
-    """A task whose attempts are made elsewhere; checks and critics see `context`.
+    """A loop to begin. The caller makes the attempts; checks and critics see `context`.
 
-    `policy` is text, such as `default, attempts.limit=6`, or an object; by default that of the
-    service.
+    `policy` is a text such as `default, attempts.limit=6`, or an object. By default, the policy of
+    the service applies.
     """
 
     task: Plain
@@ -144,7 +139,7 @@ _Evaluation = Annotated[
 
 
 class NamedCheck(BaseModel):
-    """A check by its name, with its arguments."""
+    """The name of a check, with the arguments of the check as further fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Plain]
@@ -153,9 +148,10 @@ class NamedCheck(BaseModel):
 
 
 class NewAttempt(Body):
-    """An attempt: its `output` or a `digest` of it, and how it was judged; at least one of these.
+    """A report of an attempt, with its `output` or the `digest` of its output.
 
-    It is judged by an `evaluation`, by `checks` that this service runs on the output, or both.
+    The attempt is judged by an `evaluation`, by `checks` that the service runs on the output, or
+    both.
     """
 
     output: Plain = None
@@ -167,12 +163,12 @@ class NewAttempt(Body):
     @model_validator(mode="after")
     def _is_not_empty(self) -> Self:
         if (self.output, self.evaluation) == (None, None) and not (self.digest or self.checks):
-            raise ValueError("give the output or its digest, and an evaluation or checks")
+            raise ValueError("give the output, its digest, an evaluation or checks")
         return self
 
 
 class NewOverride(Body):
-    """Let the loop go on past one rule for a number of decisions; `until` is when it expires."""
+    """An override of one rule for `decisions` decisions; it expires at `until`, in Unix time."""
 
     rule: Name
     why: Short
@@ -181,7 +177,7 @@ class NewOverride(Body):
 
 
 class ReplayRequest(Body):
-    """Policies to try on the `loops` named, or on the newest `limit` loops."""
+    """Policies to replay on the loops with these ids, or on the newest `limit` loops."""
 
     policies: Annotated[list[Notation], Field(min_length=1, max_length=20)]
     loops: Annotated[list[Name], Field(max_length=1_000)] | None = None
@@ -189,29 +185,29 @@ class ReplayRequest(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class LiftedRule(Stop):
-    """A rule that stopped the loop and was overridden: by whom, and by which override (from 0)."""
+class LiftedRule(stop.Stop):
+    """A stop rule that an override suspended. `override` is the index of the override, from 0."""
 
     by: str
     override: int
 
 
 class LoopVerdict(Answer):
-    """Whether to make another attempt: `again` with `feedback`, or `done`.
+    """The verdict on a loop: make another attempt (`again`, with `feedback`) or stop (`done`).
 
-    `attempt` counts the attempts so far, `best` is the number of the best one. `evaluated_by` names
-    the checks that judged a reported attempt, `report` for its own evaluation.
+    `attempt` is the number of attempts so far, `best` is the number of the best attempt.
+    `evaluated_by` names the checks that judged the attempt; `report` is its own evaluation.
     """
 
     decision: Literal["again", "done"]
     attempt: int
     best: int | None
     passed: bool = False
-    stopped_by: list[Stop] = []
+    stopped_by: list[stop.Stop] = []
     reasons: list[decide.Trigger] = []
     feedback: str = ""
     lifted: list[LiftedRule] = []
-    state: LoopState
+    state: decide.State
     evaluated_by: list[str] = []
 
     @classmethod
@@ -228,7 +224,7 @@ class LoopSummary(Answer):
     """A summary of a loop; times are in seconds since 1970."""
 
     id: str
-    state: LoopState
+    state: decide.State
     stopped_by: list[str]
     attempts: int
     best: int | None
@@ -247,7 +243,7 @@ class LoopSummary(Answer):
 
 
 class AttemptRecord(Answer):
-    """An attempt as it was reported or made; `output` is null if only its digest is known."""
+    """An attempt of a loop; `output` is null if only its digest is stored."""
 
     number: int
     digest: str
@@ -262,12 +258,12 @@ class AttemptRecord(Answer):
 
     @classmethod
     def of(cls, attempt: record.Attempt, output: Any) -> Self:
-        """Return an attempt with what it produced."""
+        """Return an attempt with its output."""
         return cls(**codec.to_document(attempt), digest=attempt.candidate.digest, output=output)
 
     @property
     def attempt(self) -> record.Attempt:
-        """Return the attempt."""
+        """Return the attempt as a record of the library."""
         text = None if self.output is None else record.Candidate.of(self.output).text
         plain = self.model_dump(exclude={"digest", "output"})
         plain["candidate"] = {"digest": self.digest, "text": text}
@@ -275,7 +271,7 @@ class AttemptRecord(Answer):
 
 
 class DecisionRecord(Answer):
-    """A decision, and the loop's fatigue at that time; `reason` is a code for programs."""
+    """A decision on a loop, the fatigue of the loop at that time, and the code of the reason."""
 
     attempt: int
     verdict: Document
@@ -292,13 +288,13 @@ class DecisionRecord(Answer):
 
     @property
     def decision(self) -> decide.Decision:
-        """Return the decision."""
+        """Return the decision as a record of the library."""
         plain = {**self.verdict, "fatigue": self.fatigue, "echoes": self.echoes}
         return codec.decision_from(plain, self.attempt, self.at)
 
 
 class LoopRecord(LoopSummary):
-    """A loop with its attempts and decisions; `verdict` is the newest."""
+    """A loop with its attempts (`made`), its decisions, and its latest verdict."""
 
     task: JsonValue
     context: JsonValue
@@ -329,22 +325,17 @@ class LoopRecord(LoopSummary):
         """Return the stored loop, without its journal."""
         goals = tuple(codec.from_document(record.Goal, goal) for goal in self.goals)
         attempts, overrides = tuple(one.attempt for one in self.made), tuple(self.overrides)
-        return StoredLoop(
-            self.id,
-            Head(self.task, self.goals, self.policy, self.context),
-            record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled),
-            tuple(one.output for one in self.made),
-            tuple(one.decision for one in self.decisions),
-            {},
-            0,
-            self.created,
-            self.updated,
-        )
+        loop = record.Loop(self.id, goals, attempts, overrides, cancelled=self.cancelled)
+        head = Head(self.task, self.goals, self.policy, self.context)
+        outputs = tuple(one.output for one in self.made)
+        decisions = tuple(one.decision for one in self.decisions)
+        times = self.created, self.updated
+        return StoredLoop(self.id, head, loop, outputs, decisions, {}, 0, *times)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopExplanation:
-    """Why the loop went on and why it stopped, and what `would_change` the end."""
+    """Why a loop continued and stopped; `would_change` lists what would alter the verdict."""
 
     text: str
     lines: tuple[explain.Line, ...]
@@ -355,9 +346,8 @@ class LoopExplanation:
 ReplayFigures = Annotated[replay.Figures, Shape(also={"lost": "lost"})]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayAnswer:
-    """What was recorded, and what each policy, in order, would have made of it."""
+class ReplayAnswer(Answer):
+    """The figures of the recorded loops, and the figures of each policy on the same loops."""
 
     recorded: ReplayFigures
     policies: list[ReplayFigures]
@@ -371,9 +361,9 @@ _Event = Annotated[Event, Shape(type=Name, at=_Seconds | _Time | None, meta=dict
 
 
 class NewEpisode(Body):
-    """A finished run of any agent: at least one event, or a fault.
+    """A finished run of any agent, with at least one event or a fault.
 
-    Times of events are in seconds since 1970 or ISO 8601.
+    Times of events are in seconds since 1970 or in ISO 8601.
     """
 
     events: Annotated[tuple[_Event, ...], Field(max_length=50_000)] = ()
@@ -389,7 +379,7 @@ class NewEpisode(Body):
 
 
 class ReflectionOutcome(Answer):
-    """What a run taught: the `text`, who worded it (`by`), and the rule to follow next time."""
+    """The lesson from a run: its text, its author (`by`), and the strategy for the next run."""
 
     text: str
     by: str
@@ -397,7 +387,7 @@ class ReflectionOutcome(Answer):
     importance: float
     quarantined: bool
     known: int
-    written: tuple[Remembered, ...]
+    written: tuple[lessons.Remembered, ...]
 
     @classmethod
     def of(cls, result: reflect.Reflected) -> Self:
@@ -408,7 +398,7 @@ class ReflectionOutcome(Answer):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeReceipt:
-    """An episode that was accepted; `taught` is what it taught if the call waited for that."""
+    """An accepted episode; `taught` is the lesson from it, if the call waited for a lesson."""
 
     digest: str
     state: EpisodeState
@@ -421,7 +411,7 @@ EpisodeRow = Annotated[StoredEpisode, Shape(omit=("record",))]
 
 
 class NewExample(BaseModel):
-    """A task, the output that was rejected, what was wrong with it, and the accepted output."""
+    """A task, a rejected output, what was wrong with this output, and the accepted output."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -432,9 +422,9 @@ class NewExample(BaseModel):
 
 
 class NewLesson(Body):
-    """An error that was seen, and what it teaches.
+    """An error that occurred, and the lesson from it.
 
-    `source` names where the text came from, so that it can be revoked; the default is the key.
+    `source` names the origin of the text, which can be revoked later. The default is the key.
     """
 
     error_type: Name
@@ -456,15 +446,15 @@ class LessonSummary(Answer):
     error_type: str
     text: str
     tags: list[str]
-    state: State
-    trust: Trust
+    state: lessons.State
+    trust: lessons.Trust
     seen: int
 
 
 class LessonRow(LessonSummary):
-    """A lesson. Words of a tool or a document are withheld, here and in other answers.
+    """A lesson, without text from tools and documents. Times are in seconds since 1970.
 
-    `edition` is its entity tag. Times are in seconds since 1970.
+    `edition` is the entity tag of the lesson.
     """
 
     pattern: str
@@ -483,10 +473,10 @@ class LessonRow(LessonSummary):
 
 
 class LessonEdit(Body):
-    """Changes of a lesson, at least one.
+    """Changes of a lesson; at least one is needed.
 
-    `pinned` protects it from eviction and pruning, `apart` keeps its pattern out of groups,
-    `restored` brings back a lesson that a proof retired.
+    `pinned` protects the lesson from eviction and pruning. `apart` keeps its pattern out of groups.
+    `restored` restores a lesson that a proof retired.
     """
 
     pinned: bool | None = None
@@ -509,7 +499,7 @@ class Question(Body):
 
 
 class SeenAnswer(Answer):
-    """How often an error was seen, what it taught, and `why` it counts as one with others."""
+    """How often an error was seen, its lessons, and `why` it is grouped with similar errors."""
 
     signature: str
     count: int
@@ -521,10 +511,10 @@ class SeenAnswer(Answer):
 
 
 class RecallRequest(Body):
-    """A task, and the `loop` that is about to do it: to it, the answer counts as shown.
+    """A task to recall examples and lessons for. With a `loop`, they count as shown to this loop.
 
-    `limit`, `budget`, `tags` and `match` need a call without a loop. `form` is `messages` (worked
-    examples as chat turns), `text` (with lessons without an example), or `found` (only `items`).
+    `limit`, `budget`, `tags` and `match` are refused with a `loop`. `form` is `messages` (examples
+    as chat turns), `text` (examples and lessons as one text), or `found` (only `items`).
     """
 
     task: ErrorText
@@ -537,7 +527,7 @@ class RecallRequest(Body):
 
 
 class RecallItem(Answer):
-    """A worked example, or a lesson without one; `id` is that of the example."""
+    """A worked example, or a lesson without an example; `reflection` is the id of the lesson."""
 
     id: int
     reflection: int
@@ -559,15 +549,15 @@ class RecallItem(Answer):
     source: str
 
     @classmethod
-    def of(cls, match: Match) -> Self:
-        """Return a match of recall."""
-        near = min(1.0, max(0.0, relevance(match)))
-        return cls.read(match.example, match, relevance=near, source=provenance(match))
+    def of(cls, match: lessons.Match) -> Self:
+        """Return the item for a match."""
+        near = min(1.0, max(0.0, ranking.relevance(match)))
+        return cls.read(match.example, match, relevance=near, source=ranking.provenance(match))
 
 
 @dataclass(frozen=True, slots=True)
 class ExposureCount:
-    """How many lessons the loop was shown, and how many were withheld at random."""
+    """The number of lessons shown to a loop, and the number withheld from it at random."""
 
     loop: str
     shown: int
@@ -576,7 +566,7 @@ class ExposureCount:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """What fits the task, best first; `messages` and `text` go into a prompt as they are."""
+    """Items that fit a task, best first. Put `messages` or `text` into a prompt unchanged."""
 
     items: list[RecallItem]
     messages: list[Message]
@@ -588,7 +578,7 @@ _Digest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
 
 class NewOutcome(Body):
-    """How a loop ended; its errors are named by the `signature` that `/v1/seen` answers."""
+    """How a loop ended, with the `signatures` of its errors, as `/v1/seen` returns them."""
 
     loop: LoopName
     right_at_once: bool
@@ -598,10 +588,10 @@ class NewOutcome(Body):
 
 @dataclass(frozen=True, slots=True)
 class ProofAnswer:
-    """Whether memory helps: as a whole, and each lesson, the most exposed first."""
+    """Whether memory helps: in total (`pooled`), and for each lesson, most exposed first."""
 
-    pooled: Comparison
-    lessons: list[Comparison]
+    pooled: proof.Comparison
+    lessons: list[proof.Comparison]
     pending: int
     ended: int
     holdout: float
@@ -609,11 +599,11 @@ class ProofAnswer:
 
 # Quarantine and dreams
 
-QuarantineRow = Annotated[QuarantinedLesson, Shape(omit=("provenance",))]
+QuarantineRow = Annotated[trust.QuarantinedLesson, Shape(omit=("provenance",))]
 
 
 class Ruling(Answer):
-    """A ruling: what was done, by whom and why."""
+    """A ruling on a lesson or a source, with its author and reason."""
 
     action: str
     subject: str
@@ -624,7 +614,7 @@ class Ruling(Answer):
 
 
 class Revocation(Body):
-    """A source to remove with all that derives from it; `dry_run` only counts that."""
+    """A source to remove with everything derived from it; `dry_run` only counts the rows."""
 
     source: Annotated[Text, Field(min_length=1, max_length=500)]
     why: Short = ""
@@ -632,15 +622,15 @@ class Revocation(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationAnswer(RevocationResult):
-    """What a revocation removed, or would remove: rows of each, and lessons left without any."""
+class RevocationAnswer(trust.RevocationResult):
+    """The numbers of rows that a revocation removed, or would remove with `dry_run`."""
 
     source: str
     revoked: bool
 
 
 class NewDream(Body):
-    """How to consolidate: "lite" looks at all lessons, "full" at those of the last 24 hours."""
+    """A consolidation: "lite" covers all lessons, "full" only those seen in the last 24 hours."""
 
     mode: Literal["lite", "full"] = "lite"
     dry_run: bool = False
@@ -668,7 +658,7 @@ KeyRow = Annotated[Key, Shape(may=tuple[May, ...], also={"shown": "key"})]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretKey(Key):
-    """A new key; `secret` is the whole key, sent once, and null if the call is repeated."""
+    """A new key; `secret` is the whole key, or null if the call is repeated."""
 
     secret: str | None
 
@@ -677,7 +667,7 @@ NewKeyAnswer = Annotated[SecretKey, Shape(may=tuple[May, ...], also={"shown": "k
 
 
 class AuditEntry(Answer):
-    """What was done, and by whom; `hash` covers the entry and the hash before it."""
+    """An action and its author; `hash` covers the entry and the hash of the previous entry."""
 
     n: int
     at: float

@@ -1,14 +1,10 @@
-"""What a service works with: its store, model, checks, limits and metrics.
-
-No label of a metric names a tenant, a project or a key.
-"""
+"""The resources, settings, limits and metrics of a service."""
 
 from __future__ import annotations
 
 from asyncio import Semaphore
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import prometheus_client
@@ -19,36 +15,36 @@ from heedful.compat import LoopGuardrails, Reflections
 from heedful.lessons.lesson import Scope
 from heedful.loop.decide import Done, Policy, Verdict
 from heedful.memory.ingest import Patience
-from heedful.memory.memory import Memory
 from heedful.service.jobs import Depth, Resources, Work
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
 
 
 class Metrics:
-    """The Prometheus metrics of one application."""
+    """The Prometheus metrics of a service. No label contains a tenant, a project or a key."""
 
     def __init__(self) -> None:
-        # Otherwise each series gets a second one with its start time; the switch is process-wide.
+        # Otherwise each counter also exports its creation time. The switch is process-wide.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        counter = partial(Counter, registry=self._registry)
         to: Any = {"registry": self._registry}
         of, jobs, outcome = ("method", "route"), ("queue", "state"), ("outcome",)
-        self.requests: Counter = counter("heedful_requests", "Requests answered", (*of, "status"))
+        self.requests: Counter = Counter(
+            "heedful_requests", "Requests answered", (*of, "status"), **to
+        )
         self.seconds: Histogram = Histogram(
             "heedful_request_seconds", "Time to answer", of, buckets=SECONDS, **to
         )
-        self.recalled: Counter = counter("heedful_lessons_recalled", "Lessons recalled")
-        self.traces: Counter = counter(
-            "heedful_traces", "Traces that ended, spans refused", outcome
+        self.recalled: Counter = Counter("heedful_lessons_recalled", "Lessons recalled", **to)
+        self.traces: Counter = Counter(
+            "heedful_traces", "Traces that ended, and refused spans", outcome, **to
         )
-        self._decisions = counter("heedful_decisions", "Attempts decided on", outcome)
-        self._jobs = Gauge("heedful_jobs", "Work that is not done yet", jobs, **to)
-        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest of it", jobs, **to)
+        self._decisions = Counter("heedful_decisions", "Decisions on attempts", outcome, **to)
+        self._jobs = Gauge("heedful_jobs", "Jobs that are not done", jobs, **to)
+        self._oldest = Gauge("heedful_jobs_oldest_seconds", "Age of the oldest job", jobs, **to)
 
     def decided(self, verdict: Verdict) -> None:
-        """Count a decision: again, passed, or the first rule that stopped the loop."""
+        """Count a decision as "again", "passed", or the first rule that stopped the loop."""
         outcome = "again"
         if isinstance(verdict, Done):
             outcome = "passed" if verdict.passed else verdict.stopped_by[0].rule
@@ -57,7 +53,7 @@ class Metrics:
         self._decisions.labels(outcome).inc()
 
     def text(self, waiting: Iterable[Depth]) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the Prometheus text format; `waiting` describes the job queue."""
         self._jobs.clear()
         self._oldest.clear()
         for one in waiting:
@@ -67,16 +63,17 @@ class Metrics:
 
 
 MIB = 1024 * 1024
-APART = 2
+APART = 2  # checks that run in processes at the same time
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a service, for each caller and for all together.
+    """The limits on the requests to a service.
 
-    `body` and `traces` are bytes, after decompression. `rate` is requests a second for each key (0:
-    no limit), with up to `burst` at once. `concurrent` requests are answered at a time. A request
-    has `seconds` to arrive, and the service has `answer` seconds to answer.
+    `body` is the largest decompressed body in bytes, `traces` the same for `/v1/traces`. Each key
+    may send `rate` requests a second (0: no limit), and `burst` at once. At most `concurrent`
+    requests run at a time. A body has `seconds` to arrive, and an answer takes at most `answer`
+    seconds.
     """
 
     body: int = 4 * MIB
@@ -90,13 +87,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Setup(Resources):
-    """Everything that the routes use; made once, before the application.
+    """The resources and settings that all routes of a service share.
 
-    `scope` is the scope of callers without a key. They are admitted only if the service is `open`:
-    it listens on loopback only, and nobody has created a key. `checks` are checks that a request
-    may name besides those of heedful. `policy` applies to loops without one. `patience` says how
-    long to wait for traces to end. `turns` limits checks in processes of their own to `APART` at a
-    time; waiting for a turn holds no thread.
+    Callers without a key work in `scope`; they are accepted only if `open` is True and no key
+    exists. Requests may name the `checks`, besides those of heedful. `policy` applies to loops
+    without a policy. `patience` says how long to wait until a trace is complete. `turns` limits
+    how many checks run in processes at the same time.
     """
 
     scope: Scope = Scope()
@@ -110,7 +106,3 @@ class Setup(Resources):
     patience: Patience = Patience()
     metrics: Metrics = field(default_factory=Metrics)
     turns: Semaphore = field(default_factory=lambda: Semaphore(APART))
-
-    def memory(self, scope: Scope) -> Memory:
-        """Return the memory of a scope."""
-        return Memory(self.store, scope, self.embedder, self.holdout, self.max_entries)

@@ -1,8 +1,7 @@
-"""What all HTTP bodies share, for the service and its clients: codes, shapes, bounds and pages.
+"""Codes of errors, shapes of records and pages of lists, for the service and its client.
 
-A record is declared once, as a dataclass, in the room that owns it. The service takes and answers
-that dataclass. `Shape` adds what applies to HTTP only. Lists are sent in pages: `limit`, and a
-`cursor` for where the next page begins.
+A record is declared once, as a dataclass of the library, and the service sends this dataclass.
+`Shape` declares the differences in HTTP.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from pydantic_core import core_schema
 from heedful import errors
 from heedful.errors import HeedfulError, InvalidInput
 
-# Error class -> its HTTP status and its code, which clients recognise. A class that is not here is
-# reported as the nearest class above it.
+# Error class -> the HTTP status and the code in the problem. A class that is missing here has the
+# status and code of its nearest base class.
 TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
     errors.HeedfulError: (500, "internal_error"),
     errors.UsageError: (422, "invalid_request"),
@@ -58,10 +57,10 @@ TABLE: Mapping[type[HeedfulError], tuple[int, str]] = {
 
 
 class Shape:
-    """How a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
+    """Changes how a record is sent: `Annotated[Key, Shape(also={"shown": "key"})]`.
 
-    `omit` names fields that are not sent. `also` maps properties to the names under which they are
-    sent. Further arguments give fields a narrower type, such as a bounded one.
+    `omit` names fields that are not sent. `also` maps properties that are sent to their names in
+    JSON. `types` gives fields a narrower type, such as a bounded number.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Shape:
     def __get_pydantic_core_schema__(self, record: Any, handler: GetCoreSchemaHandler) -> Any:
         """Return pydantic's schema of the record with these changes."""
         whole: dict[str, Any] = {**handler.resolve_ref_schema(handler(record))}
-        del whole["ref"]  # the unchanged record may be used as well
+        del whole["ref"]  # the unchanged record has this name
         fields = [self._field(field, handler) for field in whole["schema"]["fields"]]
         properties = [
             core_schema.computed_field(
@@ -100,14 +99,14 @@ LARGEST_EXACT = 2**53  # a number that every JSON parser and database holds exac
 
 
 class Page(BaseModel, Generic[Row]):
-    """One page of a list; `next` is the cursor of the next page, null at the last."""
+    """One page of a list; `next` is the cursor of the next page, or null on the last page."""
 
     items: list[Row]
     next: str | None
 
     @classmethod
     def of(cls, rows: Sequence[Any], limit: int, *place: str) -> Self:
-        """Return the first `limit` of the rows; `place` names the fields that the cursor holds."""
+        """Return a page of at most `limit` rows; `place` names the fields in its cursor."""
         if len(rows) <= limit:
             return cls(items=list(rows), next=None)
         last = rows[limit - 1]
@@ -117,17 +116,16 @@ class Page(BaseModel, Generic[Row]):
 
 
 def cursor_from(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """Return the place in a cursor, or None for the first page. Raises InvalidInput."""
+    """Decode a cursor, if any, into values of the types `kinds`. Raises InvalidInput."""
     if cursor is None:
         return None
-    wrong = InvalidInput("cursor", cursor, "`next` of the page before, unchanged")
+    wrong = InvalidInput("cursor", cursor, "`next` of the previous page, unchanged")
     try:
-        place: Any = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, RecursionError) as error:
         raise wrong from error
-    if not isinstance(place, list) or [type(one) for one in place] != list(kinds):
+    if not isinstance(place, list) or list(map(type, place)) != list(kinds):
         raise wrong
-    numbers = [one for one in place if not isinstance(one, str)]
-    if not all(-LARGEST_EXACT < one < LARGEST_EXACT for one in numbers):
+    if any(type(one) is not str and not abs(one) < LARGEST_EXACT for one in place):
         raise wrong
     return tuple(place)

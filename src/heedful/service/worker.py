@@ -1,4 +1,4 @@
-"""The queue in PostgreSQL, which is procrastinate's, for any number of services and workers."""
+"""A job queue in PostgreSQL, for any number of services and workers; built on procrastinate."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,18 +24,13 @@ from heedful.service import jobs
 from heedful.service.jobs import QUEUES, TASKS, TRIES, Depth, Job, JobListener, Tools, no_listener
 from heedful.store.postgres import parse_url, translate_error
 
-# The queue of the periodic tasks, which every worker runs.
+# The queue of the periodic tasks; every worker runs them.
 UPKEEP = "upkeep"
-# Seconds between two heartbeats of a worker, seconds of silence after which others take its jobs,
-# and seconds between two polls for jobs.
+# Seconds between two heartbeats of a worker, seconds without a heartbeat before other workers take
+# its jobs, and seconds between two polls for jobs.
 BEAT, SILENT, POLL = 5.0, 20.0, 5.0
-# Cron times of the search for stalled jobs (the last field is seconds), the sweep and the night.
+# Cron times of the search for stalled jobs (the last field is seconds), `sweep` and `night`.
 REVIVAL, SWEEPS, NIGHTS = "* * * * * */10", "* * * * *", "0 3 * * *"
-# Hours for which failed jobs are kept, so that people can look at them.
-KEPT = 24 * 30
-# A periodic task that is up to this many seconds late still runs.
-MISSED = 86_400
-CONNECTIONS = 4
 # Seconds to wait for a connection before the server counts as unavailable.
 ANSWER = 5.0
 _DEPTH = """
@@ -54,28 +50,26 @@ from jobs group by queue, state order by queue, state
 
 
 class Backoff(BaseRetryStrategy):
-    """When to retry a failed job."""
+    """Decides when a failed job runs again."""
 
     def get_retry_decision(self, *, exception: BaseException, job: Row) -> RetryDecision | None:
-        """Retry after `again_in` seconds, or never."""
+        """Return the wait that `jobs.again_in` computes, or None if there is no retry."""
         wait = jobs.again_in(exception, job.attempts + 1)
         return None if wait is None else RetryDecision(retry_in={"seconds": int(wait)})
 
 
 class PostgresQueue(jobs.Work):
-    """A queue in the database at a `postgresql://` URL; `async with` opens and closes it.
-
-    The same task waits only once. Raises StoreError if the database does not answer.
-    """
+    """A job queue in the database at a `postgresql://` URL; use `async with`."""
 
     def __init__(self, url: str) -> None:
         self._conninfo = parse_url(url).conninfo
         self._stack = AsyncExitStack()
-        self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": MISSED})
+        # A periodic task that is up to a day late still runs.
+        self._app = App(connector=PsycopgConnector(), periodic_defaults={"max_delay": 86_400})
 
     async def __aenter__(self) -> PostgresQueue:
-        """Open the queue; the server may become available later."""
-        limits: Any = {"min_size": 1, "max_size": CONNECTIONS, "timeout": ANSWER}
+        """Open the queue; the database server need not be available yet."""
+        limits: Any = {"min_size": 1, "max_size": 4, "timeout": ANSWER}
         check = AsyncConnectionPool.check_connection
         pool = AsyncConnectionPool(self._conninfo, open=False, check=check, **limits)
         await self._app.open_async(await self._stack.enter_async_context(pool))
@@ -85,7 +79,7 @@ class PostgresQueue(jobs.Work):
         await self._stack.aclose()
 
     async def defer(self, task: str, scope: Scope, **arguments: Any) -> None:
-        """Queue a task, unless the same waits. Raises UnknownName, InvalidInput, StoreError."""
+        """Queue a task, unless an equal job waits. Raises UnknownName, InvalidInput, StoreError."""
         job = Job(task, scope, arguments)
         deferred = self._app.configure_task(
             _named(task),
@@ -94,13 +88,12 @@ class PostgresQueue(jobs.Work):
             lock=job.holds,
             queueing_lock=job.name,
         )
-        what: dict[str, Any] = {"tenant": scope.tenant, "project": scope.project}
-        what |= {"arguments": arguments, "carried": telemetry.trace_headers()}
+        sent: Any = {**asdict(scope), "arguments": arguments, "carried": telemetry.trace_headers()}
         with _translate_errors(), suppress(failures.AlreadyEnqueued):
-            await deferred.defer_async(**what)
+            await deferred.defer_async(**sent)
 
     async def depth(self) -> Sequence[Depth]:
-        """Count the jobs, by queue and state. Raises StoreError."""
+        """Return the number of jobs in each queue and state. Raises StoreError."""
         with _translate_errors():
             rows = await self._app.connector.execute_query_all_async(_DEPTH, silent=SILENT)
         return [Depth(**row) for row in rows]
@@ -114,11 +107,11 @@ class PostgresQueue(jobs.Work):
         once: bool = False,
         listener: JobListener = no_listener,
     ) -> None:
-        """Run queued jobs until cancelled; with `once`, until the queue is empty.
+        """Run queued jobs until cancelled, or with `once` until the queue is empty.
 
-        When cancelled, it starts no more jobs, and running jobs may finish within `GRACE` seconds.
-        If the server goes away, it waits for it. Raises StoreError at the beginning, and with
-        `once`.
+        After cancellation, running jobs have `GRACE` seconds to finish. If the server goes away,
+        the worker waits for it. Raises StoreError if the server is not available at the start, or
+        with `once` at any time.
         """
         logging.getLogger("procrastinate.worker").addFilter(_is_new_failure)
         for name, task in TASKS.items():
@@ -149,13 +142,13 @@ class PostgresQueue(jobs.Work):
                     raise
             if once:
                 return
-            await asyncio.sleep(BEAT)  # it ended because the server was unavailable
+            await asyncio.sleep(BEAT)  # the worker ended because the server was unavailable
 
     def _go_round(self, tools: Tools) -> None:
         async def nightly() -> None:
             await jobs.night(self, tools)
-            with _translate_errors():
-                await self._app.job_manager.delete_old_jobs(nb_hours=KEPT, include_failed=True)
+            with _translate_errors():  # failed jobs stay visible for 30 days
+                await self._app.job_manager.delete_old_jobs(nb_hours=720, include_failed=True)
 
         def register(name: str, cron: str, work: Callable[[], Awaitable[None]]) -> None:
             async def round(timestamp: int) -> None:
@@ -170,18 +163,12 @@ class PostgresQueue(jobs.Work):
         register("night", NIGHTS, nightly)
 
     def _runner(self, name: str, tools: Tools, listener: JobListener) -> Any:
-        async def run(
-            context: JobContext,
-            tenant: str,
-            project: str,
-            arguments: dict[str, Any],
-            carried: dict[str, str],
-        ) -> None:
-            job, manager = Job(name, Scope(tenant, project), arguments), self._app.job_manager
+        async def run(context: JobContext, arguments: Any, carried: Any, **scope: str) -> None:
+            job, manager = Job(name, Scope(**scope), arguments), self._app.job_manager
             try:
                 await jobs.do(job, tools, context.job.attempts + 1, carried, listener)
             except HeedfulError:
-                # If the same job was queued again, this one cannot be retried
+                # If an equal job was queued meanwhile, procrastinate cannot retry this job
                 # (github.com/procrastinate-org/procrastinate/issues/1446).
                 todo = Status.TODO.value
                 if not [*await manager.list_jobs_async(queueing_lock=job.name, status=todo)]:
@@ -190,9 +177,9 @@ class PostgresQueue(jobs.Work):
         return run
 
     async def _revive(self) -> None:
-        """Requeue the jobs of workers without heartbeat, except those that have used all tries.
+        """Queue the jobs of dead workers again; a job without tries left fails.
 
-        If the same job already waits, the job of the dead worker is dropped.
+        If an equal job already waits, the job of the dead worker is deleted.
         """
         manager = self._app.job_manager
         with _translate_errors():
@@ -207,7 +194,7 @@ class PostgresQueue(jobs.Work):
 
 
 def _is_new_failure(record: logging.LogRecord) -> bool:
-    """Return False for failures that are reported already: of a job, or of the connection pool."""
+    """Return False if heedful or the connection pool has already reported the error in `record`."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HeedfulError | failures.ConnectorException)
 

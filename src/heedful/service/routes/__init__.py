@@ -1,4 +1,4 @@
-"""The routes, one file for each group; the application includes `ROUTERS` in this order."""
+"""The routes of the service, one module for each group."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ from fastapi import APIRouter
 
 from heedful.service.routes import compatible, episodes, loops, memory, operations
 
-ROUTERS: tuple[APIRouter, ...] = (
-    operations.router,
-    operations.keys_router,
-    loops.router,
-    episodes.router,
-    episodes.traces_router,
-    memory.router,
-    memory.lessons,
-    memory.quarantine,
-    memory.dreams,
-    compatible.router,
-    compatible.reflections,
+_MODULES = (operations, loops, episodes, memory, compatible)
+# All routers of the modules, in the order in which the application includes them.
+ROUTERS: tuple[APIRouter, ...] = tuple(
+    value for module in _MODULES for value in vars(module).values() if type(value) is APIRouter
 )

@@ -1,7 +1,7 @@
-"""The routes and shapes that callers of earlier systems know.
+"""Routes for callers of earlier systems.
 
-Loop guardrails are below `/orchestrator`, reflections below `/api/v1/reflections`. Unknown fields
-in bodies of these routes are ignored.
+Loop guardrails are under `/orchestrator`, reflections under `/api/v1/reflections`. These routes
+ignore unknown fields in bodies.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from heedful.traces.episode import Ended
 FLAGS = ("override_fatigue", "override_max_reruns", "override_bias_echo")
 _Loop = Annotated[str, Field(min_length=1, max_length=guardrails.LONGEST_NAME)]
 LoopId = Annotated[str, Path(min_length=1, max_length=guardrails.LONGEST_NAME)]
-Identifier = Annotated[str | int, AfterValidator(str)]  # a number counts as its digits
+Identifier = Annotated[str | int, AfterValidator(str)]  # a number becomes text
 LongText = Annotated[str, Field(max_length=1_000_000)]
-# Fields of a body that say for whom and by whom a call is made.
+# Fields of a body that name the tenant, the project and the actor of a call.
 WHO = {"tenant_id", "project_id", "override_by"}
 
 
 class Named(BaseModel):
-    """A body that may name the tenant of the key and one of its projects."""
+    """A body that may name the tenant of the key and one of the projects of the key."""
 
     tenant_id: Name | None = None
     project_id: Name | None = None
 
 
 class Flags(Named):
-    """Limits that a loop may go on past, and who lifts them (default: the name of the key)."""
+    """Limits to override; `override_by` is the actor, by default the name of the key."""
 
     override_fatigue: bool = False
     override_max_reruns: bool = False
@@ -44,7 +44,7 @@ class Flags(Named):
 
 
 class BiasTag(BaseModel):
-    """A bias that was found; its severity is 0.5 by default."""
+    """A bias that was found in the output of a loop."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -53,9 +53,9 @@ class BiasTag(BaseModel):
 
 
 class LoopCompletion(Flags):
-    """A loop that was run: its id, and as much of its result as the caller knows.
+    """A finished run of a loop, with all results that the caller has.
 
-    A flag takes effect if its limit has been reached. Missing scores are judged.
+    A flag overrides its limit only if the loop has reached it. The service judges missing scores.
     """
 
     loop_id: _Loop
@@ -71,13 +71,13 @@ class LoopCompletion(Flags):
 
 
 class OverrideRequest(Flags):
-    """Limits that the next decision may go past, and why."""
+    """Limits that the next decision overrides, and the reason."""
 
     override_reason: Annotated[str, Field(max_length=2_000)] | None = None
 
 
 class RunEvent(BaseModel):
-    """One event of a run, of any type. Missing ids and times are filled in."""
+    """One event of a run, of any type. The service adds a missing id or time."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -113,7 +113,7 @@ class FinishedRun(Named):
 
 
 class ReflectionQuery(Named):
-    """A search for reflections; without a text, it returns the most important ones."""
+    """A search for reflections; without a text, it finds the most important reflections."""
 
     query_text: str | None = None
     k: Annotated[int, Field(ge=1, le=200)] = 5
@@ -129,7 +129,7 @@ class QueriedReflections(BaseModel):
 
 
 async def _remember_loop(request: Request) -> None:
-    """Keep the id of the loop that a request names, for the answer to an error."""
+    """Store the loop id of a request in its state, because the answer to an error contains it."""
     named = request.path_params.get("loop_id")
     if named is None and await request.body():
         body = await request.json()
@@ -144,10 +144,10 @@ router: APIRouter = APIRouter(
 
 @router.post("/loop-complete", response_model=answers.LoopDecision)
 async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
-    """Decide whether a loop that was run is run again, as which loop, and why.
+    """Decide whether a loop must run again, and return the id of the next run and the reason.
 
-    For a new loop, everything in the body is stored; a new loop without content is 404. The same
-    completion again changes nothing, a different one for the same loop is 409.
+    The body of a new loop is stored; a new loop without content gets 404. A repeated completion
+    changes nothing. A different completion of the same loop gets 409.
     """
     if completion.reflection_status != guardrails.DONE:
         raise Problem(422, "invalid_reflection_status", guardrails.NOT_DONE)
@@ -158,18 +158,18 @@ async def loop_complete(completion: LoopCompletion, caller: Writing) -> Any:
 
 @router.get("/guardrails-status/{loop_id:path}", response_model=answers.GuardrailsStatus)
 async def guardrails_status(loop_id: LoopId, caller: Reading) -> Any:
-    """Show the state of a loop: reruns, echo, fatigue, and why it was run again or ended."""
+    """Return the reruns, bias echo and fatigue of a loop, and why it ran again or ended."""
     return await guardrails.get_guardrails_status(loop_id, store=_loops(caller))
 
 
 @router.post("/override-guardrails/{loop_id:path}", response_model=answers.GuardrailsOverride)
 async def override(loop_id: LoopId, change: OverrideRequest, caller: Approving) -> Any:
-    """Let a loop go on past limits; a loop that has ended is decided again at once."""
+    """Let a loop continue past its limits; an ended loop gets a new decision at once."""
     return await guardrails.override_guardrails(loop_id, **_arguments(change, caller))
 
 
 def _arguments(body: Flags, caller: Caller) -> dict[str, Any]:
-    by = {"override_by": body.override_by or caller.name}
+    by = {"override_by": body.override_by or caller.key.name}
     return {**body.model_dump(exclude=WHO), **by, "store": _loops(caller)}
 
 
@@ -183,7 +183,7 @@ def _loops(caller: Caller) -> guardrails.GuardedLoops:
         setup.checks,
         caller.memory,
         lambda loop, rule: caller.record("loop.override", loop, rule=rule),
-        vouched="approve" in caller.may,
+        vouched="approve" in caller.key.may,
     )
 
 
@@ -192,7 +192,7 @@ reflections: APIRouter = APIRouter(prefix="/api/v1/reflections", tags=["compatib
 
 @reflections.post("/generate", response_model=engine.ReflectionAnswer)
 async def generate(run: FinishedRun, caller: Writing) -> Any:
-    """Reflect on a finished run, and store what it teaches, once however often it is sent.
+    """Reflect on a finished run, and store its lessons; a repeated call stores nothing more.
 
     If the key may not approve, the lessons wait in quarantine until they are released.
     """
@@ -205,7 +205,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
         {**context, "tenant_id": scope.tenant, "project_id": scope.project},
         store=memory,
         model=caller.setup.model,
-        trust="operator" if "approve" in caller.may else "tool",
+        trust="operator" if "approve" in caller.key.may else "tool",
         on_model_error=run.on_model_error,
     )
     if run.store:
@@ -215,7 +215,7 @@ async def generate(run: FinishedRun, caller: Writing) -> Any:
 
 @reflections.post("/query", response_model=QueriedReflections)
 async def query(question: ReflectionQuery, caller: Reading) -> Any:
-    """Find reflections and strategies that fit a text; without a text, the most important."""
+    """Return reflections and strategies that fit a text; without a text, the most important."""
     scope, options = caller.scope, question.model_dump(exclude=WHO)
     place = scope.tenant, scope.project
     return {"reflections": await engine.query_reflections(*place, **options, store=caller.memory)}

@@ -1,4 +1,4 @@
-"""Finished runs of agents, sent as episodes or as traces from OpenTelemetry."""
+"""Routes for finished runs of agents, sent as episodes or as OpenTelemetry traces."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from heedful.service.middleware import PROTOBUF
 from heedful.service.problems import Problem
 from heedful.service.schemas import EpisodeReceipt, EpisodeRow, NewEpisode, ReflectionOutcome
 from heedful.service.setup import Setup
-from heedful.service.wire import Page
+from heedful.service.wire import Page, cursor_from
 from heedful.store import episodes, records
-from heedful.traces.episode import Episode, Limits
+from heedful.traces.episode import Limits
 from heedful.traces.messages import EpisodeReader
 
 log: logging.Logger = logging.getLogger("heedful.http")
@@ -38,18 +38,19 @@ async def create(
     new: NewEpisode,
     caller: Writing,
     response: Response,
-    wait: Annotated[bool, Query(description="Wait until it was reflected on.")] = False,
+    wait: Annotated[bool, Query(description="Reflect on the run before answering.")] = False,
     trust: Trust = "external",
 ) -> EpisodeReceipt:
-    """Store a finished run, once however often it is sent; a worker reflects on it.
+    """Store a finished run, so that a worker reflects on it; a repeated call stores nothing more.
 
-    200 if reflecting is done. Text from tools, documents and users waits in quarantine, with all
-    that derives from it.
+    200 if heedful has already reflected on the run, else 202. Lessons from the text of tools,
+    documents and users wait in quarantine.
     """
     if not new.events and new.fault is None:
-        raise InvalidInput("events", [], "at least one event, where there is no fault")
+        raise InvalidInput("events", [], "at least one event, or a fault")
     caller.needs("approve" if trust == "operator" else "write")
-    episode = await asyncio.to_thread(_episode, new)
+    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
+    [episode] = await asyncio.to_thread(EpisodeReader(Limits()).add, {"events": [], **plain})
     taught: ReflectionOutcome | None = None
     if wait:
         model = caller.setup.model
@@ -66,18 +67,12 @@ async def create(
     return EpisodeReceipt(episode.digest, state, taught)
 
 
-def _episode(new: NewEpisode) -> Episode:
-    plain = new.model_dump(mode="json", exclude={"tenant"}, exclude_unset=True)
-    [episode] = EpisodeReader(Limits()).add({"events": [], **plain})
-    return episode
-
-
 @router.get("/episodes")
 async def listed(
     caller: Reading, page: Paged, state: records.EpisodeState | None = None
 ) -> Page[EpisodeRow]:
     """List the episodes and their states, newest first."""
-    place: Any = page.after(float, str) or ()
+    place: Any = cursor_from(page.cursor, float, str) or ()
     rows = await caller.read(episodes.page, page.limit + 1, state or "", *place)
     return Page[EpisodeRow].of(rows, page.limit, "at", "digest")
 
@@ -87,10 +82,10 @@ traces_router: APIRouter = APIRouter(prefix="/v1", tags=["traces"])
 
 @traces_router.post("/traces", response_class=Response)
 async def traces(request: Request, caller: Writing, trust: Trust = "external") -> Response:
-    """Take spans of agents over OTLP/HTTP, in any order and from any number of services.
+    """Receive spans of agents over OTLP/HTTP, in any order and from any number of services.
 
-    Spans wait until the root of their trace has ended. Then the trace becomes one episode. Spans
-    that cannot be stored are reported as `partial_success`.
+    A trace becomes one episode when its root span has ended. The answer reports spans that cannot
+    be stored as `partial_success`.
     """
     caller.needs("approve" if trust == "operator" else "write")
     kind = request.headers.get("content-type", _JSON).partition(";")[0].strip().lower()
@@ -111,19 +106,19 @@ async def traces(request: Request, caller: Writing, trust: Trust = "external") -
             answer.partial_success.rejected_spans = total
             answer.partial_success.error_message = why
         return Response(answer.SerializeToString(), media_type=PROTOBUF)
-    # A whole number of 64 bits is text in the JSON of protobuf.
+    # Protobuf writes 64-bit integers as text in JSON.
     part = {"partialSuccess": {"rejectedSpans": str(total), "errorMessage": why}}
     return Response(json.dumps(part if total else {}), media_type=_JSON)
 
 
-# Seconds to wait after a trace has settled, so that no look is too early.
+# Seconds to wait after a trace has settled, so that no search is too early.
 MARGIN = 0.05
 
 
 class TraceCollector:
-    """Turns the traces of a scope into episodes, from its first span until no trace waits.
+    """Turns ended traces into episodes, in a task for each scope with waiting traces.
 
-    If a process is killed, the next process that gets spans of the scope continues its work. Two
+    If a process is killed, the next process that receives spans of the scope continues. Two
     processes may work on the same scope.
     """
 
@@ -133,14 +128,14 @@ class TraceCollector:
         self._wanted: set[Scope] = set()
 
     def soon(self, scope: Scope) -> None:
-        """Look for ended traces of the scope after a pause, because spans have arrived."""
+        """Schedule a search for ended traces of the scope; call this when spans have arrived."""
         self._wanted.add(scope)
         if scope not in self._tasks:
-            # In its own context, because it is not part of the call that brought the spans.
+            # The task has its own context, because it is not part of the request with the spans.
             self._tasks[scope] = asyncio.create_task(self._look(scope), context=Context())
 
     async def close(self) -> None:
-        """Stop looking; waiting spans stay in the store."""
+        """Cancel all searches; waiting spans stay in the store."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -157,13 +152,13 @@ class TraceCollector:
                     for digest in result.episodes:
                         await setup.work.defer("reflect", scope, digest=digest)
                 except StoreError as error:
-                    log.warning("traces were not gathered; it is tried again: %s", error)
+                    log.warning("traces were not gathered; heedful will try again: %s", error)
                     self._wanted.add(scope)
                     continue
                 traces.labels("episode").inc(len(result.episodes))
                 traces.labels("empty").inc(result.empty)
                 traces.labels("given_up").inc(result.given_up)
-                if result.again is not None:  # others wait
+                if result.again is not None:  # other traces still wait
                     self._wanted.add(scope)
         finally:
             del self._tasks[scope]

@@ -1,7 +1,7 @@
-"""Loops whose attempts are made elsewhere, and replays of recorded loops.
+"""Routes for loops whose attempts the caller makes, and for replays of recorded loops.
 
-A request may name checks: text checks, and those that the operator allows. A JSON Schema is bounded
-by its number of parts, however often they refer to each other.
+A report may name checks of text, critics, and checks that the operator allows. A JSON Schema has
+a limited number of parts, with all references followed.
 """
 
 from __future__ import annotations
@@ -26,34 +26,29 @@ from heedful.service import schemas
 from heedful.service.auth import Approving, Paged, Reading, Writing
 from heedful.service.schemas import LoopRecord, LoopVerdict
 from heedful.service.setup import Setup
-from heedful.service.wire import Page
+from heedful.service.wire import Page, cursor_from
 from heedful.store import loops as loop_store
 from heedful.store.records import StoredLoop
 
 router: APIRouter = APIRouter(prefix="/v1", tags=["loops"])
 Id = Annotated[str, Path(min_length=1, max_length=200, description="The id of a loop.")]
-Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="Attempts count from 1.")]
+Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of an attempt, from 1.")]
 CREATED: dict[int | str, Any] = {201: {"description": "The loop is new.", "model": LoopRecord}}
 
 
 # Ids may contain slashes, so longer paths are matched first.
 @router.put("/loops/{id:path}/attempts/{n}")
 async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) -> LoopVerdict:
-    """Report an attempt and learn whether to make another; the same report gets the same answer.
+    """Report an attempt and return whether to make another; a repeated report changes nothing.
 
-    409 for a different report of the same attempt, for a number that skips attempts, and for a loop
-    that has ended.
+    409 if a different report of the attempt exists, if the number skips an attempt, or if the loop
+    has ended.
     """
     setup, specs = caller.setup, [check.model_dump() for check in body.checks]
-    report = reports.AttemptReport(
-        body.output,
-        body.digest,
-        body.evaluation,
-        await asyncio.to_thread(load_checks, specs, setup, body.output) if specs else (),
-        body.usage,
-        request=specs,
-        vouched="approve" in caller.may,
-    )
+    checks = await asyncio.to_thread(load_checks, specs, setup, body.output) if specs else ()
+    vouched = "approve" in caller.key.may
+    given = body.output, body.digest, body.evaluation, checks, body.usage
+    report = reports.AttemptReport(*given, request=specs, vouched=vouched)
     result = await reports.report(setup.store, caller.scope, id, n, report, caller.memory)
     if result.new:
         setup.metrics.decided(result.verdict)
@@ -62,7 +57,7 @@ async def attempt(id: Id, n: Number, body: schemas.NewAttempt, caller: Writing) 
 
 @router.put("/loops/{id:path}", responses=CREATED)
 async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Response) -> LoopRecord:
-    """Begin a loop, or find it again; another task, context, goals or policy is a conflict."""
+    """Begin or return a loop; 409 if it exists with another task, context, goals or policy."""
     stored, created = await reports.open_loop(
         caller.setup.store,
         caller.scope,
@@ -81,27 +76,26 @@ async def begin(id: Id, body: schemas.NewLoop, caller: Writing, response: Respon
 async def loops(
     caller: Reading,
     page: Paged,
-    prefix: Annotated[str, Query(max_length=200, description="How the ids begin.")] = "",
+    prefix: Annotated[str, Query(max_length=200, description="The beginning of the ids.")] = "",
 ) -> Page[schemas.LoopSummary]:
     """List the loops of a project, newest first."""
-    (before,) = page.after(str) or ("",)
+    (before,) = cursor_from(page.cursor, str) or ("",)
     rows = await caller.read(loop_store.newest, page.limit + 1, prefix, before)
     return Page[schemas.LoopSummary].of(list(map(schemas.LoopSummary.of, rows)), page.limit, "id")
 
 
 @router.get("/loops/{id:path}/explain")
 async def explain(id: Id, caller: Reading) -> schemas.LoopExplanation:
-    """Explain why a loop went on and why it stopped, and what would have changed that."""
+    """Explain why a loop continued, why it stopped, and what would have changed the verdict."""
     stored = await caller.read(loop_store.read, id)
     why = await asyncio.to_thread(loop_store.explained, stored)
-    return schemas.LoopExplanation(
-        str(why), why.lines, list(map(str, why.would_change)), why.otherwise
-    )
+    changes = list(map(str, why.would_change))
+    return schemas.LoopExplanation(str(why), why.lines, changes, why.otherwise)
 
 
 @router.get("/loops/{id:path}", response_model=LoopRecord)
 async def loop(id: Id, caller: Reading, request: Request, response: Response) -> Any:
-    """Read a whole loop; 304 if it has not changed since the entity tag in `If-None-Match`."""
+    """Return a whole loop, or 304 if its entity tag is the one in `If-None-Match`."""
     stored = await caller.read(loop_store.read, id)
     response.headers["ETag"] = tag = _etag(stored)
     if request.headers.get("if-none-match") == tag:
@@ -111,7 +105,7 @@ async def loop(id: Id, caller: Reading, request: Request, response: Response) ->
 
 @router.post("/loops/{id:path}/cancel")
 async def end(id: Id, body: schemas.Reason, caller: Writing) -> LoopVerdict:
-    """End a loop; a loop that has ended stays as it is."""
+    """End a loop; a loop that has already ended does not change."""
     caller.record("loop.cancel", id, why=body.why)
     store = caller.setup.store
     verdict = await reports.cancel(store, caller.scope, id, caller.by, body.why, caller.memory)
@@ -120,7 +114,7 @@ async def end(id: Id, body: schemas.Reason, caller: Writing) -> LoopVerdict:
 
 @router.post("/loops/{id:path}/overrides", status_code=201)
 async def lift(id: Id, body: schemas.NewOverride, caller: Approving) -> LoopVerdict:
-    """Let a loop go on past one rule; a loop that only this rule has stopped reopens."""
+    """Let a loop continue past one rule; a loop that only this rule has stopped reopens."""
     caller.record("loop.override", id, rule=body.rule, why=body.why, decisions=body.decisions)
     options = body.model_dump(exclude={"tenant", "rule"})
     verdict = await reports.override(
@@ -143,12 +137,12 @@ async def replay(body: schemas.ReplayRequest, caller: Reading) -> schemas.Replay
     if not whole.loops:
         raise NotFound("loop with an attempt in project", caller.scope.project, "the store")
     rows = [replace(row, policy=row.policy or f"policy {n}") for n, row in enumerate(rows, 1)]
-    # The record covers all of its own attempts.
+    # No recorded attempt is beyond the record.
     return schemas.ReplayAnswer(recorded=replace(whole, beyond=0), policies=rows)
 
 
 def _etag(stored: StoredLoop) -> str:
-    """Return an entity tag that changes with everything that is written to the loop."""
+    """Return an entity tag that changes whenever the loop changes."""
     state = (stored.id, stored.epoch, stored.updated, len(stored.decisions))
     return f'"{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}"'
 
@@ -157,22 +151,22 @@ def _etag(stored: StoredLoop) -> str:
 
 Spec = Mapping[str, Any]
 Check = Callable[..., Any]
-# They run no code, use no file and no network, and end soon for any input.
+# These checks run no user code, use no file and no network, and end soon for any input.
 TEXT = ("characters", "contains", "equals", "excludes", "not_empty", "regex", "words")
 CRITICS = ("critic", "critics")
 SCHEMA = "json_schema"
-# Characters of all checks of a request, as JSON.
+# The most characters of all checks in a request, as JSON.
 LONGEST_TEXT = 64 * 1024
-# Parts of a schema times parts of what it judges, each pair 5 µs at most (2 cores of 2026).
+# The most parts of a schema times parts of the output; each pair takes 5 µs (2 cores of 2026).
 MOST = 1_000_000
-# Critics of one report: each asks the model.
+# The most critics in one report; each of them calls the model.
 ASKED = 16
 
 
 def load_checks(specs: Sequence[Spec], setup: Setup, output: Any) -> list[Check]:
-    """Return the named checks for an output; a check of the setup goes before one of heedful.
+    """Return the checks that `specs` name; a name in `setup.checks` overrides a check of heedful.
 
-    Critics ask the service's own model. This takes tenths of a second. Raises UnknownName for a
+    Critics use the model of the service. Loading takes tenths of a second. Raises UnknownName for a
     check that is not allowed, InvalidInput, ModelUnavailable.
     """
     if (length := len(json.dumps(specs))) > LONGEST_TEXT:
@@ -203,7 +197,7 @@ def _check(spec: Spec, setup: Setup, output: Any) -> Check:
 
 
 class _Aside:
-    """A check in a thread; one that starts a process waits for its turn, which holds no thread."""
+    """Runs a check in a thread; a check that starts a process first waits for `turns`."""
 
     pure: ClassVar[bool] = False
 
@@ -226,7 +220,7 @@ class _Aside:
 
 
 def _with_own_model(spec: Any, setup: Setup) -> Any:
-    """Return the critic with the model of the service; a request cannot name a model."""
+    """Add the model of the service to the description of a critic, which may not name a model."""
     if not isinstance(spec, Mapping):
         return spec
     judge = setup.model or setup.embedder
@@ -235,18 +229,18 @@ def _with_own_model(spec: Any, setup: Setup) -> Any:
     if isinstance(members := spec.get("members"), list):
         return {**spec, "members": [_with_own_model(one, setup) for one in members]}
     if "model" in spec:
-        raise InvalidInput("model of a critic", spec["model"], "left out: the service has its own")
+        raise InvalidInput("model of a critic", spec["model"], "left out: the service has a model")
     return {**spec, "model": judge}
 
 
-# Parts of one schema; counting this many takes a second.
+# The most parts of one schema; counting them takes a second.
 LARGEST = 5_000
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Python's `re` may run for ever; the check `regex` bounds its time, a schema cannot. Keywords that
-# visit a value more than once take time that is quadratic, or doubles with each level.
+# Keywords that may take unlimited time. Python's `re` may run forever; only the check `regex` has a
+# time limit. Keywords that visit a value repeatedly take quadratic or exponential time.
 UNBOUNDED = ("patternProperties", "unevaluatedItems", "unevaluatedProperties")
-# Also unbounded, or they change the meaning of references. Only keywords are refused: a property
-# with such a name has an object as its value.
+# Further keywords that may take unlimited time, or that change the meaning of references. They are
+# allowed as names of properties, whose values are objects.
 REFUSED = ("pattern", "uniqueItems", "$id", "$dynamicRef", "$recursiveRef", "$schema")
 TEXT_COST = 64  # characters that take as long as a value
 
@@ -259,10 +253,10 @@ def parts_of(output: Any) -> int:
 
 
 def parts_of_schema(schema: Any) -> int:
-    """Count the parts of a schema that may judge one value; a definition counts at each `$ref`.
+    """Count the parts of a JSON Schema; a definition counts once for each `$ref` to it.
 
-    Raises InvalidInput for more than `LARGEST`, which includes a schema that refers to itself, and
-    for keywords whose time has no bound.
+    Raises InvalidInput for more than `LARGEST` parts, for a schema that refers to itself, and for
+    keywords that may take unlimited time.
     """
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -270,7 +264,7 @@ def parts_of_schema(schema: Any) -> int:
 
     if isinstance(schema, Mapping) and schema.get("$schema") == DIALECT:
         schema = {name: value for name, value in schema.items() if name != "$schema"}
-    # It knows no other resource and fetches none.
+    # The registry contains no other resource and downloads none.
     registry = Registry().with_resource("", DRAFT202012.create_resource(schema))
     resolver, known = registry.resolver(), dict[str, int]()
 
@@ -282,7 +276,7 @@ def parts_of_schema(schema: Any) -> int:
                 number += referred(name)
         number += sum(map(parts, schemas.inside(part)))
         if number > LARGEST:
-            raise _wrong("parts", f"over {LARGEST}", f"at most {LARGEST}, references followed")
+            raise _wrong("parts", f"over {LARGEST}", f"at most {LARGEST}, with references followed")
         return number
 
     def referred(name: str) -> int:
@@ -291,7 +285,7 @@ def parts_of_schema(schema: Any) -> int:
             try:
                 known[name] = parts(resolver.lookup(name).contents)
             except (Unresolvable, LookupError, TypeError, ValueError, AttributeError) as error:
-                allowed = "a place inside the schema, as #/$defs/name"
+                allowed = "a reference inside the schema, such as #/$defs/name"
                 raise _wrong("$ref", name, allowed) from error
         return known[name]
 
@@ -299,13 +293,13 @@ def parts_of_schema(schema: Any) -> int:
 
 
 def _check_keywords(part: Mapping[str, Any]) -> None:
-    """Check that a part has only keywords with bounded time. Raises InvalidInput."""
+    """Check that a part has no keyword that may take unlimited time. Raises InvalidInput."""
     keywords = [name for name in REFUSED if not isinstance(part.get(name, {}), Mapping)]
     for name in (*(name for name in UNBOUNDED if name in part), *keywords):
-        how = f"the check regex bounds its time; a schema is one of {DIALECT}, in one piece"
+        how = f"use the check regex for patterns, and one document of {DIALECT} as the schema"
         raise _wrong(name, "given", f"left out: {how}")
     if part.get("format") == "regex":
-        raise _wrong("format", "regex", "another one: a pattern may take for ever to read")
+        raise _wrong("format", "regex", "another format: parsing a pattern may take forever")
 
 
 def _wrong(what: str, value: str, allowed: str) -> InvalidInput:

@@ -1,4 +1,4 @@
-"""The memory of a project: recall and proof; lessons, quarantine and dreams."""
+"""Routes for the memory of a project: recall, proof, lessons, quarantine and dreams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heedful.service import schemas
 from heedful.service.auth import Approving, Limit, Paged, Reading, Writing
 from heedful.service.problems import Problem
 from heedful.service.schemas import Document
-from heedful.service.wire import LARGEST_ID, Page
+from heedful.service.wire import LARGEST_ID, Page, cursor_from
 from heedful.store import exposures, patterns
 
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
@@ -32,41 +32,37 @@ ALONE = frozenset({"limit", "budget", "tags", "match"})
 
 @router.post("/recall")
 async def recall(body: schemas.RecallRequest, caller: Reading) -> schemas.RecallAnswer:
-    """Recall what fits a task; with a `loop` an exposure is recorded, which needs `write`."""
-    memory, metrics = caller.memory, caller.setup.metrics
+    """Recall examples and lessons for a task; with a `loop`, record exposures (needs `write`)."""
+    memory, exposure = caller.memory, None
+    turns, worded = body.form == "messages", body.form == "text"
     if body.loop is None:
         found = await memory.recall(body.task, body.limit, tags=body.tags, match=body.match)
-        metrics.recalled.inc(len(found))
-        return schemas.RecallAnswer(
-            list(map(schemas.RecallItem.of, found)),
-            list(memory.render(found, body.budget) if body.form == "messages" else ()),
-            memory.render_text(found, body.budget) if body.form == "text" else "",
-            None,
-        )
-    caller.needs("write")
-    if unusable := sorted(ALONE & body.model_fields_set):
-        raise InvalidInput(unusable[0], getattr(body, unusable[0]), "left out if a loop is given")
-    turns = body.form == "messages"
-    briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
-    briefing = briefing.worked if turns else briefing
-    if briefing.exposures:  # on record before the prompt that may cause an outcome
-        await caller.write(exposures.remember, (), exposures=briefing.exposures)
-    shown = sum(exposure.shown for exposure in briefing.exposures)
-    exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
-    text = ""
-    if body.form == "text":
-        text = ranking.as_text(briefing.examples, secrets.randbits(64), briefing.advice)
-    messages = list(briefing.examples) if turns else []
-    items = list(map(schemas.RecallItem.of, briefing.found))
-    metrics.recalled.inc(len(items))
-    return schemas.RecallAnswer(items, messages, text, exposure)
+        messages = memory.render(found, body.budget) if turns else ()
+        text = memory.render_text(found, body.budget) if worded else ""
+    else:
+        caller.needs("write")
+        if unusable := sorted(ALONE & body.model_fields_set):
+            value = getattr(body, unusable[0])
+            raise InvalidInput(unusable[0], value, "left out if a loop is given")
+        briefing = await memory.brief(body.task, body.loop, examples=True if turns else None)
+        briefing = briefing.worked if turns else briefing
+        if briefing.exposures:  # recorded before the prompt that may cause an outcome
+            await caller.write(exposures.remember, (), exposures=briefing.exposures)
+        shown = sum(exposure.shown for exposure in briefing.exposures)
+        exposure = schemas.ExposureCount(body.loop, shown, len(briefing.exposures) - shown)
+        found, messages = list(briefing.found), briefing.examples if turns else ()
+        seed = secrets.randbits(64)
+        text = ranking.as_text(briefing.examples, seed, briefing.advice) if worded else ""
+    items = list(map(schemas.RecallItem.of, found))
+    caller.setup.metrics.recalled.inc(len(items))
+    return schemas.RecallAnswer(items, list(messages), text, exposure)
 
 
 @router.post("/outcomes")
 async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
-    """Report how a loop ended that was shown lessons; only the first report of a loop counts.
+    """Report how a loop with recalled lessons ended; only the first report of a loop counts.
 
-    `number` is its place among the ended loops of the project, 0 if it was shown nothing.
+    `number` counts the ended loops of the project, or is 0 if the loop has no recalled lessons.
     """
     end = lesson.Outcome(body.loop, body.right_at_once, body.calls, frozenset(body.signatures))
     await caller.write(exposures.remember, (), outcome=end)
@@ -78,7 +74,7 @@ async def outcomes(body: schemas.NewOutcome, caller: Writing) -> Document:
 
 @router.get("/proof")
 async def proof(caller: Reading, limit: Limit = 50) -> schemas.ProofAnswer:
-    """Prove whether memory helps: as a whole, and each lesson, shown against withheld."""
+    """Return whether memory helps, in total and for each lesson."""
     memory = caller.memory
     proven = await memory.prove()
     ranked = sorted(proven.lessons, key=lambda lesson: -(lesson.shown + lesson.withheld))
@@ -91,7 +87,7 @@ lessons: APIRouter = APIRouter(prefix="/v1", tags=["reflections"])
 
 @lessons.post("/seen")
 async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
-    """Look an error up: how often it was seen, what it taught, and why it counts with others."""
+    """Return how often an error was seen, its lessons, and why it is grouped with others."""
     answer = await caller.memory.seen(body.error_type, body.text)
     return schemas.SeenAnswer(
         signature=signature(body.error_type, redact(body.text)).digest,
@@ -103,10 +99,10 @@ async def seen(body: schemas.Question, caller: Reading) -> schemas.SeenAnswer:
 
 @lessons.post("/reflections", status_code=201, responses={200: {"model": lesson.Remembered}})
 async def create(body: schemas.NewLesson, caller: Writing, response: Response) -> lesson.Remembered:
-    """Count one sighting of an error: 201 for a new pattern, which becomes a lesson, else 200.
+    """Record one occurrence of an error: 201 if its pattern is new and becomes a lesson, else 200.
 
-    If the key may not approve, the lesson waits in quarantine. All fields are 0 if memory is full
-    of lessons that are worth more.
+    If the key may not approve, the lesson waits in quarantine. All fields are 0 if the memory is
+    full of more valuable lessons.
     """
     pair = None
     if body.example is not None:
@@ -114,8 +110,8 @@ async def create(body: schemas.NewLesson, caller: Writing, response: Response) -
     answer = await caller.memory.remember(
         **body.model_dump(exclude={"tenant", "example", "source"}),
         example=pair,
-        trust="operator" if "approve" in caller.may else "tool",
-        source=body.source or f"key:{caller.key or caller.name}",
+        trust="operator" if "approve" in caller.key.may else "tool",
+        source=body.source or f"key:{caller.key.id or caller.key.name}",
     )
     response.status_code = 201 if answer.created else 200
     if answer.id:
@@ -132,8 +128,8 @@ async def listed(
     tag: Word = "",
     state: lesson.State | None = None,
 ) -> Page[schemas.LessonRow]:
-    """List the lessons that meet all given filters, newest first."""
-    (before,) = page.after(int) or (LARGEST_ID,)
+    """List the lessons that match all filters, newest first."""
+    (before,) = cursor_from(page.cursor, int) or (LARGEST_ID,)
     which = lesson.LessonFilter(kind or "", error_type, tag, state or "", max(0, before))
     rows = await caller.read(patterns.list_lessons, which, page.limit + 1)
     return Page[schemas.LessonRow].of(rows, page.limit, "id")
@@ -141,7 +137,7 @@ async def listed(
 
 @lessons.get("/reflections/{id}")
 async def one(id: Id, caller: Reading, response: Response) -> schemas.LessonRow:
-    """Read a lesson, with its entity tag."""
+    """Return a lesson, with its entity tag in the header `ETag`."""
     return _with_etag(await caller.read(patterns.one, id), response)
 
 
@@ -155,7 +151,7 @@ async def edit(
         str | None, Header(description="The ETag of the lesson.", max_length=200)
     ] = None,
 ) -> schemas.LessonRow:
-    """Change a lesson, on record; 412 if it has changed since the entity tag in `If-Match`."""
+    """Change a lesson and record the change; 412 if `If-Match` is not its current entity tag."""
     if if_match is None:
         raise Problem(428, "precondition_required", "send If-Match with the ETag of the lesson")
     change = lesson.Change(body.pinned, body.apart, body.restored is not None)
@@ -175,21 +171,21 @@ quarantine: APIRouter = APIRouter(prefix="/v1/quarantine", tags=["quarantine"])
 
 @quarantine.get("")
 async def waiting(caller: Reading, page: Paged) -> Page[schemas.QuarantineRow]:
-    """List the waiting entries, newest first."""
-    (after,) = page.after(int) or (None,)
+    """List the entries that wait for a ruling, newest first."""
+    (after,) = cursor_from(page.cursor, int) or (None,)
     rows = await caller.memory.quarantine.waiting(page.limit + 1, after=after)
     return Page[schemas.QuarantineRow].of(rows, page.limit, "id")
 
 
 @quarantine.get("/log")
 async def log(caller: Reading, limit: Limit = 50) -> Page[schemas.Ruling]:
-    """List the newest rulings on lessons and sources, by whom and why."""
+    """List the newest rulings on lessons and sources, with author and reason."""
     return Page[schemas.Ruling].of(await caller.read(exposures.rulings, limit), limit)
 
 
 @quarantine.post("/revoke")
 async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.RevocationAnswer:
-    """Remove a source and all that derives from it, also lessons learnt with it in a prompt."""
+    """Remove a source and everything derived from it, also by loops that had it in a prompt."""
     if not body.dry_run:
         caller.record("quarantine.revoke", body.source, project=caller.scope.project, why=body.why)
     removed = await caller.memory.quarantine.revoke(
@@ -200,13 +196,13 @@ async def revoke(body: schemas.Revocation, caller: Approving) -> schemas.Revocat
 
 @quarantine.get("/{id}")
 async def show(id: Id, caller: Reading) -> QuarantinedLesson:
-    """Show one entry: its words, where they come from, and the rulings on it."""
+    """Return one entry: its text, the origin of the text, and the rulings on the entry."""
     return await caller.memory.quarantine.show(id)
 
 
 @quarantine.post("/{id}/release")
 async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Let an entry be recalled from now on, with an operator's trust; on record."""
+    """Allow recall of an entry, with the trust of an operator; the ruling is recorded."""
     caller.record("quarantine.release", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.release([id], by=caller.by, why=body.why)
     return {"id": id, "state": "candidate", "by": caller.by, "why": body.why}
@@ -214,7 +210,7 @@ async def release(id: Id, body: schemas.Reason, caller: Approving) -> Document:
 
 @quarantine.post("/{id}/reject")
 async def reject(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Retire an entry; the same text does not come back. On record."""
+    """Retire an entry, so that the same text is never recalled. The ruling is recorded."""
     caller.record("quarantine.reject", str(id), project=caller.scope.project, why=body.why)
     await caller.memory.quarantine.reject([id], by=caller.by, why=body.why)
     return {"id": id, "state": "retired", "by": caller.by, "why": body.why}
@@ -225,7 +221,7 @@ dreams: APIRouter = APIRouter(prefix="/v1/dreams", tags=["dreams"])
 
 @dreams.post("")
 async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
-    """Merge lessons that say the same, unless recall gets worse; one call undoes it."""
+    """Merge lessons that say the same, unless recall gets worse; a rollback undoes the merge."""
     if not body.dry_run:
         caller.record("dream", caller.scope.project, mode=body.mode)
     return await consolidate(caller.memory, by=caller.by, mode=body.mode, dry_run=body.dry_run)
@@ -233,15 +229,15 @@ async def dream(body: schemas.NewDream, caller: Writing) -> schemas.DreamRecord:
 
 @dreams.get("", name="log")
 async def dreams_log(caller: Reading, page: Paged) -> Page[schemas.DreamRecord]:
-    """List the dreams, newest first, also those that changed nothing, and why."""
-    (before,) = page.after(int) or (None,)
+    """List the dreams, newest first; `nothing` says why a dream changed nothing."""
+    (before,) = cursor_from(page.cursor, int) or (None,)
     rows = await Dreams(caller.memory).log(page.limit + 1, before)
     return Page[schemas.DreamRecord].of(rows, page.limit, "id")
 
 
 @dreams.post("/{id}/rollback")
 async def rollback(id: Id, body: schemas.Reason, caller: Approving) -> Document:
-    """Undo a dream: its `lessons` are back, and later changes stay. On record."""
+    """Undo a dream and return the number of restored `lessons`; later changes remain."""
     caller.record("dream.rollback", str(id), project=caller.scope.project, why=body.why)
     back = await Dreams(caller.memory).rollback(id, by=caller.by, why=body.why)
     return {"id": id, "lessons": back}

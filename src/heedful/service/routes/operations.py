@@ -1,4 +1,4 @@
-"""Routes for operators: health, metrics, the page of the API, API keys and the audit log."""
+"""Routes for operators: health, metrics, API documentation, keys and the audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heedful.service import schemas
 from heedful.service.auth import Administering, Paged
 from heedful.service.jobs import Depth
 from heedful.service.setup import Setup
-from heedful.service.wire import Page
+from heedful.service.wire import Page, cursor_from
 from heedful.store import keys as key_store
 
 router: APIRouter = APIRouter(tags=["health"])
@@ -29,11 +29,11 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not there."}})
+@router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}})
 async def readyz(request: Request, response: Response) -> dict[str, str]:
     """Return 200 if the store is reachable, has the right schema, and the job queue answers.
 
-    Each is `ok` or the name of its error.
+    `store` and `work` are `ok` or the name of an error.
     """
     setup: Setup = request.app.state.setup
     store = await _state(setup.store.read(Scope(), key_store.any_key))
@@ -53,7 +53,7 @@ async def _state(call: Awaitable[object]) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format; without the queue if it does not answer."""
+    """Return metrics for Prometheus, without the jobs if the job queue does not answer."""
     setup: Setup = request.app.state.setup
     waiting: Sequence[Depth] = ()
     with suppress(StoreError):
@@ -63,7 +63,7 @@ async def metrics(request: Request) -> Response:
 
 @router.get("/docs", response_class=HTMLResponse, include_in_schema=False)
 async def docs(request: Request) -> Response:
-    """Return the description of the service as a page for people, without scripts."""
+    """Return the API documentation as an HTML page without scripts."""
     from jinja2 import Environment, FileSystemLoader
 
     files = Environment(loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True)
@@ -78,7 +78,7 @@ keys_router: APIRouter = APIRouter(prefix="/v1", tags=["keys"])
 @keys_router.get("/keys")
 async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
     """List the keys of the tenant, newest first, without their secrets."""
-    rows = await caller.read(key_store.newest, page.limit + 1, page.after(float, str))
+    rows = await caller.read(key_store.newest, page.limit + 1, cursor_from(page.cursor, float, str))
     return Page[schemas.KeyRow].of(rows, page.limit, "at", "id")
 
 
@@ -86,39 +86,38 @@ async def keys(caller: Administering, page: Paged) -> Page[schemas.KeyRow]:
 async def create(
     body: schemas.NewKey, caller: Administering, request: Request, response: Response
 ) -> schemas.NewKeyAnswer:
-    """Create a key, whose secret is shown once. It cannot have more rights than the caller."""
-    if caller.projects and not body.projects:
-        raise Forbidden("a key limited to projects makes none for all projects; name some")
+    """Create a key and show its secret once; the key cannot have more permissions than yours."""
+    if caller.key.projects and not body.projects:
+        raise Forbidden("a key limited to projects makes no key for all projects; name projects")
     for project in body.projects:
         caller.within(project)
     for may in body.may:
         caller.needs(may)
-    request.scope["state"]["secret"] = True  # which is stored nowhere
+    request.scope["state"]["secret"] = True  # the answer is not stored
     id = key_store.new_id()
-    detail = {"projects": list(body.projects), "may": list(body.may)}
-    caller.record("key.create", body.name, id=id, **detail)
+    caller.record("key.create", body.name, id=id, projects=list(body.projects), may=list(body.may))
     fields = body.model_dump(exclude={"tenant"})
     store = caller.setup.store
-    key, secret = await key_store.create(store, caller.tenant, **fields, by=caller.by, id=id)
+    key, secret = await key_store.create(store, caller.key.tenant, **fields, by=caller.by, id=id)
     response.headers["Location"] = f"/v1/keys/{key.id}"
     return schemas.SecretKey(**asdict(key), secret=secret or None)
 
 
 @keys_router.delete("/keys/{id}")
 async def revoke(id: str, caller: Administering, request: Request) -> schemas.KeyRow:
-    """Revoke a key at once; other processes may accept it for one more second.
+    """Revoke a key; other processes may accept it for one more second.
 
     A caller limited to projects can revoke only keys that are limited to these projects.
     """
     caller.record("key.revoke", key_store.id_of(id))
-    revoked = await caller.write(key_store.revoke, id, caller.projects)
+    revoked = await caller.write(key_store.revoke, id, caller.key.projects)
     request.app.state.callers.forget()
     return revoked
 
 
 @keys_router.get("/audit")
 async def audit(caller: Administering, page: Paged) -> Page[schemas.AuditEntry]:
-    """List what was done in the tenant through this service, newest first."""
-    (before,) = page.after(int) or (0,)
+    """List the audit log of the tenant, newest entries first."""
+    (before,) = cursor_from(page.cursor, int) or (0,)
     rows = await caller.read(key_store.audit_rows, page.limit + 1, before)
     return Page[schemas.AuditEntry].of(rows, page.limit, "n")
