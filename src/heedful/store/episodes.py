@@ -95,7 +95,7 @@ def record_lessons(
     if not _settle(db, scope, digest, "reflected", ""):
         raise Conflict(f"episode {digest[:16]} was reflected on before; nothing was added")
     answers = lessons.upsert(db, scope, reflections, now, quota)
-    names = [lessons.name_of(one) for one in reflections]
+    names = [f"{one.kind}/{one.signature.digest}" for one in reflections]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
         db.insert("link", {**key_of(scope), **link}, SKIP)

@@ -58,9 +58,7 @@ def expose(
         for one in exposures:
             insert_exposure(db, scope, one, len(exposures), at)
     if outcome is not None:
-        values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
-        if db.one("insert_outcome", scope, **values, now=now) is not None:
-            db.run("count_outcome", {**key_of(scope), **values})
+        insert_outcome(db, scope, outcome, now)
 
 
 def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
@@ -69,6 +67,15 @@ def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) 
     values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
     values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
     return bool(db.insert("exposure", values, SKIP).rowcount)
+
+
+def insert_outcome(db: Db, scope: Scope, outcome: Outcome, at: float) -> bool:
+    """Insert the outcome of a loop with exposures, and count it; return False if it has one."""
+    values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
+    new = db.one("insert_outcome", scope, **values, now=at) is not None
+    if new:
+        db.run("count_outcome", {**key_of(scope), **values})
+    return new
 
 
 def past(db: Db, scope: Scope, loop: str) -> records.Past:
@@ -80,9 +87,7 @@ def past(db: Db, scope: Scope, loop: str) -> records.Past:
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
     """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    columns = (
-        "kind || '/' || signature as lesson, loop, shown, signature, share, together, examples"
-    )
+    columns = "kind || '/' || signature as lesson, exposure.*"
     rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
     return [from_row(Exposure, row) for row in rows]
 
@@ -136,11 +141,8 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
     """Return the rulings of a scope, newest first."""
-    columns, end = (
-        "action, subject, by, why, record, at",
-        f"order by at desc, id desc limit {limit:d}",
-    )
-    rows = db.select(columns, "ruling", key_of(scope), end)
+    columns, end = "action, subject, by, why, record, at", "order by at desc, id desc limit"
+    rows = db.select(columns, "ruling", key_of(scope), f"{end} {limit:d}")
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 

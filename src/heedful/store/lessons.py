@@ -18,7 +18,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Signature
+from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
@@ -75,8 +75,8 @@ def follow(db: Db, values: Plain) -> None:
 
     `values` holds the scope, and the lesson's `kind`, `signature` and id as `reflection`.
     """
-    name = f"{values['kind']}/{values['signature']}"
-    row = db.first("became", {**values, "name": name, "subject": values["reflection"]})
+    named = {"name": name_of(values), "subject": values["reflection"]}
+    row = db.first("became", {**values, **named})
     if row is not None and row["dream"] is not None:
         carry(db, row["dream"], values["reflection"], row["id"])
 
@@ -124,7 +124,8 @@ def rests(db: Db, values: Plain, example: int) -> bool:
         known = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
     db.insert("origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
-    db.run("insert_lineage", values)
+    for parent in set(json.loads(values["parents"])) - {example}:
+        db.insert("lineage", {"child": example, "parent": parent}, SKIP)
     return known
 
 
@@ -215,41 +216,45 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
     lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
     held = reflection.trust in HELD or lowest != reflection.trust
     wrote: Wrote = "nothing"
+    vector = reflection.vector
+    place = placed(db, reflection.space, blob(vector)) if vector is not None else None
     if reflection.example is not None:
         values["digest"] = reflection.example.digest
-        wrote = add_example(db, values, reflection, reflection.example)
+        wrote = add_example(db, values, reflection.example, reflection.context, place)
     elif row["text"] == values["text"] or (held and reflection.text != reflection.sighting):
         # Other words wait beside those of the lesson, for their release or as less trusted ones.
-        wrote = _add_words(db, values, reflection)
+        wrote = _add_words(db, values, reflection.context, place)
     if row["author"] is None:
         words: Wrote = wrote
         if wrote == "nothing":  # another source wrote the example, this one the words
-            words = _add_words(db, values, replace(reflection, vector=None))
-        db.run("set_author", values)
+            words = _add_words(db, values, reflection.context)
+        key = {name: values[name] for name in ("reflection", "digest")}
+        author = db.select("id", "example", key)[0]["id"]
+        db.update("reflection", {"id": values["reflection"]}, {"author": author})
         if words == "nothing":  # another source wrote these words too
-            db.run("follow_author", values)
+            kept = "retired" if row["state"] == "retired" else ""
+            db.run("set_voice", {**values, "example": author, "kept": kept})
     if reflection.trust == "operator" and (raised or wrote == "raised"):
         # An operator said the same, which raises the trust of a known text.
-        source, digest = values["source"], mark(values["digest"], values["text"])
-        ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
-        ruling |= {"subject": name_of(reflection), "at": values["now"]}
-        ruling |= {name: values[name] for name in ("tenant", "project")}
-        record = json.dumps({"digest": digest, "source": source})
-        db.insert("ruling", {**ruling, "record": record})
+        scope, source = Scope(values["tenant"], values["project"]), values["source"]
+        record = {"digest": mark(values["digest"], values["text"]), "source": source}
+        by, now = source.strip() or "operator", values["now"]
+        rule(db, scope, "release", name_of(values), by, "said the same", now, record)
 
 
-def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
+def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
     """Write the row by which a lesson without an example is found."""
     values["digest"] = words_digest(values["text"])
-    words = Example(reflection.text, "", context=reflection.context)
-    return add_example(db, values, reflection, words)
+    return add_example(db, values, Example(values["text"], "", context=context), context, place)
 
 
-def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
+def add_example(
+    db: Db, values: Plain, example: Example, context: str, place: Plain | None
+) -> Wrote:
     """Write an example of a lesson and its origin, unless a more trusted copy exists.
 
-    `values` holds the scope and `reflection`, `digest`, `text`, `state`, `trust`, `source`,
-    `parents`, `now`.
+    `values` holds the scope and `kind`, `signature`, `reflection`, `digest`, `text`, `state`,
+    `trust`, `source`, `parents`, `now`. `place` holds the space and data of the example's vector.
     """
     task = storable(example.task)
     values = {
@@ -257,11 +262,11 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         "task": task,
         "record": json.dumps(redact_data(asdict(example))),
         "lesson": values["text"],
-        "words": " ".join(words(f"{task}\n{storable(reflection.context)}")),
+        "words": " ".join(words(f"{task}\n{storable(context)}")),
     }
     if values["state"] == "quarantined":
         known = mark(values["digest"], values["text"])
-        if was_rejected(db, values, name_of(reflection), known):
+        if was_rejected(db, values, name_of(values), known):
             values["state"] = "retired"
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
@@ -269,15 +274,14 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         wrote = "raised" if rests(db, values, row["id"]) else "new"
     else:
         db.run("verify_example", values)
-    if reflection.vector is not None and (row is not None or reflection.trust not in HELD):
-        place = placed(db, reflection.space, blob(reflection.vector))
+    if place is not None and (row is not None or values["trust"] not in HELD):
         db.run("insert_vector", {**values, **place})
     return wrote
 
 
-def name_of(reflection: Reflection) -> str:
+def name_of(row: Row) -> str:
     """Return the name of a lesson in rulings: `kind/signature`."""
-    return f"{reflection.kind}/{reflection.signature.digest}"
+    return f"{row['kind']}/{row['signature']}"
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
@@ -380,9 +384,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
     for one in found:
         db.delete("reflection", {**key_of(scope), "id": one["id"]})
     if found:
-        removed = [
-            {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
-        ]
+        removed = [{"lesson": name_of(one), "why": one["why"]} for one in found]
         rule(db, scope, "prune", f"{len(found)} lessons", by, "", time.time(), {"removed": removed})
     return found
 
@@ -442,44 +444,27 @@ def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, 
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
     known = {one.id: one for one in quarantined(db, scope, sorted(set(ids)))}
-    now = time.time()
+    now, released = time.time(), action == "release"
     for id in sorted(set(ids)):
         if id not in known:
             raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
-        _settle(db, scope, known[id], action, by, why, now)
-
-
-def _settle(
-    db: Db,
-    scope: Scope,
-    one: QuarantinedLesson,
-    action: Action,
-    by: str,
-    why: str,
-    now: float,
-) -> None:
-    released = action == "release"
-    values = {
-        **_scope_key(scope),
-        "example": one.id,
-        "state": "candidate" if released else "retired",
-        "trust": "operator" if released else one.trust,
-        "subject": f"{one.kind}/{one.signature}",
-    }
-    row = db.first("settle_example", values)
-    if row is None:
-        last = db.first("rulings_on", values)
-        ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
-        raise NotQuarantined(one.id, one.state, ruled)
-    digest = mark(row["digest"], one.lesson)
-    record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
-    rule(db, scope, action, values["subject"], by, why, now, record)
-    values["reflection"] = row["reflection"]
-    if released:
-        follow(db, {**values, "kind": one.kind, "signature": one.signature})
-    (lesson,) = db.run("read_voice", values).fetchall()
-    if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
-        _speak(db, values, one.id if released else _best(db, values), lesson)
+        one = known[id]
+        subject, state = f"{one.kind}/{one.signature}", "candidate" if released else "retired"
+        values = {**_scope_key(scope), "example": id, "state": state, "subject": subject}
+        row = db.first("settle_example", {**values, "trust": "operator" if released else one.trust})
+        if row is None:
+            last = db.first("rulings_on", values)
+            ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
+            raise NotQuarantined(id, one.state, ruled)
+        digest = mark(row["digest"], one.lesson)
+        record = {"example": id, "digest": digest, "source": one.source, "trust": one.trust}
+        rule(db, scope, action, subject, by, why, now, record)
+        values["reflection"] = row["reflection"]
+        if released:
+            follow(db, {**values, "kind": one.kind, "signature": one.signature})
+        (lesson,) = db.run("read_voice", values).fetchall()
+        if lesson["trust"] in HELD and (released or lesson["author"] == id):
+            _speak(db, values, id if released else _best(db, values), lesson)
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
@@ -501,7 +486,14 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("unsee", values)
-        lessons += _bereft(db, values)
+        lesson = db.run("read_voice", values).fetchone()
+        if not lesson["spoken_for"]:  # its author is gone, so it gets the words of another example
+            db.run("give_back", values)
+            best = _best(db, values)
+            if best is None and not _from_sighting(db, values, lesson):
+                lessons += db.delete("reflection", {"id": reflection})
+            else:
+                _speak(db, values, best or _best(db, values), lesson)
     removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
     if dry_run:
         db.execute("rollback to revocation")
@@ -511,20 +503,6 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     if not dry_run:
         rule(db, scope, "revoke", source, by, why, values["now"], asdict(removed))
     return removed
-
-
-def _bereft(db: Db, values: Plain) -> bool:
-    """Give a lesson that lost its author the words of a remaining example, or delete the lesson."""
-    lesson = db.run("read_voice", values).fetchone()
-    if lesson["spoken_for"]:
-        return False
-    db.run("give_back", values)
-    best = _best(db, values)
-    if best is None and not _from_sighting(db, values, lesson):
-        db.delete("reflection", {"id": values["reflection"]})
-        return True
-    _speak(db, values, best or _best(db, values), lesson)
-    return False
 
 
 def _best(db: Db, values: Plain) -> int | None:
@@ -546,18 +524,8 @@ def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False
-    one = Reflection(
-        lesson["kind"],
-        Signature("", lesson["pattern"], lesson["signature"]),
-        lesson["error_type"],
-        row["text"],
-        row["text"],
-        trust=row["trust"],
-        state=trusts.initial_state(row["trust"]),
-    )
-    written = {name: row[name] for name in ("text", "source", "parents", "trust")}
-    written |= {"state": one.state, "digest": words_digest(row["text"])}
-    add_example(db, {**values, **written}, one, Example(row["text"], ""))
+    state = trusts.initial_state(row["trust"])
+    _add_words(db, {**values, **dict(lesson), **dict(row), "state": state})
     return True
 
 

@@ -137,9 +137,8 @@ def _grouped(
             yield {**entry(row["pattern"], [digest], why), "apart": True}
 
 
-FLAGS = ("pinned", "apart")
 # The text of a lesson and its states, but not how often it was seen or shown.
-EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
+EDITED = ("text", "tags", "state", "trust", "importance", "meta", "pinned", "apart")
 
 
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
@@ -178,8 +177,7 @@ def amend(
 
 
 def _plain(row: Row) -> Mapping[str, Any]:
-    lesson = {**dict(row), **{name: json.loads(row[name]) for name in ("tags", "meta")}}
-    lesson |= {name: bool(row[name]) for name in FLAGS}
+    lesson = {**plain(row), "meta": json.loads(row["meta"])}
     edited = json.dumps([lesson[name] for name in EDITED], sort_keys=True)
     return {**lesson, "edition": hashlib.sha256(edited.encode("ascii")).hexdigest()[:16]}
 

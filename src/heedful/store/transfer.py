@@ -14,17 +14,27 @@ import sqlite3
 import struct
 import time
 from base64 import b64decode, b64encode
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from math import isfinite
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from operator import itemgetter
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import LONGEST, Example, Exposure, Scope, State, Trust, clip, digest_of
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Exposure,
+    Outcome,
+    Scope,
+    State,
+    Trust,
+    clip,
+    digest_of,
+)
 from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
@@ -225,12 +235,7 @@ Record = (
     | LinkRecord
     | End
 )
-OTHERS: Mapping[str, Any] = {
-    "exposure": ExposureRecord,
-    "outcome": OutcomeRecord,
-    "ruling": RulingRecord,
-    "link": LinkRecord,
-}
+R = TypeVar("R", bound=Record)
 
 
 def encode(record: Record) -> bytes:
@@ -289,7 +294,7 @@ def _adapter() -> Any:
 
 
 def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
-    """Yield the records of a scope, in the order of an export, without the last.
+    """Yield the records of a scope in the order of an export, except `End`.
 
     Each lesson is followed by its examples and its sightings. The other records are sorted by their
     lines.
@@ -298,74 +303,53 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
     sources = cache(lambda id: _sources(db, id))
     yield Header(version=2, **key, lessons=lessons.count(db, scope))
     for row in db.run("export_lessons", key):
-        lesson = from_row(LessonRecord, row, type="lesson", meta=_clean(json.loads(row["meta"])))
+        lesson = _record(LessonRecord, row)
         yield lesson
-        rows = db.run("export_examples", {"reflection": row["id"]})
-        examples = [_example(lesson.name, row["author"], one, sources, vectors) for one in rows]
+        rows = db.run("export_examples", {"reflection": row["id"], "author": row["author"]})
+        examples = [_example(lesson.name, one, sources, vectors) for one in rows]
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for name, kind in OTHERS.items():
-        others = []
-        for row in db.run(f"export_{name}s", key):
-            values: dict[str, Any] = {"type": name}
-            if name in ("exposure", "outcome"):
-                values["loop"] = row["loop"].partition(MOVED)[0]
-            elif name == "ruling":
-                values["record"] = _without_id(row["record"])
-            others.append(from_row(kind, row, **values))
-        by_line = {encode(record): record for record in others}
+    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord):
+        rows = db.run(f"export_{fields(kind)[0].default}s", key)
+        by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
         yield from (by_line[line] for line in sorted(by_line))
 
 
+def _record(kind: type[R], row: Row, **values: Any) -> R:
+    """Return the record of this class whose fields are columns of the row or in `values`."""
+    cells = dict(row)
+    values |= {name: read(cells[name]) for name, read in READERS.items() if name in cells}
+    return from_row(kind, row, type=fields(kind)[0].default, **values)
+
+
 def _example(
-    lesson: str, author: int, row: Row, sources: Callable[[int], set[str]], vectors: bool
+    lesson: str, row: Row, sources: Callable[[int], set[str]], vectors: bool
 ) -> ExampleRecord:
-    alone = row["digest"].startswith(LESSON)
     vector = None
     if vectors and row["space"] is not None:
         vector = Vector(space=row["space"], data=b64encode(row["data"]).decode("ascii"))
-    return ExampleRecord(
-        lesson=lesson,
-        digest=LESSON if alone else row["digest"],
-        author=row["id"] == author,
-        **{name: row[name] for name in ("text", "state", "trust", "at", "words")},
-        example=Example(**_clean(json.loads(row["record"]))),
-        sources=tuple(sorted(sources(row["id"]))),
-        vector=vector,
-    )
+    origins = tuple(sorted(sources(row["id"])))
+    return _record(ExampleRecord, row, lesson=lesson, sources=origins, vector=vector)
 
 
 def _sightings(
     db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
 ) -> Iterator[SightingRecord]:
-    alike: defaultdict[tuple[float, str, str], list[Row]] = defaultdict(list)
-    columns = "at, loop, text, source, trust, parents"
-    for row in db.select(columns, "occurrence", {"reflection": id}):
-        alike[row["at"], row["loop"], row["text"]].append(row)
-    for (at, loop, text), rows in sorted(alike.items()):
-        parents = {parent for row in rows for parent in json.loads(row["parents"])}
-        own = {row["source"] for row in rows}
-        yield SightingRecord(
-            lesson=lesson,
-            at=at,
-            loop=loop,
-            text=text,
-            source=min(own),
-            trust=lowest_trust(row["trust"] for row in rows),
-            sources=tuple(sorted(own.union(*map(sources, parents)) - {""})),
-            times=len(rows),
-        )
+    columns, order = "at, loop, text, source, trust, parents", "order by at, loop, text"
+    rows = db.select(columns, "occurrence", {"reflection": id}, order)
+    for _, group in groupby(rows, key=itemgetter("at", "loop", "text")):
+        alike = list(group)
+        parents = {parent for row in alike for parent in json.loads(row["parents"])}
+        own = {row["source"] for row in alike}
+        origins = tuple(sorted(own.union(*map(sources, parents)) - {""}))
+        values = {"lesson": lesson, "source": min(own), "sources": origins, "times": len(alike)}
+        trust = lowest_trust(row["trust"] for row in alike)
+        yield _record(SightingRecord, alike[0], trust=trust, **values)
 
 
 def _sources(db: Db, example: int) -> set[str]:
     """Return all sources that an example derives from."""
     return {row["source"] for row in db.run("rests_on", {"example": example})}
-
-
-def _without_id(record: str) -> dict[str, Any]:
-    """Return the record of a ruling without the number of the example that it was about."""
-    plain: dict[str, Any] = _clean(json.loads(record))
-    return {name: value for name, value in plain.items() if name != "example"}
 
 
 def _clean(value: Any) -> Any:
@@ -381,6 +365,25 @@ def _clean(value: Any) -> Any:
         case float() if not isfinite(value):
             return None
     return value
+
+
+def _load(text: str) -> dict[str, Any]:
+    plain: dict[str, Any] = _clean(json.loads(text))
+    return plain
+
+
+def _without_id(record: str) -> dict[str, Any]:
+    """Return the record of a ruling without the number of the example that it was about."""
+    return {name: value for name, value in _load(record).items() if name != "example"}
+
+
+# Column of an export -> the function that reads the field of the record from it.
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "example": lambda text: Example(**_load(text)),
+    "loop": lambda text: text.partition(MOVED)[0],
+    "meta": _load,
+    "record": _without_id,
+}
 
 
 def unvouched(record: Record, source: str, now: float) -> Record | None:
@@ -447,20 +450,17 @@ class _Import:
             case SightingRecord():
                 return self._sighting(record)
             case ExposureRecord():
-                names = ("shown", "share", "together")
-                plain = {name: getattr(record, name) for name in names}
-                loop = self._loop(record.loop, record.at)
-                one = Exposure(record.lesson, loop, signature="", **plain)
-                at, among = record.at, record.among
-                return exposures.insert_exposure(self._db, self._scope, one, among, at)
+                loop, coin = self._loop(record.loop, record.at), (record.share, record.together)
+                one = Exposure(record.lesson, loop, record.shown, "", *coin)
+                args = (record.among, record.at)
+                return exposures.insert_exposure(self._db, self._scope, one, *args)
             case OutcomeRecord():
-                signatures = json.dumps([storable(one) for one in record.signatures])
-                values = {**asdict(record), "signatures": signatures, "now": record.at}
-                values["loop"] = self._loop(record.loop, record.began)
-                new = self._first("insert_outcome", values) is not None
-                if new:
-                    self._db.run("count_outcome", {**self._key, **values})
-                return new
+                loop, errors = (
+                    self._loop(record.loop, record.began),
+                    map(storable, record.signatures),
+                )
+                end = Outcome(loop, record.right_at_once, record.calls, frozenset(errors))
+                return exposures.insert_outcome(self._db, self._scope, end, record.at)
             case RulingRecord():
                 return self._ruling(record)
             case LinkRecord():
@@ -470,9 +470,6 @@ class _Import:
                 return bool(self._db.run("import_link", values).rowcount)
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
-
-    def _first(self, name: str, values: Mapping[str, Any]) -> Row | None:
-        return self._db.first(name, {**self._key, **values})
 
     def _find(self, lesson: str) -> Row | None:
         """Return the lesson with this name, unless it was removed meanwhile."""
@@ -491,7 +488,7 @@ class _Import:
             lessons.begin_anew(self._db, {**values, "source": self._by})
             self._record_raise(record.name, mark(LESSON, values["text"]))
         if row is None or raised:
-            row = self._first("upsert_reflection", {**values, "now": record.last_seen})
+            row = self._db.first("upsert_reflection", {**values, "now": record.last_seen})
         assert row is not None
         both = {record.trust, row["trust"]} <= RAISING
         values |= {"verify": both and record.state == "verified", "raised": int(raised)}
@@ -510,18 +507,9 @@ class _Import:
         known = next(iter(self._db.select("id, state, trust", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
-        values = {
-            **self._key,
-            "reflection": lesson["id"],
-            "digest": digest,
-            "lesson": text,
-            "task": task,
-            "record": json.dumps(example),
-            "words": " ".join(words(task) if given is None else storable(given).split()[:MOST]),
-            "state": record.state,
-            "trust": record.trust,
-            "now": record.at,
-        }
+        terms = words(task) if given is None else storable(given).split()[:MOST]
+        values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
+        values |= {"record": json.dumps(example), "words": " ".join(terms), "now": record.at}
         held = known is None and record.state == "quarantined"
         if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
             values["state"] = "retired"
@@ -599,15 +587,8 @@ CopyProgress = Callable[[str, int], None]  # called with a table and the number 
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
 # Triggers keep the counts of a corpus.
 LEFT_OUT = ("corpus", "sqlite_sequence")
-# The tenant of a row in a file whose table has no such column.
+# The tenant of a row in a file whose table has neither this column nor a foreign key.
 _TENANTS = {
-    **dict.fromkeys(
-        ("attempt", "decision", "override", "step"), "(select tenant from loop where n = t.loop)"
-    ),
-    **dict.fromkeys(
-        ("occurrence", "example"), "(select tenant from reflection where id = t.reflection)"
-    ),
-    "supersession": "(select tenant from dream where id = t.dream)",
     "origin": "tenant_of(t.scope)",
     "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
 }
@@ -624,13 +605,15 @@ update vector set indexed = e.indexed from example e where e.id = vector.example
 class Table(NamedTuple):
     """A table as both engines have it: `key` orders its rows, the last of `columns` is the tenant.
 
-    `numbered` is True if the database assigns the numbers in its key.
+    `numbered` is True if the database assigns the numbers in its key. `tenant` is the SQL
+    expression for the tenant of a row `t` in SQLite.
     """
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     numbered: bool
+    tenant: str
 
 
 @cache
@@ -641,11 +624,15 @@ def tables() -> tuple[Table, ...]:
     found = {}
     for (name,) in db.execute(f"{sql} and name not in {LEFT_OUT} order by name"):
         info = db.execute(f"select name, type, pk from pragma_table_info('{name}')").fetchall()
+        owner = db.execute(f"select * from pragma_foreign_key_list('{name}')").fetchone()
+        tenant = _TENANTS.get(name, "t.tenant")
+        if "tenant" not in [row["name"] for row in info] and owner:
+            tenant = "(select tenant from {table} where {to} = t.{from})".format(**owner)
         columns = [row["name"] for row in info if row["name"] not in ("tenant", "changed")]
         keys = sorted((row["pk"], row["name"], row["type"].lower()) for row in info if row["pk"])
         key = tuple(name for _, name, _ in keys)
         numbered = key in {("n",), ("id",)} and keys[0][2] == "integer"
-        found[name] = Table(name, (*columns, "tenant"), key, numbered)
+        found[name] = Table(name, (*columns, "tenant"), key, numbered, tenant)
     db.close()
     return tuple(found[name] for name in dict.fromkeys((*FIRST, *found)))
 
@@ -691,10 +678,9 @@ def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
     """Yield all rows of a table, of every tenant, in the order of its key."""
     key = ", ".join(f"t.{name}" for name in table.key)
     cells = ", ".join(f"t.{name}" for name in table.columns[:-1])
-    tenant = "t.tenant"
-    if db.dialect == "sqlite":
-        tenant = _TENANTS.get(table.name, tenant)
-        scopes = db.execute("select tenant, project from tally") if "tenant_of" in tenant else ()
+    tenant = table.tenant if db.dialect == "sqlite" else "t.tenant"
+    if "tenant_of" in tenant:
+        scopes = db.execute("select tenant, project from tally")
         tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
         db.create_function("tenant_of", 1, tenants.get)
     sql = f"select {cells}, {tenant} from {table.name} t order by {key}"
@@ -706,7 +692,7 @@ def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
 def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
     if db.dialect == "sqlite":
         # Triggers update the search index, and the counts that the source's replace.
-        columns = table.columns[:-1] if table.name in _TENANTS else table.columns
+        columns = table.columns if table.tenant == "t.tenant" else table.columns[:-1]
         marks = ", ".join("?" * len(columns))
         sql = f"insert or replace into {table.name} ({', '.join(columns)}) values ({marks})"
         db.executemany(sql, (row[: len(columns)] for row in rows))
@@ -732,14 +718,12 @@ def _number(origin: Any, copied: Any) -> None:
         copied.execute(sql, (highest,))
         return
     copied.script(_AFTER)
-    for name, _, (key, *_), numbered in tables():
+    for name, _, (key, *_), numbered, _ in tables():
         if numbered:
-            last = f"greatest(max({key}), {highest if name == 'example' else 0})"
             sequence = f"pg_get_serial_sequence('{name}', '{key}')"
-            copied.script(
-                f"select setval({sequence}, n) from (select {last} as n from {name}) as last "
-                "where n > 0"
-            )
+            last = f"greatest(max({key}), {highest if name == 'example' else 0})"
+            rows = f"(select {last} as n from {name}) as last"
+            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")
 
 
 @contextmanager

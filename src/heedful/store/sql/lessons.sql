@@ -117,23 +117,6 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
--- name: insert_lineage
-insert into lineage (child, parent)
-select :example, atom from json_each(:parents) where atom <> :example
-on conflict do nothing;
-
--- name: set_author
-update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
-where id = :reflection and author is null;
-
--- name: follow_author
-update reflection set (trust, state, source) = (
-  select e.trust, case when reflection.state = 'retired' then 'retired' else e.state end,
-         coalesce((select min(source) from origin where example = e.id), '')
-  from example e where e.id = author
-)
-where id = :reflection;
-
 -- name: count_held
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
@@ -188,8 +171,7 @@ where id = :example and scope = :scope and state = 'quarantined'
 returning reflection, digest;
 
 -- name: read_voice
-select l.kind, l.signature, l.pattern, l.error_type, l.trust, l.state, l.author,
-       exists (select 1 from example where id = l.author) as spoken_for
+select l.kind, l.signature, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
 from reflection l where l.id = :reflection;
 
 -- name: best_example

@@ -5,7 +5,8 @@ from reflection where tenant = :tenant and project = :project
 order by kind, signature;
 
 -- name: export_examples
-select e.id, e.digest, e.lesson as text, e.state, e.trust, e.at, e.record, e.words, v.space, v.data
+select e.id, case when e.digest like 'lesson%' then 'lesson' else e.digest end as digest, e.id = :author as author,
+       e.lesson as text, e.state, e.trust, e.at, e.record as example, e.words, v.space, v.data
 from example e left join vector v on v.example = e.id
 where e.reflection = :reflection;
 
@@ -40,10 +41,7 @@ set seen = max(seen - :raised, :seen), first_seen = min(first_seen, :first_seen)
     useful = case when :new then :useful else useful end,
     state = case when :verify and state = 'candidate' then 'verified' else state end,
     author = coalesce(author, 0)
-where id = :reflection and (
-  seen < :seen or first_seen > :first_seen or last_seen < :last_seen or last_shown < :last_shown
-  or not pinned and :pinned or not apart and :apart or :new or :verify and state = 'candidate' or author is null
-);
+where id = :reflection;
 
 -- name: make_author
 update reflection set author = :example where id = :reflection and coalesce(author, 0) = 0;
