@@ -1,8 +1,8 @@
-"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke texts.
+"""The lessons in a store: write, list, limit and delete them; release, reject and revoke texts.
 
-A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
-record their sources, so that revoking a source also removes all that derives from it. This module
-decides the trust and the state of every text, for every writer.
+A lesson is one row for each kind and signature. Every sighting of the error adds to the count of
+the lesson. Examples record their sources, so that revoking a source also deletes every example that
+derives from the source. This module sets the trust and the state of every text in the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Wrote = Literal["nothing", "new", "raised"]
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
-# The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
+# `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
@@ -38,19 +38,19 @@ LESSON = "lesson"
 
 
 def words_digest(text: str) -> str:
-    """Return the digest of the row that holds these words of a lesson."""
+    """Return the digest of the row that stores the text of a lesson without an example."""
     return f"{LESSON} {Example(text, '').digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return the digest that names a text in rulings; `digest` is that of its row."""
+    """Return the digest with which rulings name the example row that has `digest` and `lesson`."""
     return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Copy the examples of a superseded lesson that may be recalled to its successor.
+    """Copy the recallable examples of lesson `subject` to lesson `successor`; record each copy.
 
-    Each copy derives from its original, so that a revocation removes both.
+    A copy derives from its original, so that a revocation deletes both.
     """
     values: Plain = {"subject": subject, "successor": successor}
     for row in db.run("carried", values).fetchall():
@@ -65,15 +65,15 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 def record_supersession(
     db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
 ) -> None:
-    """Record that a dream superseded a lesson or an example."""
+    """Record that a dream superseded row `subject`; `what` is "reflection" or "example"."""
     values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
     db.insert("supersession", {**values, "before": json.dumps(before)})
 
 
-def follow(db: Db, values: Plain) -> None:
-    """Copy the new examples of a lesson to its successor if the lesson is superseded.
+def copy_to_successor(db: Db, values: Plain) -> None:
+    """Copy new examples of a lesson to its successor, if a dream superseded the lesson.
 
-    `values` holds the scope, and the lesson's `kind`, `signature` and id as `reflection`.
+    `values` holds the scope, the `kind` and `signature` of the lesson, and its id as `reflection`.
     """
     named = {"name": name_of(values), "subject": values["reflection"]}
     row = db.first("became", {**values, **named})
@@ -81,12 +81,12 @@ def follow(db: Db, values: Plain) -> None:
         carry(db, row["dream"], values["reflection"], row["id"])
 
 
-def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
-    """Return the reflection with the trust, state and parents with which it is stored.
+def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
+    """Return the reflection with the trust, state, source and parents to store.
 
-    `key` is the scope: `tenant`, `project`, and its token as `scope`. Returns None for a lesson
-    from a loop that was shown something revoked or forgotten since, because its origin is unknown.
-    Raises InvalidInput for an unknown parent.
+    `key` holds `tenant`, `project` and the scope's token as `scope`. Returns None for a measured
+    reflection if the origin of an example in its prompt is deleted. Raises InvalidInput for an
+    unknown parent.
     """
     parents = set(one.parents)
     if one.loop:
@@ -112,11 +112,11 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
-def rests(db: Db, values: Plain, example: int) -> bool:
-    """Replace the recorded parents of an example; return True if it had any before.
+def replace_origins(db: Db, values: Plain, example: int) -> bool:
+    """Replace the source and parents recorded for an example; return True if it had some before.
 
-    Earlier origins stay if the example derives from itself. `values` holds the scope, the `source`,
-    and the `parents` as a JSON list of ids.
+    `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If the
+    example is an ancestor of a parent, the old source and parents stay, too.
     """
     values = {**values, "example": example}
     known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
@@ -129,8 +129,8 @@ def rests(db: Db, values: Plain, example: int) -> bool:
     return known
 
 
-def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
-    """Check the quota of a source that is not trusted. Raises QuotaExceeded."""
+def check_quota(db: Db, key: Plain, source: str, quota: Quota) -> None:
+    """Raise QuotaExceeded if an untrusted source exceeds its quota."""
     for what, name, most, remedy in (
         ("entries in quarantine", "count_held", quota.entries, "release or reject some first"),
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
@@ -142,7 +142,7 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Return True if the last ruling on exactly this text rejected it."""
+    """Return True if the newest ruling on this text of the lesson is a rejection."""
     row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
     return row is not None and row["action"] == "reject"
 
@@ -150,18 +150,18 @@ def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
 def upsert(
     db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
 ) -> list[Remembered]:
-    """Write each reflection with one upsert: its count, its sighting and its example.
+    """Write each reflection: insert or count the lesson, and add its sighting and example.
 
-    Leaves out a lesson from a loop that was shown something removed since. Raises InvalidInput for
-    an unknown parent, and QuotaExceeded.
+    Skips a reflection if `assign_trust` returns None. Raises QuotaExceeded, and InvalidInput for an
+    unknown parent.
     """
     key = _scope_key(scope)
     answers = []
     for one in reflections:
-        if (stamped := stamp(db, key, one)) is not None:
+        if (stamped := assign_trust(db, key, one)) is not None:
             answers.append(_upsert(db, key, stamped, now))
             if quota is not None and stamped.state == "quarantined":
-                within(db, key, storable(stamped.source), quota)
+                check_quota(db, key, storable(stamped.source), quota)
     return answers
 
 
@@ -181,7 +181,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         begin_anew(db, values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
-    # A tag that is an exact signature makes the lesson findable by this text, too.
+    # A tag that is an exact signature lets a search for this text find the lesson.
     tags = json.loads(row["tags"])
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
@@ -190,27 +190,30 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     insert_sighting(db, values, storable(reflection.sighting))
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
-        follow(db, values)
+        copy_to_successor(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
 
 
 def begin_anew(db: Db, values: Plain) -> None:
-    """Prepare a lesson for other words of an operator or a measured outcome."""
+    """Prepare a lesson for new text from an operator or a measured outcome.
+
+    Earlier proofs no longer count, and text of a model is superseded.
+    """
     db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
     db.run("replace_words", values)
 
 
 def insert_sighting(db: Db, values: Plain, text: str) -> None:
-    """Insert a sighting with the columns in `values`; its time is `now`."""
+    """Insert a sighting with this text; `values` holds the other columns, and its time as `now`."""
     names = ("reflection", "loop", "source", "trust", "parents")
     sighting = {name: values[name] for name in names}
     db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
-    """Write the texts of a sighting: its example, the words of the lesson, or both.
+    """Write the texts of a sighting: its example, the text of the lesson, or both.
 
-    `row` is the lesson. It has no author if its words are new or were just replaced.
+    `row` is the lesson. Its `author` is None if its text is new or was just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
     lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
@@ -222,7 +225,7 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
         values["digest"] = reflection.example.digest
         wrote = add_example(db, values, reflection.example, reflection.context, place)
     elif row["text"] == values["text"] or (held and reflection.text != reflection.sighting):
-        # Other words wait beside those of the lesson, for their release or as less trusted ones.
+        # The lesson does not show these words: they are quarantined or less trusted than its own.
         wrote = _add_words(db, values, reflection.context, place)
     if row["author"] is None:
         words: Wrote = wrote
@@ -235,15 +238,15 @@ def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
             kept = "retired" if row["state"] == "retired" else ""
             db.run("set_voice", {**values, "example": author, "kept": kept})
     if reflection.trust == "operator" and (raised or wrote == "raised"):
-        # An operator said the same, which raises the trust of a known text.
+        # An operator wrote a known text again, which raises the trust of the text.
         scope, source = Scope(values["tenant"], values["project"]), values["source"]
         record = {"digest": mark(values["digest"], values["text"]), "source": source}
         by, now = source.strip() or "operator", values["now"]
-        rule(db, scope, "release", name_of(values), by, "said the same", now, record)
+        rule(db, scope, "release", name_of(values), by, "wrote the same text", now, record)
 
 
 def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
-    """Write the row by which a lesson without an example is found."""
+    """Write the example row that lets a search find a lesson without an example."""
     values["digest"] = words_digest(values["text"])
     return add_example(db, values, Example(values["text"], "", context=context), context, place)
 
@@ -251,10 +254,10 @@ def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = N
 def add_example(
     db: Db, values: Plain, example: Example, context: str, place: Plain | None
 ) -> Wrote:
-    """Write an example of a lesson and its origin, unless a more trusted copy exists.
+    """Write an example with its origin and vector; replace a stored copy only to raise its trust.
 
     `values` holds the scope and `kind`, `signature`, `reflection`, `digest`, `text`, `state`,
-    `trust`, `source`, `parents`, `now`. `place` holds the space and data of the example's vector.
+    `trust`, `source`, `parents`, `now`. `place` holds the space and data of the vector.
     """
     task = storable(example.task)
     values = {
@@ -271,7 +274,7 @@ def add_example(
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
     if row is not None:
-        wrote = "raised" if rests(db, values, row["id"]) else "new"
+        wrote = "raised" if replace_origins(db, values, row["id"]) else "new"
     else:
         db.run("verify_example", values)
     if place is not None and (row is not None or values["trust"] not in HELD):
@@ -280,25 +283,22 @@ def add_example(
 
 
 def name_of(row: Row) -> str:
-    """Return the name of a lesson in rulings: `kind/signature`."""
+    """Return the name of the lesson in `row`: `kind/signature`."""
     return f"{row['kind']}/{row['signature']}"
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return the lessons most often seen."""
+    """Return the lessons as plain data, those seen most often first."""
     return [plain(row) for row in db.all("top_reflections", scope, limit=limit)]
 
 
 def count(db: Db, scope: Scope) -> int:
-    """Return the number of lessons."""
+    """Return the number of lessons in the scope."""
     return int(db.all("count_reflections", scope)[0]["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
-    """Delete the lessons of the scope and all that belongs to them; return how many there were.
-
-    Rulings stay on record.
-    """
+    """Delete the lessons of the scope with all their data except rulings; return their number."""
     gone = [db.delete(table, key_of(scope)) for table in ("reflection", *CLEARED)]
     db.run("clear_lineage", {"scope": token(scope)})
     db.delete("origin", {"scope": token(scope)})
@@ -306,15 +306,16 @@ def clear(db: Db, scope: Scope) -> int:
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
-    """Return all scopes with lessons; with `waiting`, those with unfinished traces or episodes.
+    """Return the scopes with lessons, of all tenants.
 
-    The caller sees only their names.
+    With `waiting`, return the scopes with waiting episodes or unfinished traces.
     """
     rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
 
 
 def plain(row: Row) -> Mapping[str, Any]:
+    """Return the row of a lesson as plain data."""
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     return {**dict(row), **flags, "tags": json.loads(row["tags"])}
 
@@ -329,9 +330,10 @@ def rule(
     now: float,
     record: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record a ruling; `record` is plain data. Raises InvalidInput.
+    """Record a ruling on `subject`; `record` holds details as plain data.
 
-    The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
+    The subject is a name or a digest, not an id, so that the ruling outlives the lesson. Raises
+    InvalidInput if `by` is empty.
     """
     records.check_actor(by, why)
     texts = {"action": action, "subject": subject, "by": by, "why": why}
@@ -341,10 +343,10 @@ def rule(
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Evict all beyond `most` lessons and examples; return the answers, with evicted ones marked.
+    """Evict lessons and examples until at most `most` of each remain; 0 keeps all.
 
-    Quarantined lessons go first. Among the others new lessons go last, so that a full memory still
-    learns.
+    Evicts quarantined lessons first and the new lessons in `answers` last, so that a full memory
+    still learns. Returns the answers; an evicted lesson has `Remembered(0, False, 0)`.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -359,11 +361,10 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 
 
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
-    """Return the lessons that `prune` would remove, as plain data with `why`.
+    """Return the lessons that `prune` would delete, as plain data with the reason as `why`.
 
-    `unused_for`: lessons neither seen nor shown for that many seconds; 0 turns this off. `keep`:
-    all beyond that many lessons; below 0 turns this off. A time in the future, from a wrong clock,
-    counts as used.
+    These are the lessons neither seen nor shown for `unused_for` seconds, unless that is 0, and the
+    least useful beyond `keep` lessons, unless that is negative.
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -379,7 +380,7 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
-    """Remove the lessons that `prunable` returns; put their names on record."""
+    """Delete the lessons that `prunable` returns, record a ruling with their names, return them."""
     found = prunable(db, scope, unused_for, keep)
     for one in found:
         db.delete("reflection", {**key_of(scope), "id": one["id"]})
@@ -390,7 +391,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
+    """Pin or unpin a lesson, and record a ruling; pinned lessons stay. Raises NotFound."""
     key = {**key_of(scope), "id": id}
     if not db.update("reflection", key, {"pinned": pinned}):
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
@@ -398,14 +399,14 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
 
 
-# How many sightings of a lesson are shown, the newest first.
+# The number of sightings in a provenance, newest first.
 NEWEST = 20
 PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
 def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
-    """Return examples by their ids, in any state; with None all that wait in quarantine."""
+    """Return the examples with these ids, in any state; None returns all quarantined examples."""
     key = _scope_key(scope)
     if ids is None:
         waits = {"scope": key["scope"], "state": "quarantined"}
@@ -437,9 +438,9 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
 
 
 def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
-    """Release or reject entries of the quarantine, all or none, and record each ruling.
+    """Release or reject the quarantined examples with these ids, and record a ruling for each.
 
-    A released entry gets the trust level "operator". Raises NotFound, NotQuarantined, InvalidInput.
+    A released example gets the trust "operator". Raises NotFound, NotQuarantined, InvalidInput.
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
@@ -461,17 +462,17 @@ def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, 
         rule(db, scope, action, subject, by, why, now, record)
         values["reflection"] = row["reflection"]
         if released:
-            follow(db, {**values, "kind": one.kind, "signature": one.signature})
+            copy_to_successor(db, {**values, "kind": one.kind, "signature": one.signature})
         (lesson,) = db.run("read_voice", values).fetchall()
         if lesson["trust"] in HELD and (released or lesson["author"] == id):
             _speak(db, values, id if released else _best(db, values), lesson)
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
-    """Remove everything that derives from a source, and its sightings, on record.
+    """Delete the sightings of a source and everything that derives from it; record a ruling.
 
-    `dry_run` only counts. Lessons keep what other sources said about them. Raises NotFound if the
-    source left nothing.
+    With `dry_run`, only count. Lessons keep the texts of other sources. Raises NotFound if nothing
+    comes from the source.
     """
     values: Plain = {**_scope_key(scope), "source": storable(source), "now": time.time()}
     db.execute("savepoint revocation")
@@ -487,7 +488,7 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("unsee", values)
         lesson = db.run("read_voice", values).fetchone()
-        if not lesson["spoken_for"]:  # its author is gone, so it gets the words of another example
+        if not lesson["spoken_for"]:  # its words were deleted: take those of another example
             db.run("give_back", values)
             best = _best(db, values)
             if best is None and not _from_sighting(db, values, lesson):
@@ -506,13 +507,13 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
 
 
 def _best(db: Db, values: Plain) -> int | None:
-    """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
+    """Return the id of the most trusted example of a lesson; retired examples come last."""
     row = db.first("best_example", {**values, "order": json.dumps(records.ORDER)})
     return int(row["id"]) if row is not None else None
 
 
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
-    """Give a lesson the words, trust and state of an example; a proof's retirement stays."""
+    """Give a lesson the words, trust and state of an example; a retired lesson stays retired."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
@@ -520,7 +521,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Write the most trusted sighting as the lesson; return False without a sighting."""
+    """Store the text of the most trusted sighting as an example; return False if there is none."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False

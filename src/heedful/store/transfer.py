@@ -1,9 +1,9 @@
-"""Data that leaves a store and enters another: the lessons of one scope, or a whole database.
+"""Export and import of the lessons of one scope, and copies of a whole database.
 
-An export is a stream of the records below, the rows of one scope without numbers that mean nothing
-elsewhere. A lesson is named by kind and signature. What an example or a sighting derives from is
-given by its sources, so that a source can be revoked after a move. Writing a record twice changes
-nothing. A copy is every row of every scope, all or nothing, read again and compared.
+An export is a stream of the records below. They name a lesson by kind and signature, because ids
+differ between databases. Examples and sightings list all sources that they derive from, so that a
+source can be revoked after an import too. Importing a record twice changes nothing. A copy holds
+every row of every scope; it is one transaction, and every row is read again and compared.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import SKIP, Db, Row, from_row, key_of, placed, short, storable, token
 
-# The ruling that vouches for an import: it concerns one database and is never exported.
+# The action of the ruling that records who vouches for an import. It is never exported.
 IMPORT = "import"
-# Characters of the metadata of an unvouched lesson.
+# Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
 LONGEST_META = 20_000
-# Separates an imported loop's id from its time if another loop with that id ran here.
+# Separates the id of an imported loop from its time, if this store has another loop with the id.
 MOVED = "\x1e"
 STAYS = ("retired", "superseded")
-# Kind of error of pydantic -> what must be there instead.
+# Type of a pydantic error -> what the field must be.
 ALLOWED = {
     "json_invalid": "JSON in UTF-8, without deep nesting",
     "missing": "given",
     "unexpected_keyword_argument": "left out, because a record has no such field",
-    "string_pattern_mismatch": "text of another form: a kind, a signature, a digest or a name",
+    "string_pattern_mismatch": "a valid kind, signature, digest or name",
     "union_tag_not_found": "a record with a 'type'",
     "union_tag_invalid": "a record whose 'type' is known",
 }
 
 
 class Must:
-    """Constraints on a field, as pydantic's core schema names them, without importing pydantic."""
+    """Constraints on a field, with the names of pydantic's core schema, usable without pydantic."""
 
     def __init__(self, **constraints: Any) -> None:
         self._constraints = constraints
@@ -91,7 +91,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonRecord:
-    """A lesson; `seen` counts its sightings."""
+    """A lesson of an export. `seen` counts its sightings."""
 
     type: Literal["lesson"] = "lesson"
     kind: Annotated[str, Must(pattern="^[^/]{1,200}$")]
@@ -115,13 +115,13 @@ class LessonRecord:
 
     @property
     def name(self) -> str:
-        """Return the name of the lesson."""
+        """The name of the lesson: `kind/signature`."""
         return f"{self.kind}/{self.signature}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector:
-    """An embedding: base64 of 32-bit floats, the least byte first."""
+    """A vector of an export: base64 of little-endian 32-bit floats."""
 
     space: str
     data: str
@@ -129,10 +129,10 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
-    """An example of a lesson, or with the digest "lesson" words of the lesson itself.
+    """An example of a lesson, or with the digest "lesson" the text of a lesson without an example.
 
-    `text` is what the lesson said as it came with this example, `author` is True if these are the
-    words of the lesson. A search compares `words`. `sources` are all that it derives from.
+    `text` is the text of the lesson that came with the example. `author` is True if the lesson has
+    this text now. Searches compare `words`. `sources` are all sources from which it derives.
     """
 
     type: Literal["example"] = "example"
@@ -151,7 +151,7 @@ class ExampleRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SightingRecord:
-    """Sightings of a lesson that are alike: `times` of them."""
+    """A group of `times` sightings of a lesson with the same time, loop and text."""
 
     type: Literal["sighting"] = "sighting"
     lesson: Name
@@ -166,7 +166,7 @@ class SightingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureRecord:
-    """A lesson ranked into the prompt of a loop, `among` so many."""
+    """An exposure. `among` is the number of lessons ranked into the same prompt."""
 
     type: Literal["exposure"] = "exposure"
     loop: str
@@ -180,7 +180,7 @@ class ExposureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRecord:
-    """How a loop with exposures ended; `began` is the time of its first exposure."""
+    """The outcome of a loop with exposures. `began` is the time of its first exposure."""
 
     type: Literal["outcome"] = "outcome"
     loop: str
@@ -193,7 +193,7 @@ class OutcomeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulingRecord:
-    """What a person or a proof decided."""
+    """A decision of a person or a proof."""
 
     type: Literal["ruling"] = "ruling"
     at: Time
@@ -206,7 +206,7 @@ class RulingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
-    """A strategy and the reflection that it came with, or a lesson and what it became."""
+    """A link from a strategy to its reflection, or from a lesson to the lesson that replaced it."""
 
     type: Literal["link"] = "link"
     child: Name
@@ -217,7 +217,7 @@ class LinkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The last line of an export: how many lines are above it, and their SHA-256."""
+    """The last line of an export: the number of lines before it, and their SHA-256."""
 
     type: Literal["end"] = "end"
     lines: Count
@@ -239,13 +239,13 @@ R = TypeVar("R", bound=Record)
 
 
 def encode(record: Record) -> bytes:
-    """Return the line of a record: ASCII, the same bytes for the same record."""
+    """Return a record as a line of ASCII JSON; equal records give equal bytes."""
     line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False)
     return line.encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Record:
-    """Return the record of a line. Raises InvalidInput if a field is missing, unknown or wrong."""
+    """Return the record in a line. Raises InvalidInput if a field is missing, unknown or wrong."""
     from pydantic import ValidationError
 
     try:
@@ -259,13 +259,15 @@ def decode(line: bytes) -> Record:
     match record:
         case LessonRecord():
             kind, pattern, right = record.error_type, record.pattern, record.signature
-            # Storing it may have redacted or cut the pattern.
+            # A store may have redacted or cut the pattern, whose digest then differs.
             if not (
                 "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST
             ):
                 right = digest_of(kind, pattern)
             if record.signature != right:
-                raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
+                raise InvalidInput(
+                    "signature", record.signature, f"the signature of its pattern, {right}"
+                )
         case ExampleRecord(vector=Vector() as vector):
             try:
                 data = b64decode(vector.data, validate=True)
@@ -277,7 +279,7 @@ def decode(line: bytes) -> Record:
         case ExposureRecord(shown=False, share=0):
             raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
         case RulingRecord(action="import"):
-            raise InvalidInput("action", record.action, "another than import")
+            raise InvalidInput("action", record.action, "any action except import")
         case _:
             pass
     return record
@@ -296,8 +298,7 @@ def _adapter() -> Any:
 def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
     """Yield the records of a scope in the order of an export, except `End`.
 
-    Each lesson is followed by its examples and its sightings. The other records are sorted by their
-    lines.
+    The examples and sightings of a lesson follow it. Other records are sorted by their lines.
     """
     key = key_of(scope)
     sources = cache(lambda id: _sources(db, id))
@@ -316,7 +317,7 @@ def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
 
 
 def _record(kind: type[R], row: Row, **values: Any) -> R:
-    """Return the record of this class whose fields are columns of the row or in `values`."""
+    """Return a record of class `kind`; its fields are columns of `row` or in `values`."""
     cells = dict(row)
     values |= {name: read(cells[name]) for name, read in READERS.items() if name in cells}
     return from_row(kind, row, type=fields(kind)[0].default, **values)
@@ -348,12 +349,12 @@ def _sightings(
 
 
 def _sources(db: Db, example: int) -> set[str]:
-    """Return all sources that an example derives from."""
+    """Return all sources from which an example derives."""
     return {row["source"] for row in db.run("rests_on", {"example": example})}
 
 
 def _clean(value: Any) -> Any:
-    """Return JSON data without what an export cannot hold: lone surrogates, NaN and infinity."""
+    """Return JSON data without NaN and infinity, and with `?` for each lone surrogate."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -373,11 +374,11 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def _without_id(record: str) -> dict[str, Any]:
-    """Return the record of a ruling without the number of the example that it was about."""
+    """Return the JSON data of a ruling without the id of the example."""
     return {name: value for name, value in _load(record).items() if name != "example"}
 
 
-# Column of an export -> the function that reads the field of the record from it.
+# Column of an export -> the function that turns a cell into the field of the same name.
 READERS: Mapping[str, Callable[[str], Any]] = {
     "example": lambda text: Example(**_load(text)),
     "loop": lambda text: text.partition(MOVED)[0],
@@ -387,11 +388,11 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return what an unvouched import keeps of a record, or None for nothing.
+    """Return the part of a record to import if nobody vouches for it, or None for nothing.
 
-    Texts become external, get the import as a source, are cut, and wait in quarantine. Decisions,
-    measurements and proofs of others are left out, and so are search words and vectors, which the
-    person who releases a text does not see. Times are at most `now`.
+    Texts are shortened and quarantined, with the trust "external" and `source` as a source.
+    Decisions, measurements and proofs are dropped. So are search words and vectors, because the
+    person who releases a text does not see them. Times after `now` become `now`.
     """
     if isinstance(record, LinkRecord) and record.relation == "strategy":
         return replace(record, at=min(record.at, now))
@@ -419,25 +420,26 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
 def import_records(
     db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
 ) -> tuple[list[bool], int]:
-    """Write records in the order of an export; return whether each is new, and how many wait.
+    """Write records in the order of an export; return for each record whether it is new.
 
-    A known record stays as it is, but its sightings are counted. Text from an operator or a
-    measured outcome raises the trust of the same text here, as `remember` does, and that is
-    recorded. `by` vouches for the import; "" if nobody does. `source` is the name of the import.
+    Also returns how many examples of the import are in quarantine. A stored record does not change,
+    except that new sightings are counted, and that text of an operator or a measured outcome raises
+    the trust of the same text; a ruling records this. `by` vouches for the import, or is "".
+    `source` is the name of the import.
     """
     writer = _Import(db, scope, source, by, why)
     return [writer.write(record) for record in records], writer.waiting
 
 
 class _Import:
-    """Writes records into one scope within one transaction."""
+    """The state of one import into a scope, within one transaction."""
 
     def __init__(self, db: Db, scope: Scope, source: str, by: str, why: str) -> None:
         self._db, self._scope = db, scope
         self._key = {**key_of(scope), "scope": token(scope)}
         self._source, self._by, self._why, self._now = source, by, why, time.time()
         self._origins: dict[frozenset[str], int] = {}
-        self.waiting = 0  # examples in quarantine because of this import
+        self.waiting = 0  # the examples of this import that are in quarantine
         if by:
             self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
 
@@ -472,7 +474,6 @@ class _Import:
                 raise TypeError(f"a {record.type} line is not stored")
 
     def _find(self, lesson: str) -> Row | None:
-        """Return the lesson with this name, unless it was removed meanwhile."""
         kind, _, signature = lesson.partition("/")
         key = {**key_of(self._scope), "kind": kind, "signature": signature}
         return next(iter(self._db.select("id, text, state, trust", "reflection", key)), None)
@@ -543,7 +544,7 @@ class _Import:
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
             values = {**same, "source": source, "trust": record.trust, "now": record.at}
-            if others and others not in self._origins:  # an example that is gone had these sources
+            if others and others not in self._origins:  # these are sources of a deleted example
                 self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
                 self._origin_of(id, others)
             values["parents"] = json.dumps([self._origins[others]] if others else [])
@@ -558,13 +559,13 @@ class _Import:
             self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
-        """Return the name that a loop has here: name and time identify it."""
+        """Return the id of a loop in this store, with its time added if another loop has the id."""
         key = {**key_of(self._scope), "loop": storable(name)}
         at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
         return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
 
     def _ruling(self, record: RulingRecord) -> bool:
-        """Record a ruling; return False if it was known."""
+        """Insert a ruling; return False if it is stored already."""
         texts = ("action", "subject", "by", "why")
         values: dict[str, Any] = {name: storable(getattr(record, name)) for name in texts}
         values |= {**key_of(self._scope), "at": record.at}
@@ -576,23 +577,24 @@ class _Import:
         return new
 
     def _record_raise(self, lesson: str, digest: str) -> None:
-        """Record that the import raised the trust of a known text."""
+        """Record a ruling that the import raised the trust of a stored text."""
         record = {"digest": digest, "source": self._source}
         args = ("release", lesson, self._by, self._why, self._now, record)
         lessons.rule(self._db, self._scope, *args)
 
 
-CopyProgress = Callable[[str, int], None]  # called with a table and the number of its rows
-# Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
+CopyProgress = Callable[[str, int], None]  # is called with the name and the rows of a table
+# Exposures are written first, because a trigger changes `last_shown` of lessons; then the tables to
+# which other tables refer.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
-# Triggers keep the counts of a corpus.
+# Tables that are not copied: triggers or `_number` fill them.
 LEFT_OUT = ("corpus", "sqlite_sequence")
 # The tenant of a row in a file whose table has neither this column nor a foreign key.
 _TENANTS = {
     "origin": "tenant_of(t.scope)",
     "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
 }
-# What PostgreSQL's triggers would have written row by row.
+# Writes the rows that PostgreSQL's triggers would write one at a time.
 _AFTER = """
 insert into corpus (scope, tenant, texts, length)
 select scope, tenant, count(*) filter (where indexed),
@@ -603,9 +605,9 @@ update vector set indexed = e.indexed from example e where e.id = vector.example
 
 
 class Table(NamedTuple):
-    """A table as both engines have it: `key` orders its rows, the last of `columns` is the tenant.
+    """A table that both engines have. `key` orders its rows; the last of `columns` is the tenant.
 
-    `numbered` is True if the database assigns the numbers in its key. `tenant` is the SQL
+    `numbered` is True if the database assigns the numbers in the key. `tenant` is the SQL
     expression for the tenant of a row `t` in SQLite.
     """
 
@@ -618,7 +620,7 @@ class Table(NamedTuple):
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """Return the tables that both engines have, ordered so that foreign keys hold while writing."""
+    """Return the tables of both engines; a table comes after the tables to which it refers."""
     db = connect(":memory:", BUSY_SECONDS)
     sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
     found = {}
@@ -640,11 +642,11 @@ def tables() -> tuple[Table, ...]:
 def copy(
     source: str, target: str, progress: CopyProgress = lambda table, rows: None
 ) -> dict[str, int]:
-    """Copy everything in one database into an empty one; return the number of rows by table.
+    """Copy the database `source` into the empty `target`; return the number of rows by table.
 
-    It is one transaction. What was written is read again and compared before the commit. For
-    PostgreSQL, connect as the role that owns the tables, because that role sees all rows. Queued
-    jobs are not copied, because workers find their work again. Raises NotFound, Conflict,
+    The copy is one transaction. Before the commit, all rows are read again and compared. With
+    PostgreSQL, connect as the role that owns the tables, because only this role sees all rows.
+    Queued jobs are not copied: workers find their work again. Raises NotFound, Conflict,
     InvalidInput, StoreError.
     """
     if source == target or os.path.realpath(source) == os.path.realpath(target):
@@ -655,7 +657,7 @@ def copy(
             if any(_read_rows(copied, table)):
                 raise Conflict(
                     f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
-                    "database, or bring lessons together by heedful export and heedful import"
+                    "database, or add lessons to it with heedful export and heedful import"
                 )
         for table in tables():
             _write_rows(copied, table, _read_rows(origin, table))
@@ -666,8 +668,8 @@ def copy(
             for row, written in rows:
                 if row != written:
                     raise StoreError(
-                        f"{shown(target)} does not hold what {shown(source)} does, they differ in "
-                        f"{table.name}; nothing was written"
+                        f"the copy of table {table.name} in {shown(target)} differs from the table "
+                        f"in {shown(source)}; nothing was written"
                     )
                 counts[table.name] += 1
             progress(table.name, counts[table.name])
@@ -675,7 +677,7 @@ def copy(
 
 
 def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
-    """Yield all rows of a table, of every tenant, in the order of its key."""
+    """Yield the rows of all tenants in a table, in the order of its key."""
     key = ", ".join(f"t.{name}" for name in table.key)
     cells = ", ".join(f"t.{name}" for name in table.columns[:-1])
     tenant = table.tenant if db.dialect == "sqlite" else "t.tenant"
@@ -691,7 +693,7 @@ def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
 
 def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
     if db.dialect == "sqlite":
-        # Triggers update the search index, and the counts that the source's replace.
+        # Triggers write the search index. They also write counts, which the copied counts replace.
         columns = table.columns if table.tenant == "t.tenant" else table.columns[:-1]
         marks = ", ".join("?" * len(columns))
         sql = f"insert or replace into {table.name} ({', '.join(columns)}) values ({marks})"
@@ -707,7 +709,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _number(origin: Any, copied: Any) -> None:
-    """Write what triggers would have written, and let no number be assigned twice."""
+    """Write what PostgreSQL's triggers would have written, and continue the numbering of rows."""
     sql = "select seq from sqlite_sequence where name = 'example'"
     if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
@@ -728,7 +730,7 @@ def _number(origin: Any, copied: Any) -> None:
 
 @contextmanager
 def _open(url: str, *, writes: bool) -> Iterator[Any]:
-    """Yield a database in a transaction, and commit it at the end."""
+    """Yield a connection to a database in a transaction, and commit at the end."""
     if not url.startswith(POSTGRES):
         if not writes and not os.path.exists(url):
             raise NotFound("database", url, "this folder; check the path")
@@ -749,8 +751,8 @@ def _open(url: str, *, writes: bool) -> Iterator[Any]:
             postgres.of_schema(session, role)
             if not role["owner"]:
                 raise RoleRefused(
-                    f"role {role['role']} sees one tenant at a time; a copy is of all of them: "
-                    "name the role that owns heedful's tables in the URL"
+                    f"role {role['role']} sees only one tenant at a time, but a copy needs all "
+                    "tenants; connect as the role that owns heedful's tables"
                 )
             kind = "" if writes else " read only"
             session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")

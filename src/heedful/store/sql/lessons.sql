@@ -13,7 +13,7 @@ known (replaced, shown) as (
 )
 insert into ruling (tenant, project, action, subject, by, why, at)
 select :tenant, :project, 'restore', :kind || '/' || :signature,
-       case when :source <> '' then :source else :trust end, 'other words took its place',
+       case when :source <> '' then :source else :trust end, 'other words replaced its text',
        -- Later than these, even if the clock was set back.
        max(:now, max(coalesce((select at + 0.000001 from newest), 0), coalesce((select shown from known), 0)))
 where case
