@@ -25,7 +25,7 @@ select at, action, subject, by, why, record from ruling
 where tenant = :tenant and project = :project and action <> 'import';
 
 -- name: export_links
--- The successor of a lesson is exported even if the lesson is gone.
+-- A link to a successor is exported even if the lesson itself is deleted.
 with there (name) as (
   select kind || '/' || signature from reflection where tenant = :tenant and project = :project
 )
@@ -34,7 +34,7 @@ where tenant = :tenant and project = :project and relation in ('became', 'strate
   and (relation = 'became' or child in (select name from there) and parent in (select name from there));
 
 -- name: merge_lesson
--- A lesson with new words has no author. The upsert that raised it counted a sighting.
+-- A lesson with new text has no author. If its trust was raised, that counted a sighting, which is subtracted.
 update reflection
 set seen = max(seen - :raised, :seen), first_seen = min(first_seen, :first_seen), last_seen = max(last_seen, :last_seen),
     last_shown = max(last_shown, :last_shown), pinned = pinned or :pinned, apart = apart or :apart,
@@ -56,7 +56,7 @@ where tenant = :tenant and project = :project and subject = :subject and action 
   and (at = :at or action = 'import');
 
 -- name: import_link
--- A lesson gets a successor only if it is superseded here and has none.
+-- A lesson gets a successor only if it is superseded in this store and has no successor.
 insert into link (tenant, project, child, relation, parent, at)
 select :tenant, :project, :child, :relation, :parent, :at
 where (:source = '' or 2 = (
