@@ -108,7 +108,7 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
 
 
 def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
-    """Return the newest episodes with their records, in this state, or in any if it is ""."""
+    """Return the newest episodes in this state, or in any if it is "", with their records."""
     return page(db, scope, limit, state, whole=True)
 
 
@@ -122,7 +122,10 @@ def page(
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return the newest episodes before `at` and `digest`, without records unless `whole`."""
+    """Return up to `limit` episodes that were stored before `at`, newest first.
+
+    At the same time, a lower `digest` counts as earlier. Records are empty unless `whole` is set.
+    """
     values = {"digest": digest, "state": state, "limit": limit, "before": at, "whole": whole}
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
@@ -133,7 +136,7 @@ def last_error(db: Db, scope: Scope) -> str:
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
-    """Return the digests of `digests` that belong to examples of the scope."""
+    """Return the members of `digests` that are digests of examples in the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
     return {row["digest"] for row in db.run("known_examples", values)}
 
@@ -195,8 +198,8 @@ def ended_traces(
 ) -> list[Unfinished]:
     """Return up to 100 traces that have ended and got no span since `settled`, oldest first.
 
-    A trace that lacks the parent of a span must have got none since `missing`. A trace whose root
-    is in another process must have got none since `elsewhere`. Times are seconds since 1970.
+    If the parent of a span is missing, the trace must have got no span since `missing`. If its root
+    is in another process, it must have got no span since `elsewhere`. Times are seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
     return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
@@ -211,7 +214,7 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 async def finish_trace(
     store: Store, scope: Scope, trace: Unfinished, made: StoredEpisode | None
 ) -> bool:
-    """Delete the spans of a trace, and store `made`, its episode, unless that is None.
+    """Delete the spans of a trace, and store the episode `made` if it is not None.
 
     Does nothing and returns False if more spans arrived or another process finished the trace.
     """
@@ -249,7 +252,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return the number of unfinished traces, their bytes, and the oldest time of a last span."""
+    """Return the number of unfinished traces, their bytes, and the lowest `last` of a trace."""
     (row,) = db.all("count_traces", scope)
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 

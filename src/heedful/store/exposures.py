@@ -34,8 +34,9 @@ def remember(
 
     The first exposures and the first outcome of a loop stay. Only the first call with reflections
     of a loop adds its lessons. With `most` above 0, the least useful lessons beyond `most` are
-    evicted, except pinned ones; a new lesson that is evicted has `Remembered(0, False, 0)`.
-    Raises InvalidInput, and QuotaExceeded if an untrusted source exceeds its `quota`.
+    evicted, except pinned ones. Returns one answer for each written reflection; it is
+    `Remembered(0, False, 0)` if the lesson was evicted. Raises InvalidInput, and QuotaExceeded if
+    an untrusted source exceeds its `quota`.
     """
     now = time.time()
     expose(db, scope, exposures, outcome, now)
@@ -111,7 +112,7 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
-    """Retire the lessons that hurt, except pinned ones; return the names of those newly retired.
+    """Retire the lessons in `hurting`, except pinned ones; return the names of the retired lessons.
 
     Records a ruling for each. `useful` maps names of lessons (`kind/signature`) to their factors in
     ranking. The factor becomes 1 for all other lessons, and is at least 1 for pinned lessons.

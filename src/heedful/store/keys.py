@@ -92,7 +92,7 @@ async def create(
 
 @holds("keys")
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
-    """Insert a key with the hash of its secret, and return it."""
+    """Insert a key with the hash of its secret, and return the key."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
     db.insert("key", {**asdict(key), **lists, "hash": hash})
     return key
@@ -118,7 +118,7 @@ async def holder(store: Store, token: str) -> Key:
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key with this id, of any tenant, and its hash; the key is None if unknown."""
+    """Return the key with this id, of any tenant, or None, and the hash of its secret."""
     row = db.run("find_key", {"id": id}).fetchone()
     return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
 

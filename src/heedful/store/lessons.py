@@ -85,7 +85,7 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     """Return the reflection with the trust, state, source and parents to store.
 
     `key` holds `tenant`, `project` and the scope's token as `scope`. Returns None for a measured
-    reflection if the origin of an example in its prompt is deleted. Raises InvalidInput for an
+    reflection if its loop was shown an example whose origin is deleted. Raises InvalidInput for an
     unknown parent.
     """
     parents = set(one.parents)
@@ -113,7 +113,7 @@ def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
 
 
 def replace_origins(db: Db, values: Plain, example: int) -> bool:
-    """Replace the source and parents recorded for an example; return True if it had some before.
+    """Replace the source and parents of an example; return True if the example had a source before.
 
     `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If the
     example is an ancestor of a parent, the old source and parents stay, too.
@@ -346,7 +346,7 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
     """Evict lessons and examples until at most `most` of each remain; 0 keeps all.
 
     Evicts quarantined lessons first and the new lessons in `answers` last, so that a full memory
-    still learns. Returns the answers; an evicted lesson has `Remembered(0, False, 0)`.
+    still learns. Returns the answers, with `Remembered(0, False, 0)` for each evicted lesson.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -363,8 +363,8 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
     """Return the lessons that `prune` would delete, as plain data with the reason as `why`.
 
-    These are the lessons neither seen nor shown for `unused_for` seconds, unless that is 0, and the
-    least useful beyond `keep` lessons, unless that is negative.
+    These are the lessons neither seen nor shown for `unused_for` seconds (0: none), and the least
+    useful lessons beyond `keep` lessons (negative: none).
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -380,7 +380,7 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
-    """Delete the lessons that `prunable` returns, record a ruling with their names, return them."""
+    """Delete the lessons that `prunable` returns, record a ruling, and return these lessons."""
     found = prunable(db, scope, unused_for, keep)
     for one in found:
         db.delete("reflection", {**key_of(scope), "id": one["id"]})
@@ -391,7 +391,7 @@ def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[M
 
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Pin or unpin a lesson, and record a ruling; pinned lessons stay. Raises NotFound."""
+    """Pin a lesson so that it is never evicted, or unpin it; record a ruling. Raises NotFound."""
     key = {**key_of(scope), "id": id}
     if not db.update("reflection", key, {"pinned": pinned}):
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
@@ -521,7 +521,7 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Store the text of the most trusted sighting as an example; return False if there is none."""
+    """Store the text of the most trusted sighting as an example; return False without sightings."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False

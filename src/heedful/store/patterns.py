@@ -255,7 +255,7 @@ def _carry_out(
 def log(
     db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return dreams as plain data, newest first: only dream `id`, or those with ids below `before`.
+    """Return dreams as plain data, newest first: only dream `id`, or all with ids below `before`.
 
     `texts` maps the ids of a dream's lessons to the texts of these lessons.
     """

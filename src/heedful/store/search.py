@@ -51,8 +51,8 @@ def matching(
     """Return the ids of the `many` texts with the highest total weight of rare words, best first.
 
     Searches as many of the rarest words as have about `MATCHES` matches together. If the rarest
-    word alone has more, only its newest matches count. With `among`, all matches with these ids
-    count.
+    word alone has more, only its newest matches count. With `among`, all matches of these ids
+    count, and no others.
     """
     most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
     rare = [term for term, count in counts.items() if count][:TERMS]
@@ -164,7 +164,7 @@ class Codes:
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` nearest vectors by code, all of them in `among` if given."""
+        """Return the ids of the `many` nearest vectors by code; with `among`, only ids in it."""
         import numpy as np
 
         ids, codes = self.ids, self._codes[: self.count]
@@ -340,7 +340,7 @@ def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
 
 
 def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) -> dict[int, float]:
-    """Return the cosine of each of the nearest examples, nearest first, and of those in `also`."""
+    """Return the cosines of the nearest examples, nearest first, and of the examples in `also`."""
     import numpy as np
 
     query = np.asarray(vector, "<f4")
@@ -395,7 +395,7 @@ def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[t
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:
-    """Write the vectors of examples, each with id and task; return the number written.
+    """Write vectors, given as (id, task, vector) of examples; return the number written.
 
     Skips an example that was deleted, or that has another task now.
     """

@@ -129,10 +129,10 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
-    """An example of a lesson, or with the digest "lesson" the text of a lesson without an example.
+    """An example of a lesson, or the text of a lesson without an example (`digest` is "lesson").
 
     `text` is the text of the lesson that came with the example. `author` is True if the lesson has
-    this text now. Searches compare `words`. `sources` are all sources from which it derives.
+    this text now. Searches compare `words`. `sources` are all sources of the example.
     """
 
     type: Literal["example"] = "example"
@@ -559,7 +559,7 @@ class _Import:
             self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
-        """Return the id of a loop in this store, with its time added if another loop has the id."""
+        """Return the id of loop `name` in this store; add its time if another loop has the id."""
         key = {**key_of(self._scope), "loop": storable(name)}
         at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
         return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
@@ -646,8 +646,8 @@ def copy(
 
     The copy is one transaction. Before the commit, all rows are read again and compared. With
     PostgreSQL, connect as the role that owns the tables, because only this role sees all rows.
-    Queued jobs are not copied: workers find their work again. Raises NotFound, Conflict,
-    InvalidInput, StoreError.
+    Queued jobs are not copied: workers create them again. Raises NotFound, Conflict, InvalidInput,
+    StoreError.
     """
     if source == target or os.path.realpath(source) == os.path.realpath(target):
         raise InvalidInput("target", shown(target), "another database than the source")
@@ -709,7 +709,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _number(origin: Any, copied: Any) -> None:
-    """Write what PostgreSQL's triggers would have written, and continue the numbering of rows."""
+    """Write what PostgreSQL's triggers would have written, and set the next ids of rows."""
     sql = "select seq from sqlite_sequence where name = 'example'"
     if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
