@@ -107,11 +107,6 @@ def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
     _settle(db, scope, digest, "failed" if error else "waiting", error)
 
 
-def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
-    """Return the newest episodes in this state, or in any if it is "", with their records."""
-    return page(db, scope, limit, state, whole=True)
-
-
 def page(
     db: Db,
     scope: Scope,
@@ -122,7 +117,7 @@ def page(
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return up to `limit` episodes that were stored before `at`, newest first.
+    """Return up to `limit` episodes in this state ("": in any) from before `at`, newest first.
 
     At the same time, a lower `digest` counts as earlier. Records are empty unless `whole` is set.
     """
