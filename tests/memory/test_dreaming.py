@@ -95,7 +95,7 @@ async def test_a_chain_of_dreams_is_followed_and_undone_from_its_end(memory):
     assert await Dreams(memory).rollback(two.id, **BY) == 1
     assert await Dreams(memory).rollback(one.id, **BY) == 1
     assert set((await states(memory)).values()) == {"candidate"}
-    with pytest.raises(RollbackRefused, match="was rolled back before"):
+    with pytest.raises(RollbackRefused, match="is rolled back already"):
         await Dreams(memory).rollback(one.id, **BY)
 
 

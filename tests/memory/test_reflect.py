@@ -313,7 +313,7 @@ async def test_an_interrupted_episode_is_free_again(memory):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    [waiting] = await memory.store.read(memory.scope, episodes.newest, 9)
+    [waiting] = await memory.store.read(memory.scope, episodes.page, 9, whole=True)
     assert waiting.error == ""
     assert not (await reflect(FAILED, memory=memory)).again
 
@@ -346,7 +346,7 @@ async def test_a_long_episode_is_kept_by_its_ends(memory):
     failing = ScriptedModel(ModelError("no"), forever=True)
     with pytest.raises(ModelError):
         await reflect(many, memory=memory, model=failing, on_model_error="raise")
-    [kept] = await memory.store.read(memory.scope, episodes.newest, 1)
+    [kept] = await memory.store.read(memory.scope, episodes.page, 1, whole=True)
     assert len(kept.record["episode"]["events"]) == 2_000
     assert kept.record["episode"]["omitted"] == 3_000
     made = await reflect_waiting(memory, before=2e9)

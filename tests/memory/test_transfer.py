@@ -249,13 +249,13 @@ NESTED = json.loads('{"a":' * 300 + "1" + "}" * 300)
         (with_field("lesson", "seen", -1), 2, "lesson.seen is -1; it must be greater than"),
         (with_field("lesson", "last_seen", 1e300), 2, "lesson.last_seen"),
         (with_field("lesson", "extra", 1), 2, "lesson.extra is 1; it must be left out"),
-        (with_field("lesson", "signature", "0" * 16), 2, "it must be that of its pattern, "),
+        (with_field("lesson", "signature", "0" * 16), 2, "the signature of its pattern, "),
         (with_field("lesson", "meta", NESTED), 2, "without deep nesting"),
         (with_field("example", "example", {"task": "t"}), 3, "accepted is None; it must be given"),
         (with_field("example", "vector", {"space": "a/2", "data": "AAAA"}), 3, "32-bit floats"),
         (with_field("example", "vector", {"space": "a/1", "data": "AACAfw=="}), 3, "finite"),
         (with_field("link", "relation", "owns"), None, "it must be 'became' or 'strategy'"),
-        (with_field("ruling", "action", "import"), None, "another than import"),
+        (with_field("ruling", "action", "import"), None, "any action except import"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(data, line, said):

@@ -207,7 +207,7 @@ async def test_a_job_that_fails_is_tried_again_until_it_is_given_up(store, monke
     await work.drain()
     (depth,) = await work.depth()
     assert (depth.queue, depth.state, depth.number) == ("reflection", "failed", 1)
-    (failed,) = await store.read(SCOPE, episodes.newest, 9)
+    (failed,) = await store.read(SCOPE, episodes.page, 9, whole=True)
     assert (failed.state, failed.tries) == ("failed", TRIES)
     assert heard.of("reflect").count("again") == TRIES - 1
     assert heard.of("reflect")[-1].startswith("given up: ModelUnavailable")
@@ -243,7 +243,7 @@ async def test_a_trace_that_has_ended_is_an_episode_though_nobody_looked(store, 
     await sweep(work, Tools(store, enabled=False))
     assert work.jobs == []
     await sweep(work, Tools(store))
-    [one] = await store.read(SCOPE, episodes.newest, 9)
+    [one] = await store.read(SCOPE, episodes.page, 9, whole=True)
     assert work.jobs == [("reflect", SCOPE, {"digest": one.digest})]
     assert await states(store, OTHER) == {}
 
@@ -277,7 +277,7 @@ async def test_at_the_end_what_runs_may_finish_or_is_given_back(store, monkeypat
     await put(store, SCOPE, "pot", "pan")
     async with LocalQueue(Tools(store, Function(slow)), concurrency=1, listener=heard):
         await asked.wait()
-    tries = [one.tries for one in await store.read(SCOPE, episodes.newest, 9)]
+    tries = [one.tries for one in await store.read(SCOPE, episodes.page, 9, whole=True)]
     assert sorted(tries) == [0, 1]  # nothing new begins
     assert await store.write(SCOPE, episodes.take, 4e9) is not None  # free at once
     assert heard.of("reflect") == ["begun", end]

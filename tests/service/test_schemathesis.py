@@ -52,7 +52,7 @@ EXCUSED = (
     # One of several fields is needed, or goes without another: the words say so.
     (".* /v1/.*", "give (the output|pinned)|at least one event|left out if a loop is given"),
     ("PATCH .*", "send If-Match|changed meanwhile"),  # 428: it has to be the tag of what was read
-    ("POST /v1/keys", "a time that is still to come"),
+    ("POST /v1/keys", "a time in the future"),
     # Callers of earlier systems rely on these answers.
     ("POST /orchestrator/loop-complete", "Invalid reflection status"),
     ("POST /api/v1/reflections/generate", "at least one event, or an error"),

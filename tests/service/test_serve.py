@@ -157,4 +157,4 @@ def test_keys_are_made_listed_and_revoked(tmp_path, monkeypatch):
     assert "2 rows, all as they were written" in said("audit", "verify")
     with closing(sqlite3.connect("heedful.db")) as db, db:
         db.execute("update audit set by = 'nobody' where n = 1")
-    assert "row 1 is not what was written" in said("audit", "verify", code=1)
+    assert "row 1 was changed" in said("audit", "verify", code=1)

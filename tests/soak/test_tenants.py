@@ -85,8 +85,8 @@ class Place:
         assert not others, f"{what} told {self.scope} of {others}: {answer!r}"
         return answer
 
-    async def read(self, work: Any, *arguments: Any) -> Any:
-        answer = await self.crowd.store.read(self.scope, work, *arguments)
+    async def read(self, work: Any, *arguments: Any, **more: Any) -> Any:
+        answer = await self.crowd.store.read(self.scope, work, *arguments, **more)
         return self.look(work.__name__, answer)
 
     async def write(self, work: Any, *arguments: Any, **more: Any) -> Any:
@@ -235,7 +235,7 @@ async def traces(place: Place, other: Place, chance: random.Random) -> None:
     await receive(place.crowd.store, place.scope, document(spans[cut:]))
     assert len(await place.read(episode_store.spans, trace)) in (0, len(spans) - cut)
     place.episodes |= set((await gather(place.crowd.store, place.scope, ENDED)).episodes)
-    found = await place.read(episode_store.newest, 1_000)
+    found = await place.read(episode_store.page, 1_000, whole=True)
     assert {one.digest for one in found} == place.episodes
 
 
@@ -365,7 +365,7 @@ async def episode(place: Place, other: Place, chance: random.Random) -> None:
     assert len(page["items"]) == min(200, len(place.episodes))
     await place.write(episode_store.take, 4e9)
     await place.write(episode_store.record_failure, taken, f"{place.mark} was late")
-    await place.read(episode_store.newest, 1_000)
+    await place.read(episode_store.page, 1_000, whole=True)
 
 
 async def keys(place: Place, other: Place, chance: random.Random) -> None:

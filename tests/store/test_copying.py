@@ -184,7 +184,7 @@ def test_what_fails_in_the_middle_leaves_nothing(source, postgres):
     # Times that are kept less exactly than they were given: what is read again differs.
     rows(postgres.owner, "alter table span drop constraint span_root_check")
     rows(postgres.owner, "alter table link alter column at type real")
-    with pytest.raises(StoreError, match="they differ in link"):
+    with pytest.raises(StoreError, match="the copy of table link"):
         copy(str(source), postgres.owner)
     counts = [rows(postgres.owner, f"select count(*)::int from {one.name}") for one in tables()]
     assert set(map(tuple, counts)) == {((0,),)}
@@ -198,7 +198,7 @@ def test_a_wrong_role_or_name_is_refused(source, postgres, tmp_path):
     blank = servers.blank()
     try:
         for left, right, error, said in [
-            (source, postgres.service, RoleRefused, "name the role that owns"),
+            (source, postgres.service, RoleRefused, "connect as the role that owns"),
             (tmp_path / "none.db", postgres.owner, NotFound, "no database"),
             (source, source, InvalidInput, "another database than the source"),
             (source, "postgresql://e:x@127.0.0.1:1/db", StoreUnavailable, "that the server runs"),

@@ -29,7 +29,7 @@ def lesson(kind: str, text: str = "it failed", **fields) -> Reflection:
 async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
     assert await episodes.admit(store, SCOPE, ONE) is None
     assert await episodes.admit(store, SCOPE, ONE) == "waiting"
-    [kept] = await store.read(SCOPE, episodes.newest, 9)
+    [kept] = await store.read(SCOPE, episodes.page, 9, whole=True)
     assert replace(kept, at=0.0) == replace(ONE, tries=1)
     await record(store, "d1", [lesson("reflection")])
     assert await episodes.admit(store, SCOPE, ONE) == "reflected"
@@ -43,7 +43,7 @@ async def test_an_episode_is_admitted_once_and_is_whose_it_was_first(store):
 async def test_what_failed_is_taken_again_but_not_twice_in_one_go(store):
     await episodes.admit(store, SCOPE, ONE)
     await fail(store, "d1", "ModelTimeout: late")
-    [failed] = await store.read(SCOPE, episodes.newest, 9, "failed")
+    [failed] = await store.read(SCOPE, episodes.page, 9, "failed", whole=True)
     assert failed.error == "ModelTimeout: late"
     assert await take(store, before=1.0) is None
     taken = await take(store)

@@ -228,7 +228,7 @@ async def test_only_what_a_proof_retired_is_brought_back(store, path, state):
 
 
 WORDS = "use metres"
-NEWS = "other words took its place"
+NEWS = "other words replaced its text"
 
 
 def said(trust: str, text: str = "lesson a") -> Reflection:

@@ -43,7 +43,7 @@ def whole(spans: list[Data]) -> Any:
 
 
 async def kept(store, scope: Scope = SCOPE) -> list[Any]:
-    return [from_stored_episode(one) for one in await store.read(scope, episode_store.newest, 99)]
+    return [*map(from_stored_episode, await store.read(scope, episode_store.page, 99, whole=True))]
 
 
 @given(seed=st.integers(0, 10**6), kind=st.sampled_from(sorted(KINDS)), size=st.integers(1, 4))

@@ -1,7 +1,7 @@
-"""Episodes of agents, each stored once, and the spans of traces that have not ended yet.
+"""The episodes of agents, and the spans of unfinished traces; each is stored once.
 
-One worker at a time reflects on an episode. If that fails, the episode is tried again. Spans wait,
-each stored once and within bounds, until their trace ends and becomes an episode.
+One worker at a time reflects on an episode. If reflecting fails, a worker tries again later. Spans
+are stored until their trace ends. An episode then replaces the spans.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from heedful.store.store import SKIP, Db, Store, from_row, holds, key_of, storab
 from heedful.traces.spans import Piece
 
 LONGEST_ERROR = 500
-# Seconds after which a worker that did not renew its claim has lost its episode. It renews it three
-# times as often.
+# Seconds for which a claim on an episode lasts. A worker renews its claim three times as often.
 LEASE = 15.0
 
 
 async def admit(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState | None:
-    """Store a new episode and claim it; return None, or the state of an episode that was known."""
+    """Store an episode if it is new, and claim it; return None if claimed, or else its state."""
     texts = await asyncio.to_thread(_texts, episode)  # redacting a long one takes a second
     return await store.write(scope, insert, episode.digest, texts, True)
 
 
 async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeState:
-    """Store a new episode for any worker to claim; return its state."""
+    """Store an episode if it is new, without claiming it, and return its state."""
     texts = await asyncio.to_thread(_texts, episode)
     return await store.write(scope, insert, episode.digest, texts, False) or "waiting"
 
@@ -44,16 +43,17 @@ async def put(store: Store, scope: Scope, episode: StoredEpisode) -> EpisodeStat
 def insert(
     db: Db, scope: Scope, digest: str, texts: Mapping[str, str], claim: bool
 ) -> EpisodeState | None:
-    """Insert an episode if it is new; return its state, or None if it is claimed now."""
+    """Insert an episode if it is new, and with `claim` claim it; return the result of `admit`."""
     db.insert("episode", {**_key(scope, digest), **texts, "at": time.time()}, SKIP)
     known = state(db, scope, digest)
     return None if claim and take(db, scope, time.time() + 1, digest) is not None else known
 
 
 def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode | None:
-    """Claim the oldest episode that waits or failed, and was not tried since `before`; or None.
+    """Claim and return the oldest waiting or failed episode that was not tried since `before`.
 
-    With a `digest`, claim that episode only. A claim lasts `LEASE` seconds after the last `beat`.
+    Returns None if there is no such episode. With a `digest`, only this episode may be claimed. A
+    claim lasts `LEASE` seconds after the last `beat`.
     """
     values = {"now": time.time(), "before": before, "lease": LEASE}
     row = db.one("take_episode", scope, digest=digest, **values)
@@ -62,7 +62,7 @@ def take(db: Db, scope: Scope, before: float, digest: str = "") -> StoredEpisode
 
 @holds()
 def beat(db: Db, scope: Scope, digest: str) -> None:
-    """Renew the claim of the worker that took the episode."""
+    """Renew the claim on an episode."""
     db.update("episode", {**_key(scope, digest), "state": "waiting"}, {"taken": time.time()})
 
 
@@ -87,15 +87,15 @@ def record_lessons(
     most: int = 0,
     quota: Quota | None = None,
 ) -> list[Remembered]:
-    """Write the lessons of an episode, once; a strategy is linked with the first reflection.
+    """Write the lessons of an episode; every lesson after the first is linked as a strategy.
 
-    Raises Conflict if another worker wrote them already, InvalidInput, QuotaExceeded.
+    Raises Conflict if the lessons of the episode are written already, InvalidInput, QuotaExceeded.
     """
     now = time.time()
     if not _settle(db, scope, digest, "reflected", ""):
-        raise Conflict(f"episode {digest[:16]} was reflected on before; nothing was added")
+        raise Conflict(f"episode {digest[:16]} has its lessons already; nothing was added")
     answers = lessons.upsert(db, scope, reflections, now, quota)
-    names = [lessons.name_of(one) for one in reflections]
+    names = [f"{one.kind}/{one.signature.digest}" for one in reflections]
     for child in names[1:]:
         link = {"child": child, "relation": "strategy", "parent": names[0], "at": now}
         db.insert("link", {**key_of(scope), **link}, SKIP)
@@ -103,13 +103,8 @@ def record_lessons(
 
 
 def record_failure(db: Db, scope: Scope, digest: str, error: str) -> None:
-    """Record that reflecting failed, so that it is tried again; "" only releases the claim."""
+    """Record why reflecting on an episode failed; with an empty `error`, only release the claim."""
     _settle(db, scope, digest, "failed" if error else "waiting", error)
-
-
-def newest(db: Db, scope: Scope, limit: int, state: str = "") -> list[StoredEpisode]:
-    """Return the episodes in this state, or all, newest first."""
-    return page(db, scope, limit, state, whole=True)
 
 
 def page(
@@ -122,18 +117,21 @@ def page(
     *,
     whole: bool = False,
 ) -> list[StoredEpisode]:
-    """Return a page of episodes: those after the one with `at`, `digest`; `whole` with records."""
+    """Return up to `limit` episodes in this state ("": in any) from before `at`, newest first.
+
+    At the same time, a lower `digest` counts as earlier. Records are empty unless `whole` is set.
+    """
     values = {"digest": digest, "state": state, "limit": limit, "before": at, "whole": whole}
     return [from_row(StoredEpisode, row) for row in db.all("list_episodes", scope, **values)]
 
 
 def last_error(db: Db, scope: Scope) -> str:
-    """Return the error of the newest failed episode, or "" if none failed."""
+    """Return the error of the newest failed episode, or "" if no episode failed."""
     return "".join(one.error for one in page(db, scope, 1, "failed"))
 
 
 def known_examples(db: Db, scope: Scope, digests: Collection[str]) -> set[str]:
-    """Return those of the digests that belong to examples of the scope."""
+    """Return the members of `digests` that are digests of examples in the scope."""
     values = {"scope": token(scope), "digests": json.dumps(list(digests))}
     return {row["digest"] for row in db.run("known_examples", values)}
 
@@ -146,7 +144,7 @@ def counts(db: Db, scope: Scope) -> dict[EpisodeState, int]:
 
 
 def _texts(one: StoredEpisode) -> dict[str, str]:
-    """Return the texts of an episode as they are stored."""
+    """Return the columns of an episode as stored, without secrets."""
     return {
         "name": storable(one.name),
         "session": storable(one.session),
@@ -164,12 +162,12 @@ def _key(scope: Scope, digest: str) -> dict[str, Any]:
     return {**key_of(scope), "digest": digest}
 
 
-LATE = "their trace had ended and become an episode, or was given up"
+LATE = "the trace had ended or was given up before these spans arrived"
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits on waiting spans: `spans`, `bytes` per trace; `traces`, `whole` bytes per scope."""
+    """Limits on unfinished traces: spans and bytes of a trace, traces and bytes of a scope."""
 
     spans: int = 10_000
     bytes: int = 32 * 2**20
@@ -179,9 +177,9 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A trace that waits for its end: its number of `spans`, and the source of its task.
+    """A trace that is not an episode yet, with the number and the trust of its spans.
 
-    `last` is when its last span arrived, in seconds since 1970.
+    `last` is when the last span arrived, in seconds since 1970.
     """
 
     id: str
@@ -193,17 +191,17 @@ class Unfinished:
 def ended_traces(
     db: Db, scope: Scope, settled: float, missing: float, elsewhere: float
 ) -> list[Unfinished]:
-    """Return traces that have ended and got no span since `settled`, oldest first, 100 at most.
+    """Return up to 100 traces that have ended and got no span since `settled`, oldest first.
 
-    A trace that lacks the parent of a span must have been quiet since `missing`, and a trace with
-    its root in another process since `elsewhere`. All three are times in seconds since 1970.
+    If the parent of a span is missing, the trace must have got no span since `missing`. If its root
+    is in another process, it must have got no span since `elsewhere`. Times are seconds since 1970.
     """
     times = {"settled": settled, "missing": missing, "elsewhere": elsewhere}
     return [Unfinished(*row) for row in db.all("ended_traces", scope, **times)]
 
 
 def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
-    """Return the spans of a trace, in order of arrival."""
+    """Return the spans of a trace in the order in which they arrived."""
     columns, key = "trace, id, parent, root, record", {**key_of(scope), "trace": trace}
     return [from_row(Piece, row) for row in db.select(columns, "span", key, "order by n")]
 
@@ -211,9 +209,9 @@ def spans(db: Db, scope: Scope, trace: str) -> list[Piece]:
 async def finish_trace(
     store: Store, scope: Scope, trace: Unfinished, made: StoredEpisode | None
 ) -> bool:
-    """Store the episode made from a trace, and delete the spans of the trace.
+    """Delete the spans of a trace, and store the episode `made` if it is not None.
 
-    Returns False, and does nothing, if more spans arrived meanwhile or another process was first.
+    Does nothing and returns False if more spans arrived or another process finished the trace.
     """
     episode = None
     if made is not None:
@@ -225,7 +223,7 @@ async def finish_trace(
 def replace_trace(
     db: Db, scope: Scope, trace: Unfinished, episode: Mapping[str, str] | None
 ) -> bool:
-    """Replace the spans of a trace by its episode; return False if more spans arrived."""
+    """Do the work of `finish_trace`; `episode` holds the columns of the episode."""
     key = key_of(scope)
     if db.first("finish_trace", {**key, "trace": trace.id, "spans": trace.spans}) is None:
         return False
@@ -237,9 +235,9 @@ def replace_trace(
 
 @holds("traces")
 def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
-    """Delete traces without a root that got no span since `before`; return how many.
+    """Finish the traces without a root and without a new span since `before`; return their number.
 
-    Also forgets which traces were finished before `known`.
+    Deletes their spans, and forgets the traces that were finished before `known`.
     """
     rows = db.all("give_up_traces", scope, before=before)
     for row in rows:
@@ -249,7 +247,7 @@ def give_up_traces(db: Db, scope: Scope, before: float, known: float) -> int:
 
 
 def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
-    """Return the number of waiting traces, their bytes, and the oldest time of a last span."""
+    """Return the number of unfinished traces, their bytes, and the lowest `last` of a trace."""
     (row,) = db.all("count_traces", scope)
     return int(row["traces"]), int(row["bytes"]), float(row["oldest"])
 
@@ -258,9 +256,9 @@ def count_traces(db: Db, scope: Scope) -> tuple[int, int, float]:
 def put_spans(
     db: Db, scope: Scope, pieces: Sequence[Piece], trust: Trust, bounds: Bounds
 ) -> Counter[str]:
-    """Store spans within the bounds, each once; count those that were refused, by reason.
+    """Store spans, each once; return the number of spans refused for each reason.
 
-    A trace has the lowest trust that any of its spans came with.
+    A trace with spans of different trust gets the trust "external".
     """
     refused: Counter[str] = Counter()
     grouped: defaultdict[str, list[Piece]] = defaultdict(list)
@@ -279,7 +277,7 @@ def put_spans(
             limit = f"a trace may have {bounds.spans} spans and {bounds.bytes} bytes"
             refused[limit] += len(group)
         elif room[0] < new or room[1] < size:
-            limit = f"{bounds.traces} traces and {bounds.whole} bytes of them may wait in a project"
+            limit = f"a project may have {bounds.traces} unfinished traces and {bounds.whole} bytes"
             refused[limit] += len(group)
         else:
             _put(db, scope, trace, group, trust, time.time())

@@ -1,4 +1,4 @@
-"""Exposures of loops to lessons, the outcomes of these loops, and rulings on lessons."""
+"""The lessons that loops were shown, how these loops ended, and rulings on lessons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from heedful.lessons.proof import Case, Cases, Comparison
 from heedful.store.lessons import LESSON, evict, mark, rule, upsert
 from heedful.store.store import SKIP, Db, from_row, key_of
 
-# A loop that has not ended after so many seconds counts as given up.
+# A loop that has not ended after this many seconds counts as given up.
 GIVEN_UP = 86_400.0
 
 
@@ -30,14 +30,13 @@ def remember(
     most: int = 0,
     quota: Quota | None = None,
 ) -> list[Remembered]:
-    """Store reflections, counting each sighting, and record what a loop was shown.
+    """Store reflections, and record the exposures and the outcome of a loop.
 
-    The first exposures and the first outcome of a loop stay. All that a loop teaches comes in one
-    call; a later call for the same loop adds nothing. If `most` is above 0, the least useful
-    lessons beyond that number are evicted, except pinned ones; a new lesson that is evicted at once
-    is answered with `Remembered(0, False, 0)`. A source that is not trusted may not exceed its
-    `quota`. A lesson learnt from something that was removed since is left out. Raises InvalidInput,
-    QuotaExceeded.
+    The first exposures and the first outcome of a loop stay. Only the first call with reflections
+    of a loop adds its lessons. With `most` above 0, the least useful lessons beyond `most` are
+    evicted, except pinned ones. Returns one answer for each written reflection; it is
+    `Remembered(0, False, 0)` if the lesson was evicted. Raises InvalidInput, and QuotaExceeded if
+    an untrusted source exceeds its `quota`.
     """
     now = time.time()
     expose(db, scope, exposures, outcome, now)
@@ -52,46 +51,55 @@ def remember(
 def expose(
     db: Db, scope: Scope, exposures: Sequence[Exposure], outcome: Outcome | None, now: float
 ) -> None:
-    """Record what a loop was shown and how it ended; the first record stays."""
+    """Record the exposures and the outcome of a loop, unless they are recorded already."""
     if exposures and not shown_to(db, scope, exposures[0].loop):
         at = max(_after(db, scope, str(one.lesson), now) for one in exposures)
         for one in exposures:
             insert_exposure(db, scope, one, len(exposures), at)
     if outcome is not None:
-        values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
-        if db.one("insert_outcome", scope, **values, now=now) is not None:
-            db.run("count_outcome", {**key_of(scope), **values})
+        insert_outcome(db, scope, outcome, now)
 
 
 def insert_exposure(db: Db, scope: Scope, one: Exposure, among: int, at: float) -> bool:
-    """Insert an exposure of a loop to one lesson of `among`; return False if it was known."""
+    """Insert one of `among` exposures of a prompt; return False if it is stored already."""
     names = ("loop", "shown", "share", "together")
     values = {**_key(scope, str(one.lesson)), **{name: getattr(one, name) for name in names}}
     values |= {"examples": json.dumps(one.examples), "among": among, "at": at}
     return bool(db.insert("exposure", values, SKIP).rowcount)
 
 
+def insert_outcome(db: Db, scope: Scope, outcome: Outcome, at: float) -> bool:
+    """Insert the outcome of a loop, and count it on the lessons that the loop was shown.
+
+    Returns False if the loop has no exposures, or has an outcome already.
+    """
+    values = {**asdict(outcome), "signatures": json.dumps(sorted(outcome.signatures))}
+    new = db.one("insert_outcome", scope, **values, now=at) is not None
+    if new:
+        db.run("count_outcome", {**key_of(scope), **values})
+    return new
+
+
 def past(db: Db, scope: Scope, loop: str) -> records.Past:
-    """Return what the loop was shown, whether it has taught, and how many loops have an outcome."""
+    """Return what the store knows of the exposures and the outcome of a loop."""
     (row,) = db.all("count_outcomes", scope, loop=loop)
     exposed = tuple(shown_to(db, scope, loop))
     return records.Past(exposed, row["ended"], row["number"], bool(row["taught"]))
 
 
 def shown_to(db: Db, scope: Scope, loop: str) -> list[Exposure]:
-    """Return the exposures of a loop: the lessons that it was shown, and those withheld."""
-    columns = (
-        "kind || '/' || signature as lesson, loop, shown, signature, share, together, examples"
-    )
+    """Return the exposures of a loop: the lessons shown to it, and the lessons withheld from it."""
+    columns = "kind || '/' || signature as lesson, exposure.*"
     rows = db.select(columns, "exposure", {**key_of(scope), "loop": loop})
     return [from_row(Exposure, row) for row in rows]
 
 
 def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
-    """Return how often each case occurred, counted by the database, and the number of open loops.
+    """Return for each lesson how often each case occurred, and the number of open loops.
 
-    A loop without an outcome after a day counts as given up: wrong at first, with every error
-    repeated and `most_calls` calls. For a restored lesson only later loops count.
+    The key None counts each loop once, for all its lessons. A loop without an outcome after a day
+    counts as given up: wrong at first, with every error repeated and `most_calls` calls. For a
+    restored lesson, only loops after the restoration count.
     """
     times = {"day": GIVEN_UP, "now": time.time()}
     cases: defaultdict[records.LessonName | None, dict[Case, int]] = defaultdict(dict)
@@ -104,10 +112,10 @@ def evidence(db: Db, scope: Scope, most_calls: int) -> tuple[Cases, int]:
 def conclude(
     db: Db, scope: Scope, useful: Mapping[str, float], hurting: Sequence[Comparison]
 ) -> list[str]:
-    """Retire lessons that are proven to hurt, on record; return the names of those newly retired.
+    """Retire the lessons in `hurting`, except pinned ones; return the names of the retired lessons.
 
-    Pinned lessons stay. `useful` maps names (`kind/signature`) to the factors used in ranking from
-    now on. The factor is 1 for all others, and at least 1 for pinned lessons.
+    Records a ruling for each. `useful` maps names of lessons (`kind/signature`) to their factors in
+    ranking. The factor becomes 1 for all other lessons, and is at least 1 for pinned lessons.
     """
     db.run("reset_useful", key_of(scope))
     for lesson, factor in useful.items():
@@ -124,7 +132,7 @@ def conclude(
 
 
 def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
-    """Bring back a lesson that a proof retired, on record. Raises NotFound."""
+    """Restore a lesson that a proof retired, and record a ruling. Raises NotFound."""
     row = db.one("restore", scope, id=id)
     if row is None:
         where = f"the lessons of {scope.tenant}/{scope.project}"
@@ -135,17 +143,14 @@ def restore(db: Db, scope: Scope, id: int, by: str, why: str) -> None:
 
 
 def rulings(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return the rulings of a scope, newest first."""
-    columns, end = (
-        "action, subject, by, why, record, at",
-        f"order by at desc, id desc limit {limit:d}",
-    )
-    rows = db.select(columns, "ruling", key_of(scope), end)
+    """Return the rulings of the scope as plain data, newest first."""
+    columns, end = "action, subject, by, why, record, at", "order by at desc, id desc limit"
+    rows = db.select(columns, "ruling", key_of(scope), f"{end} {limit:d}")
     return [{**dict(row), "record": json.loads(row["record"])} for row in rows]
 
 
 def _after(db: Db, scope: Scope, lesson: str, now: float) -> float:
-    """Return the current time, or a moment after the last ruling if the clock was set back."""
+    """Return `now`, or a time just after the lesson's last ruling if that is later."""
     return float(db.all("after_ruling", scope, subject=lesson, now=now)[0]["at"])
 
 

@@ -1,7 +1,7 @@
-"""The API keys of a service, and its audit log.
+"""The API keys and the audit log of a service.
 
-A key is stored as the hash of its secret. Each audit row holds the hash of the row before it, so
-that a changed or missing row is found.
+The store holds only a hash of a key's secret. Each audit row holds the hash of the previous row, so
+that a check finds changed and missing rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from heedful.store.store import Db, Row, Store, from_row, holds
 
 _log = logging.getLogger("heedful")
 MAY = ("read", "write", "approve", "admin")
-# Seconds: the use of a key is recorded at most this often.
+# The use of a key is recorded at most once in this many seconds.
 USED_EVERY = 60.0
 _TOKEN = re.compile(r"heedful_([0-9a-f]{12})_([0-9a-f]{64})")
-# Compared with if the key does not exist, so that a guess takes as long as a wrong secret.
+# A guess of an unknown key is compared with this hash, so that it takes as long as a wrong secret.
 _NOBODY = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An API key as it is stored, without its secret.
+    """An API key as stored, without its secret; times are seconds since 1970.
 
-    Empty `projects` means all projects of the tenant. `by` created it. Times are seconds since
-    1970.
+    Empty `projects` means all projects of the tenant. `may` holds the scopes of the key, `by` the
+    name of its creator.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Key:
 
     @property
     def shown(self) -> str:
-        """Return the beginning of the key, by which people recognise it."""
+        """The first part of the key, without the secret, for display."""
         return f"heedful_{self.id}"
 
 
@@ -68,10 +68,10 @@ async def create(
     expires: float | None = None,
     id: str = "",
 ) -> tuple[Key, str]:
-    """Create a key; return it and its text, which is not stored. Raises InvalidInput.
+    """Create a key; return it and its full text, which the store does not hold.
 
-    Give an `id` from `new_id` if you have to know it before. The text is "" if a repeated call
-    finds the key that the first call created.
+    Pass an `id` from `new_id` to know the id beforehand. The text is "" if a repeated call gets the
+    key that the first call created. Raises InvalidInput.
     """
     now = time.time()
     for project in projects or ("default",):
@@ -81,7 +81,7 @@ async def create(
     if not may or not set(may) <= set(MAY):
         raise InvalidInput("may", list(may), f"at least one of {', '.join(MAY)}")
     if expires is not None and not now < expires < inf:
-        raise InvalidInput("expires", expires, "a time that is still to come")
+        raise InvalidInput("expires", expires, "a time in the future")
     secret = secrets.token_hex(32)
     held = tuple(one for one in MAY if one in may)
     name = redact(name)  # a caller may send anything
@@ -92,14 +92,17 @@ async def create(
 
 @holds("keys")
 def insert(db: Db, scope: Scope, key: Key, hash: str) -> Key:
-    """Write a key with the hash of its secret."""
+    """Insert a key with the hash of its secret, and return the key."""
     lists = {name: json.dumps(getattr(key, name)) for name in ("projects", "may")}
     db.insert("key", {**asdict(key), **lists, "hash": hash})
     return key
 
 
 async def holder(store: Store, token: str) -> Key:
-    """Return the key with this text. Raises KeyRefused if it is unknown, revoked or expired."""
+    """Return the key whose full text is `token`, and record its use.
+
+    Raises KeyRefused if the key is unknown, revoked or expired.
+    """
     parts = _TOKEN.fullmatch(token)
     key, hash = await store.read(Scope(), find, parts[1]) if parts else (None, _NOBODY)
     same = hmac.compare_digest(_hash(parts[2]) if parts else _NOBODY, hash)
@@ -110,32 +113,32 @@ async def holder(store: Store, token: str) -> Key:
         try:
             await store.write(Scope(key.tenant), use, key.id)
         except StoreUnavailable as error:  # a call that only reads continues
-            _log.warning("the use of key %s was not written down: %s", key.id, error)
+            _log.warning("could not record the use of key %s: %s", key.id, error)
     return key
 
 
 def find(db: Db, scope: Scope, id: str) -> tuple[Key | None, str]:
-    """Return the key with this id, of any tenant, and the hash of its secret."""
+    """Return the key with this id, of any tenant, or None, and the hash of its secret."""
     row = db.run("find_key", {"id": id}).fetchone()
     return (from_row(Key, row), row["hash"]) if row else (None, _NOBODY)
 
 
 @holds("keys")
 def use(db: Db, scope: Scope, id: str) -> None:
-    """Record that a key was used."""
+    """Record that a key was used now."""
     db.run("use_key", {"tenant": scope.tenant, "id": id, "now": time.time()})
 
 
 def any_key(db: Db, scope: Scope) -> bool:
     """Return True if any tenant has a key.
 
-    Revoked keys count: revoking the last key closes the service, it does not open it to all.
+    Revoked keys count: revoking the last key must not open the service to everybody.
     """
     return bool(db.run("any_key").fetchone()["n"])
 
 
 def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = None) -> list[Key]:
-    """Return the keys of a tenant, newest first, beginning after the time and id in `after`."""
+    """Return the keys of a tenant, newest first, starting after the time and id in `after`."""
     at, id = after or (inf, "")
     values = {"tenant": scope.tenant, "at": at, "id": id, "limit": limit}
     return [from_row(Key, row) for row in db.run("list_keys", values)]
@@ -143,10 +146,9 @@ def newest(db: Db, scope: Scope, limit: int, after: tuple[float, str] | None = N
 
 @holds("keys")
 def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
-    """Revoke a key; revoking it again changes nothing.
+    """Revoke a key and return it; a revoked key keeps the time of its first revocation.
 
-    With `projects`, only a key limited to these projects may be revoked. Raises NotFound,
-    Forbidden.
+    With `projects`, raises Forbidden if the key allows other projects. Raises NotFound.
     """
     values = {"tenant": scope.tenant, "id": id_of(id), "now": time.time()}
     rows = db.run("revoke_key", values).fetchall()
@@ -154,17 +156,17 @@ def revoke(db: Db, scope: Scope, id: str, projects: Sequence[str] = ()) -> Key:
         raise NotFound("key", id_of(id), f"the keys of {scope.tenant}")
     key = from_row(Key, rows[0])
     if projects and not (key.projects and set(key.projects) <= set(projects)):
-        raise Forbidden(f"key {key.shown} is for other projects than {', '.join(projects)}")
+        raise Forbidden(f"key {key.shown} allows projects other than {', '.join(projects)}")
     return key
 
 
 def new_id() -> str:
-    """Return an id for a new key: 12 hex digits."""
+    """Return a random id for a new key: 12 hex digits."""
     return secrets.token_hex(6)
 
 
 def id_of(key: str) -> str:
-    """Return the id, or its beginning, from an id, a part of an id, or a whole key.
+    """Return the id in a full key, in its first part `heedful_ID`, or in a bare id.
 
     >>> id_of("heedful_0cb7fbdbffce")
     '0cb7fbdbffce'
@@ -182,11 +184,11 @@ COLUMNS = ("tenant", "n", "at", "by", "action", "subject", "detail", "previous")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The result of checking every audit row of a tenant.
+    """The result of a check of all audit rows of a tenant.
 
-    `broken` is the number of the first row that was changed or is missing, or 0.
-    `head` is the hash of the last row. Keep it elsewhere to see later whether somebody rewrote the
-    whole chain.
+    `broken` is the number of the first changed or missing row, or 0, and `what` the problem. `head`
+    is the hash of the last row. Keep this hash elsewhere: with it, a later check detects that
+    somebody rewrote the whole chain.
     """
 
     tenant: str
@@ -199,7 +201,7 @@ class Verified:
 def append(
     db: Db, tenant: str, by: str, action: str, subject: str, detail: Mapping[str, Any]
 ) -> None:
-    """Add an audit row, in the transaction of the action."""
+    """Add an audit row; call this in the transaction of the action."""
     row = db.run("next_audit", {"tenant": tenant}).fetchall()[0]
     values = {
         "tenant": tenant,
@@ -217,17 +219,16 @@ def append(
 
 
 def audit_rows(db: Db, scope: Scope, limit: int, before: int = 0) -> list[dict[str, Any]]:
-    """Return audit rows as plain data, newest first; with `before`, those with a lower number."""
+    """Return audit rows as plain data, newest first, with numbers below `before` (0: all)."""
     values = {"tenant": scope.tenant, "before": before, "limit": limit}
     rows = [dict(row) for row in db.run("newest_audit", values).fetchall()]
     return [{**row, "detail": json.loads(row["detail"])} for row in rows]
 
 
 def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
-    """Check that no audit row of a tenant was changed or removed.
+    """Check that no audit row of a tenant was changed or removed; return the result.
 
-    `kept` is the `head` of an earlier check. If no row has this hash, the whole chain was
-    rewritten.
+    `kept` is the `head` of an earlier check. If no row has this hash, somebody rewrote the chain.
     """
     tenant = scope.tenant
     heads = db.select("n, hash", "audit_head", {"tenant": tenant})
@@ -238,7 +239,7 @@ def verify_audit(db: Db, scope: Scope, kept: str = "") -> Verified:
         if row["n"] != n:
             return Verified(tenant, end, last, n, f"row {n} is missing")
         if row["previous"] != previous or row["hash"] != _hash_audit(row):
-            return Verified(tenant, end, last, n, f"row {n} is not what was written")
+            return Verified(tenant, end, last, n, f"row {n} was changed")
         previous = row["hash"]
         found = found or previous == kept
     if (n, previous) != (end, last):

@@ -1,8 +1,8 @@
-"""Lessons: write, count, rule on, limit and remove them; release, reject and revoke texts.
+"""The lessons in a store: write, list, limit and delete them; release, reject and revoke texts.
 
-A lesson is one row for each kind and signature; every sighting adds to its count. Its examples
-record their sources, so that revoking a source also removes all that derives from it. This module
-decides the trust and the state of every text, for every writer.
+A lesson is one row for each kind and signature. Every sighting of the error adds to the count of
+the lesson. Examples record their sources, so that revoking a source also deletes every example that
+derives from the source. This module sets the trust and the state of every text in the store.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from heedful.errors import InvalidInput, NotFound, NotQuarantined, QuotaExceeded
 from heedful.lessons import lesson as records
 from heedful.lessons import trust as trusts
-from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope, Signature
+from heedful.lessons.lesson import Example, Quota, Reflection, Remembered, Scope
 from heedful.lessons.trust import HELD, RAISING, Action, QuarantinedLesson, RevocationResult
 from heedful.lessons.words import words
 from heedful.redact import redact_data
@@ -29,7 +29,7 @@ Wrote = Literal["nothing", "new", "raised"]
 DAY = 86_400.0
 NOT_KEPT = Remembered(0, created=False, seen=0)
 SIGNED = "sig:"  # the beginning of a tag that is an exact signature
-# The tables that are emptied with the lessons of a scope; deletes cascade from them to others.
+# `clear` also empties these tables for the scope. Deletes cascade from them to other tables.
 CLEARED = ("dream", "link", "exposure", "outcome", "taught", "episode", "span", "trace")
 # The fields of a reflection that are stored unchanged.
 PLAIN = ("kind", "state", "trust", "importance", "pinned", "loop")
@@ -38,19 +38,19 @@ LESSON = "lesson"
 
 
 def words_digest(text: str) -> str:
-    """Return the digest of the row that holds these words of a lesson."""
+    """Return the digest of the row that stores the text of a lesson without an example."""
     return f"{LESSON} {Example(text, '').digest}"
 
 
 def mark(digest: str, lesson: str) -> str:
-    """Return the digest that names a text in rulings; `digest` is that of its row."""
+    """Return the digest with which rulings name the example row that has `digest` and `lesson`."""
     return Example(lesson, "").digest if digest.startswith(LESSON) else digest
 
 
 def carry(db: Db, dream: int, subject: int, successor: int) -> None:
-    """Copy the examples of a superseded lesson that may be recalled to its successor.
+    """Copy the recallable examples of lesson `subject` to lesson `successor`; record each copy.
 
-    Each copy derives from its original, so that a revocation removes both.
+    A copy derives from its original, so that a revocation deletes both.
     """
     values: Plain = {"subject": subject, "successor": successor}
     for row in db.run("carried", values).fetchall():
@@ -65,28 +65,28 @@ def carry(db: Db, dream: int, subject: int, successor: int) -> None:
 def record_supersession(
     db: Db, dream: int, what: str, subject: int, successor: int, before: Plain, why: str = ""
 ) -> None:
-    """Record that a dream superseded a lesson or an example."""
+    """Record that a dream superseded row `subject`; `what` is "reflection" or "example"."""
     values = {"dream": dream, "what": what, "subject": subject, "successor": successor, "why": why}
     db.insert("supersession", {**values, "before": json.dumps(before)})
 
 
-def follow(db: Db, values: Plain) -> None:
-    """Copy the new examples of a lesson to its successor if the lesson is superseded.
+def copy_to_successor(db: Db, values: Plain) -> None:
+    """Copy new examples of a lesson to its successor, if a dream superseded the lesson.
 
-    `values` holds the scope, and the lesson's `kind`, `signature` and id as `reflection`.
+    `values` holds the scope, the `kind` and `signature` of the lesson, and its id as `reflection`.
     """
-    name = f"{values['kind']}/{values['signature']}"
-    row = db.first("became", {**values, "name": name, "subject": values["reflection"]})
+    named = {"name": name_of(values), "subject": values["reflection"]}
+    row = db.first("became", {**values, **named})
     if row is not None and row["dream"] is not None:
         carry(db, row["dream"], values["reflection"], row["id"])
 
 
-def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
-    """Return the reflection with the trust, state and parents with which it is stored.
+def assign_trust(db: Db, key: Plain, one: Reflection) -> Reflection | None:
+    """Return the reflection with the trust, state, source and parents to store.
 
-    `key` is the scope: `tenant`, `project`, and its token as `scope`. Returns None for a lesson
-    from a loop that was shown something revoked or forgotten since, because its origin is unknown.
-    Raises InvalidInput for an unknown parent.
+    `key` holds `tenant`, `project` and the scope's token as `scope`. Returns None for a measured
+    reflection if its loop was shown an example whose origin is deleted. Raises InvalidInput for an
+    unknown parent.
     """
     parents = set(one.parents)
     if one.loop:
@@ -112,11 +112,11 @@ def stamp(db: Db, key: Plain, one: Reflection) -> Reflection | None:
     return replace(one, trust=trust, state=state, source=source, parents=tuple(sorted(parents)))
 
 
-def rests(db: Db, values: Plain, example: int) -> bool:
-    """Replace the recorded parents of an example; return True if it had any before.
+def replace_origins(db: Db, values: Plain, example: int) -> bool:
+    """Replace the source and parents of an example; return True if the example had a source before.
 
-    Earlier origins stay if the example derives from itself. `values` holds the scope, the `source`,
-    and the `parents` as a JSON list of ids.
+    `values` holds the scope, the new `source`, and the new `parents` as a JSON list of ids. If the
+    example is an ancestor of a parent, the old source and parents stay, too.
     """
     values = {**values, "example": example}
     known = values["parents"] != "[]" and db.first("is_own_ancestor", values) is not None
@@ -124,12 +124,13 @@ def rests(db: Db, values: Plain, example: int) -> bool:
         known = db.delete("origin", {"example": example}) > 0
         db.delete("lineage", {"child": example})
     db.insert("origin", {name: values[name] for name in ("example", "source", "scope")}, SKIP)
-    db.run("insert_lineage", values)
+    for parent in set(json.loads(values["parents"])) - {example}:
+        db.insert("lineage", {"child": example, "parent": parent}, SKIP)
     return known
 
 
-def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
-    """Check the quota of a source that is not trusted. Raises QuotaExceeded."""
+def check_quota(db: Db, key: Plain, source: str, quota: Quota) -> None:
+    """Raise QuotaExceeded if an untrusted source exceeds its quota."""
     for what, name, most, remedy in (
         ("entries in quarantine", "count_held", quota.entries, "release or reject some first"),
         ("sightings", "count_sightings", quota.sightings, "revoke the source"),
@@ -141,7 +142,7 @@ def within(db: Db, key: Plain, source: str, quota: Quota) -> None:
 
 
 def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
-    """Return True if the last ruling on exactly this text rejected it."""
+    """Return True if the newest ruling on this text of the lesson is a rejection."""
     row = db.first("ruled_last", {**key, "subject": lesson, "digest": digest})
     return row is not None and row["action"] == "reject"
 
@@ -149,18 +150,18 @@ def was_rejected(db: Db, key: Plain, lesson: str, digest: str) -> bool:
 def upsert(
     db: Db, scope: Scope, reflections: Sequence[Reflection], now: float, quota: Quota | None = None
 ) -> list[Remembered]:
-    """Write each reflection with one upsert: its count, its sighting and its example.
+    """Write each reflection: insert or count the lesson, and add its sighting and example.
 
-    Leaves out a lesson from a loop that was shown something removed since. Raises InvalidInput for
-    an unknown parent, and QuotaExceeded.
+    Skips a reflection if `assign_trust` returns None. Raises QuotaExceeded, and InvalidInput for an
+    unknown parent.
     """
     key = _scope_key(scope)
     answers = []
     for one in reflections:
-        if (stamped := stamp(db, key, one)) is not None:
+        if (stamped := assign_trust(db, key, one)) is not None:
             answers.append(_upsert(db, key, stamped, now))
             if quota is not None and stamped.state == "quarantined":
-                within(db, key, storable(stamped.source), quota)
+                check_quota(db, key, storable(stamped.source), quota)
     return answers
 
 
@@ -180,7 +181,7 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
         begin_anew(db, values)
     row = db.run("upsert_reflection", values).fetchall()[0]
     values["reflection"] = id = int(row["id"])
-    # A tag that is an exact signature makes the lesson findable by this text, too.
+    # A tag that is an exact signature lets a search for this text find the lesson.
     tags = json.loads(row["tags"])
     tagged = json.loads(values["tags"]) if reflection.trust not in HELD else []
     new = [tag for tag in tagged if tag.startswith(SIGNED) and tag not in tags]
@@ -189,67 +190,74 @@ def _upsert(db: Db, key: Plain, reflection: Reflection, now: float) -> Remembere
     insert_sighting(db, values, storable(reflection.sighting))
     _write(db, values, reflection, row)
     if row["state"] == "superseded":
-        follow(db, values)
+        copy_to_successor(db, values)
     return Remembered(id, created=row["seen"] == 1, seen=int(row["seen"]))
 
 
 def begin_anew(db: Db, values: Plain) -> None:
-    """Prepare a lesson for other words of an operator or a measured outcome."""
+    """Prepare a lesson for new text from an operator or a measured outcome.
+
+    Earlier proofs no longer count, and text of a model is superseded.
+    """
     db.run("begin_anew", {**values, "mark": mark(LESSON, values["text"])})
     db.run("replace_words", values)
 
 
 def insert_sighting(db: Db, values: Plain, text: str) -> None:
-    """Insert a sighting with the columns in `values`; its time is `now`."""
+    """Insert a sighting with this text; `values` holds the other columns, and its time as `now`."""
     names = ("reflection", "loop", "source", "trust", "parents")
     sighting = {name: values[name] for name in names}
     db.insert("occurrence", {**sighting, "text": text, "at": values["now"]})
 
 
 def _write(db: Db, values: Plain, reflection: Reflection, row: Row) -> None:
-    """Write the texts of a sighting: its example, the words of the lesson, or both.
+    """Write the texts of a sighting: its example, the text of the lesson, or both.
 
-    `row` is the lesson. It has no author if its words are new or were just replaced.
+    `row` is the lesson. Its `author` is None if its text is new or was just replaced.
     """
     raised = row["author"] is None and row["seen"] > 1
     lowest = trusts.lowest_trust([reflection.trust, row["trust"]])
     held = reflection.trust in HELD or lowest != reflection.trust
     wrote: Wrote = "nothing"
+    vector = reflection.vector
+    place = placed(db, reflection.space, blob(vector)) if vector is not None else None
     if reflection.example is not None:
         values["digest"] = reflection.example.digest
-        wrote = add_example(db, values, reflection, reflection.example)
+        wrote = add_example(db, values, reflection.example, reflection.context, place)
     elif row["text"] == values["text"] or (held and reflection.text != reflection.sighting):
-        # Other words wait beside those of the lesson, for their release or as less trusted ones.
-        wrote = _add_words(db, values, reflection)
+        # The lesson does not show these words: they are quarantined or less trusted than its own.
+        wrote = _add_words(db, values, reflection.context, place)
     if row["author"] is None:
         words: Wrote = wrote
         if wrote == "nothing":  # another source wrote the example, this one the words
-            words = _add_words(db, values, replace(reflection, vector=None))
-        db.run("set_author", values)
+            words = _add_words(db, values, reflection.context)
+        key = {name: values[name] for name in ("reflection", "digest")}
+        author = db.select("id", "example", key)[0]["id"]
+        db.update("reflection", {"id": values["reflection"]}, {"author": author})
         if words == "nothing":  # another source wrote these words too
-            db.run("follow_author", values)
+            kept = "retired" if row["state"] == "retired" else ""
+            db.run("set_voice", {**values, "example": author, "kept": kept})
     if reflection.trust == "operator" and (raised or wrote == "raised"):
-        # An operator said the same, which raises the trust of a known text.
-        source, digest = values["source"], mark(values["digest"], values["text"])
-        ruling = {"action": "release", "by": source or "operator", "why": "said the same"}
-        ruling |= {"subject": name_of(reflection), "at": values["now"]}
-        ruling |= {name: values[name] for name in ("tenant", "project")}
-        record = json.dumps({"digest": digest, "source": source})
-        db.insert("ruling", {**ruling, "record": record})
+        # An operator wrote a known text again, which raises the trust of the text.
+        scope, source = Scope(values["tenant"], values["project"]), values["source"]
+        record = {"digest": mark(values["digest"], values["text"]), "source": source}
+        by, now = source.strip() or "operator", values["now"]
+        rule(db, scope, "release", name_of(values), by, "wrote the same text", now, record)
 
 
-def _add_words(db: Db, values: Plain, reflection: Reflection) -> Wrote:
-    """Write the row by which a lesson without an example is found."""
+def _add_words(db: Db, values: Plain, context: str = "", place: Plain | None = None) -> Wrote:
+    """Write the example row that lets a search find a lesson without an example."""
     values["digest"] = words_digest(values["text"])
-    words = Example(reflection.text, "", context=reflection.context)
-    return add_example(db, values, reflection, words)
+    return add_example(db, values, Example(values["text"], "", context=context), context, place)
 
 
-def add_example(db: Db, values: Plain, reflection: Reflection, example: Example) -> Wrote:
-    """Write an example of a lesson and its origin, unless a more trusted copy exists.
+def add_example(
+    db: Db, values: Plain, example: Example, context: str, place: Plain | None
+) -> Wrote:
+    """Write an example with its origin and vector; replace a stored copy only to raise its trust.
 
-    `values` holds the scope and `reflection`, `digest`, `text`, `state`, `trust`, `source`,
-    `parents`, `now`.
+    `values` holds the scope and `kind`, `signature`, `reflection`, `digest`, `text`, `state`,
+    `trust`, `source`, `parents`, `now`. `place` holds the space and data of the vector.
     """
     task = storable(example.task)
     values = {
@@ -257,44 +265,40 @@ def add_example(db: Db, values: Plain, reflection: Reflection, example: Example)
         "task": task,
         "record": json.dumps(redact_data(asdict(example))),
         "lesson": values["text"],
-        "words": " ".join(words(f"{task}\n{storable(reflection.context)}")),
+        "words": " ".join(words(f"{task}\n{storable(context)}")),
     }
     if values["state"] == "quarantined":
         known = mark(values["digest"], values["text"])
-        if was_rejected(db, values, name_of(reflection), known):
+        if was_rejected(db, values, name_of(values), known):
             values["state"] = "retired"
     row = db.first("insert_example", values)
     wrote: Wrote = "nothing"
     if row is not None:
-        wrote = "raised" if rests(db, values, row["id"]) else "new"
+        wrote = "raised" if replace_origins(db, values, row["id"]) else "new"
     else:
         db.run("verify_example", values)
-    if reflection.vector is not None and (row is not None or reflection.trust not in HELD):
-        place = placed(db, reflection.space, blob(reflection.vector))
+    if place is not None and (row is not None or values["trust"] not in HELD):
         db.run("insert_vector", {**values, **place})
     return wrote
 
 
-def name_of(reflection: Reflection) -> str:
-    """Return the name of a lesson in rulings: `kind/signature`."""
-    return f"{reflection.kind}/{reflection.signature.digest}"
+def name_of(row: Row) -> str:
+    """Return the name of the lesson in `row`: `kind/signature`."""
+    return f"{row['kind']}/{row['signature']}"
 
 
 def top(db: Db, scope: Scope, limit: int) -> list[Mapping[str, Any]]:
-    """Return the lessons most often seen."""
+    """Return the lessons as plain data, those seen most often first."""
     return [plain(row) for row in db.all("top_reflections", scope, limit=limit)]
 
 
 def count(db: Db, scope: Scope) -> int:
-    """Return the number of lessons."""
+    """Return the number of lessons in the scope."""
     return int(db.all("count_reflections", scope)[0]["n"])
 
 
 def clear(db: Db, scope: Scope) -> int:
-    """Delete the lessons of the scope and all that belongs to them; return how many there were.
-
-    Rulings stay on record.
-    """
+    """Delete the lessons of the scope with all their data except rulings; return their number."""
     gone = [db.delete(table, key_of(scope)) for table in ("reflection", *CLEARED)]
     db.run("clear_lineage", {"scope": token(scope)})
     db.delete("origin", {"scope": token(scope)})
@@ -302,15 +306,16 @@ def clear(db: Db, scope: Scope) -> int:
 
 
 def scopes(db: Db, scope: Scope, waiting: bool = False) -> list[Scope]:
-    """Return all scopes with lessons; with `waiting`, those with unfinished traces or episodes.
+    """Return the scopes with lessons, of all tenants.
 
-    The caller sees only their names.
+    With `waiting`, return the scopes with waiting episodes or unfinished traces.
     """
     rows = db.run("scopes_waiting" if waiting else "scopes").fetchall()
     return [Scope(*row) for row in rows]
 
 
 def plain(row: Row) -> Mapping[str, Any]:
+    """Return the row of a lesson as plain data."""
     flags = {name: bool(row[name]) for name in ("pinned", "apart")}
     return {**dict(row), **flags, "tags": json.loads(row["tags"])}
 
@@ -325,9 +330,10 @@ def rule(
     now: float,
     record: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record a ruling; `record` is plain data. Raises InvalidInput.
+    """Record a ruling on `subject`; `record` holds details as plain data.
 
-    The subject is a lesson as `kind/signature`, so that the ruling outlives it, or a digest.
+    The subject is a name or a digest, not an id, so that the ruling outlives the lesson. Raises
+    InvalidInput if `by` is empty.
     """
     records.check_actor(by, why)
     texts = {"action": action, "subject": subject, "by": by, "why": why}
@@ -337,10 +343,10 @@ def rule(
 
 
 def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> list[Remembered]:
-    """Evict all beyond `most` lessons and examples; return the answers, with evicted ones marked.
+    """Evict lessons and examples until at most `most` of each remain; 0 keeps all.
 
-    Quarantined lessons go first. Among the others new lessons go last, so that a full memory still
-    learns.
+    Evicts quarantined lessons first and the new lessons in `answers` last, so that a full memory
+    still learns. Returns the answers, with `Remembered(0, False, 0)` for each evicted lesson.
     """
     new = {one.id for one in answers if one.created}
     gone: set[int] = set()
@@ -355,11 +361,10 @@ def evict(db: Db, scope: Scope, answers: Sequence[Remembered], most: int) -> lis
 
 
 def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping[str, Any]]:
-    """Return the lessons that `prune` would remove, as plain data with `why`.
+    """Return the lessons that `prune` would delete, as plain data with the reason as `why`.
 
-    `unused_for`: lessons neither seen nor shown for that many seconds; 0 turns this off. `keep`:
-    all beyond that many lessons; below 0 turns this off. A time in the future, from a wrong clock,
-    counts as used.
+    These are the lessons neither seen nor shown for `unused_for` seconds (0: none), and the least
+    useful lessons beyond `keep` lessons (negative: none).
     """
     now = time.time()
     before = now - unused_for if unused_for else -inf
@@ -375,20 +380,18 @@ def prunable(db: Db, scope: Scope, unused_for: float, keep: int) -> list[Mapping
 
 
 def prune(db: Db, scope: Scope, unused_for: float, keep: int, by: str) -> list[Mapping[str, Any]]:
-    """Remove the lessons that `prunable` returns; put their names on record."""
+    """Delete the lessons that `prunable` returns, record a ruling, and return these lessons."""
     found = prunable(db, scope, unused_for, keep)
     for one in found:
         db.delete("reflection", {**key_of(scope), "id": one["id"]})
     if found:
-        removed = [
-            {"lesson": f"{one['kind']}/{one['signature']}", "why": one["why"]} for one in found
-        ]
+        removed = [{"lesson": name_of(one), "why": one["why"]} for one in found]
         rule(db, scope, "prune", f"{len(found)} lessons", by, "", time.time(), {"removed": removed})
     return found
 
 
 def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
-    """Protect a lesson from eviction and pruning, or stop that, on record. Raises NotFound."""
+    """Pin a lesson so that it is never evicted, or unpin it; record a ruling. Raises NotFound."""
     key = {**key_of(scope), "id": id}
     if not db.update("reflection", key, {"pinned": pinned}):
         raise NotFound("lesson", str(id), f"the lessons of {scope.tenant}/{scope.project}")
@@ -396,14 +399,14 @@ def pin(db: Db, scope: Scope, id: int, pinned: bool, by: str, why: str) -> None:
     rule(db, scope, "pin" if pinned else "unpin", subject, by, why, time.time())
 
 
-# How many sightings of a lesson are shown, the newest first.
+# The number of sightings in a provenance, newest first.
 NEWEST = 20
 PROVENANCE = ("rests_on", "newest_sightings", "rulings_on")
 DONE = {"release": "released", "reject": "rejected"}
 
 
 def quarantined(db: Db, scope: Scope, ids: Sequence[int] | None) -> list[QuarantinedLesson]:
-    """Return examples by their ids, in any state; with None all that wait in quarantine."""
+    """Return the examples with these ids, in any state; None returns all quarantined examples."""
     key = _scope_key(scope)
     if ids is None:
         waits = {"scope": key["scope"], "state": "quarantined"}
@@ -435,58 +438,41 @@ def provenance(db: Db, scope: Scope, one: QuarantinedLesson) -> trusts.Provenanc
 
 
 def settle(db: Db, scope: Scope, ids: Collection[int], action: Action, by: str, why: str) -> None:
-    """Release or reject entries of the quarantine, all or none, and record each ruling.
+    """Release or reject the quarantined examples with these ids, and record a ruling for each.
 
-    A released entry gets the trust level "operator". Raises NotFound, NotQuarantined, InvalidInput.
+    A released example gets the trust "operator". Raises NotFound, NotQuarantined, InvalidInput.
     """
     if not ids:
         raise InvalidInput("ids", list(ids), "at least one id of the quarantine")
     known = {one.id: one for one in quarantined(db, scope, sorted(set(ids)))}
-    now = time.time()
+    now, released = time.time(), action == "release"
     for id in sorted(set(ids)):
         if id not in known:
             raise NotFound("example", str(id), f"the memory of {scope.tenant}/{scope.project}")
-        _settle(db, scope, known[id], action, by, why, now)
-
-
-def _settle(
-    db: Db,
-    scope: Scope,
-    one: QuarantinedLesson,
-    action: Action,
-    by: str,
-    why: str,
-    now: float,
-) -> None:
-    released = action == "release"
-    values = {
-        **_scope_key(scope),
-        "example": one.id,
-        "state": "candidate" if released else "retired",
-        "trust": "operator" if released else one.trust,
-        "subject": f"{one.kind}/{one.signature}",
-    }
-    row = db.first("settle_example", values)
-    if row is None:
-        last = db.first("rulings_on", values)
-        ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
-        raise NotQuarantined(one.id, one.state, ruled)
-    digest = mark(row["digest"], one.lesson)
-    record = {"example": one.id, "digest": digest, "source": one.source, "trust": one.trust}
-    rule(db, scope, action, values["subject"], by, why, now, record)
-    values["reflection"] = row["reflection"]
-    if released:
-        follow(db, {**values, "kind": one.kind, "signature": one.signature})
-    (lesson,) = db.run("read_voice", values).fetchall()
-    if lesson["trust"] in HELD and (released or lesson["author"] == one.id):
-        _speak(db, values, one.id if released else _best(db, values), lesson)
+        one = known[id]
+        subject, state = f"{one.kind}/{one.signature}", "candidate" if released else "retired"
+        values = {**_scope_key(scope), "example": id, "state": state, "subject": subject}
+        row = db.first("settle_example", {**values, "trust": "operator" if released else one.trust})
+        if row is None:
+            last = db.first("rulings_on", values)
+            ruled = f"was {DONE[last['action']]} by {last['by']}" if last is not None else ""
+            raise NotQuarantined(id, one.state, ruled)
+        digest = mark(row["digest"], one.lesson)
+        record = {"example": id, "digest": digest, "source": one.source, "trust": one.trust}
+        rule(db, scope, action, subject, by, why, now, record)
+        values["reflection"] = row["reflection"]
+        if released:
+            copy_to_successor(db, {**values, "kind": one.kind, "signature": one.signature})
+        (lesson,) = db.run("read_voice", values).fetchall()
+        if lesson["trust"] in HELD and (released or lesson["author"] == id):
+            _speak(db, values, id if released else _best(db, values), lesson)
 
 
 def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) -> RevocationResult:
-    """Remove everything that derives from a source, and its sightings, on record.
+    """Delete the sightings of a source and everything that derives from it; record a ruling.
 
-    `dry_run` only counts. Lessons keep what other sources said about them. Raises NotFound if the
-    source left nothing.
+    With `dry_run`, only count. Lessons keep the texts of other sources. Raises NotFound if nothing
+    comes from the source.
     """
     values: Plain = {**_scope_key(scope), "source": storable(source), "now": time.time()}
     db.execute("savepoint revocation")
@@ -501,7 +487,14 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     for reflection in sorted(seen.keys() | {row["reflection"] for row in gone}):
         values |= {"reflection": reflection, "n": seen[reflection]}
         db.run("unsee", values)
-        lessons += _bereft(db, values)
+        lesson = db.run("read_voice", values).fetchone()
+        if not lesson["spoken_for"]:  # its words were deleted: take those of another example
+            db.run("give_back", values)
+            best = _best(db, values)
+            if best is None and not _from_sighting(db, values, lesson):
+                lessons += db.delete("reflection", {"id": reflection})
+            else:
+                _speak(db, values, best or _best(db, values), lesson)
     removed = RevocationResult(len(gone), lessons, sum(seen.values()), vectors)
     if dry_run:
         db.execute("rollback to revocation")
@@ -513,28 +506,14 @@ def revoke(db: Db, scope: Scope, source: str, by: str, why: str, dry_run: bool) 
     return removed
 
 
-def _bereft(db: Db, values: Plain) -> bool:
-    """Give a lesson that lost its author the words of a remaining example, or delete the lesson."""
-    lesson = db.run("read_voice", values).fetchone()
-    if lesson["spoken_for"]:
-        return False
-    db.run("give_back", values)
-    best = _best(db, values)
-    if best is None and not _from_sighting(db, values, lesson):
-        db.delete("reflection", {"id": values["reflection"]})
-        return True
-    _speak(db, values, best or _best(db, values), lesson)
-    return False
-
-
 def _best(db: Db, values: Plain) -> int | None:
-    """Return the most trusted example of a lesson, the oldest of these; rejected ones come last."""
+    """Return the id of the most trusted example of a lesson; retired examples come last."""
     row = db.first("best_example", {**values, "order": json.dumps(records.ORDER)})
     return int(row["id"]) if row is not None else None
 
 
 def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
-    """Give a lesson the words, trust and state of an example; a proof's retirement stays."""
+    """Give a lesson the words, trust and state of an example; a retired lesson stays retired."""
     stays = lesson["state"] in ("retired", "superseded") and lesson["trust"] not in HELD
     values = {**values, "example": example, "kept": lesson["state"] if stays else ""}
     db.run("bring_back", values)
@@ -542,22 +521,12 @@ def _speak(db: Db, values: Plain, example: int | None, lesson: Row) -> None:
 
 
 def _from_sighting(db: Db, values: Plain, lesson: Row) -> bool:
-    """Write the most trusted sighting as the lesson; return False without a sighting."""
+    """Store the text of the most trusted sighting as an example; return False without sightings."""
     row = db.first("best_sighting", {**values, "order": json.dumps(records.ORDER)})
     if row is None:
         return False
-    one = Reflection(
-        lesson["kind"],
-        Signature("", lesson["pattern"], lesson["signature"]),
-        lesson["error_type"],
-        row["text"],
-        row["text"],
-        trust=row["trust"],
-        state=trusts.initial_state(row["trust"]),
-    )
-    written = {name: row[name] for name in ("text", "source", "parents", "trust")}
-    written |= {"state": one.state, "digest": words_digest(row["text"])}
-    add_example(db, {**values, **written}, one, Example(row["text"], ""))
+    state = trusts.initial_state(row["trust"])
+    _add_words(db, {**values, **dict(lesson), **dict(row), "state": state})
     return True
 
 

@@ -1,9 +1,8 @@
-"""Lessons that belong together: patterns that count as one, and what a dream supersedes.
+"""Groups of error patterns, the list and edits of lessons, and dreams.
 
-Rows are never merged. Every pattern keeps its own lesson; which of them are a group is computed
-from the patterns of their error type, in the order learnt, so that a merge is undone by saying so.
-A dream supersedes lessons by others, and can be rolled back. Lessons are also listed and edited
-here.
+Rows are never merged: every pattern keeps its own lesson. Groups are computed from the patterns of
+an error type, in the order in which they were learnt, so an operator can always undo a merge. A
+dream replaces lessons by other lessons, and can be rolled back.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from heedful.store import lessons as size
 from heedful.store.lessons import carry, plain, record_supersession, rule
 from heedful.store.store import Db, Row, from_row, key_of, storable
 
-# The error types whose templates a process keeps; the lessons of a group that are shown.
+# The number of error types whose templates are cached, and of lessons in the answer of `seen`.
 KEPT = 32
 LESSONS = 50
 Plain = dict[str, Any]
 
 
 class Learned:
-    """The templates of each error type, kept while the store's version of them stays the same.
+    """A cache of the templates of error types; an entry is valid until the patterns change.
 
-    Words of tools and documents count only after their release, so that a flood of them cannot
-    merge other patterns.
+    Texts of tools and documents count only after their release. Otherwise anybody could merge
+    patterns by sending many texts.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Scope, str], tuple[str, Templates]] = {}
 
     def templates(self, db: Db, scope: Scope, error_type: str) -> Templates:
-        """Return the templates learnt from the first patterns of the error type, of any author."""
+        """Return the templates learnt from the `MOST_PATTERNS` oldest patterns of an error type."""
         values = {"error_type": error_type, "most": MOST_PATTERNS}
         state = db.all("learnt_state", scope, **values)[0]["state"]
         kept = self._kept.pop((scope, error_type), None)
@@ -56,9 +55,9 @@ class Learned:
 
 
 def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
-    """Return the lessons of a pattern and of its group by indexed reads; a group costs two more.
+    """Return the lessons of `pattern` and of its group, and how often the group was seen.
 
-    If a dream superseded a lesson, its successor is returned.
+    Includes the successors of lessons that a dream superseded. All reads use an index.
     """
     digest, merge = pattern.digest, None
     alone = _lessons(db, scope, digest, [digest])
@@ -79,7 +78,7 @@ def seen(db: Db, scope: Scope, pattern: Signature) -> Seen:
 
 
 def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[str, Any]]:
-    """Return the groups and the patterns kept apart, as plain data, the most seen first."""
+    """Return groups of patterns as plain data, most seen first, then the patterns kept apart."""
     rows = db.all("every_pattern", scope, error_type=storable(error_type))
     groups = [
         one
@@ -90,7 +89,7 @@ def list_patterns(db: Db, scope: Scope, error_type: str = "") -> list[Mapping[st
 
 
 def set_apart(db: Db, scope: Scope, digests: Sequence[str], apart: bool, by: str, why: str) -> None:
-    """Keep patterns apart from all others, or stop that; on record. Raises NotFound."""
+    """Exclude patterns from groups, or include them again; record rulings. Raises NotFound."""
     for digest in digests:
         if not db.update("reflection", {**key_of(scope), "signature": digest}, {"apart": apart}):
             raise NotFound("pattern", digest, f"the lessons of {scope.tenant}/{scope.project}")
@@ -137,21 +136,20 @@ def _grouped(
             yield {**entry(row["pattern"], [digest], why), "apart": True}
 
 
-FLAGS = ("pinned", "apart")
-# The text of a lesson and its states, but not how often it was seen or shown.
-EDITED = ("text", "tags", "state", "trust", "importance", "meta", *FLAGS)
+# The fields that the edition of a lesson covers: its text and states, but no counters.
+EDITED = ("text", "tags", "state", "trust", "importance", "meta", "pinned", "apart")
 
 
 def list_lessons(db: Db, scope: Scope, wanted: LessonFilter, limit: int) -> list[Mapping[str, Any]]:
-    """Return lessons as plain data, newest first, without words that are withheld.
+    """Return lessons as plain data, newest first; texts of tools and documents are left empty.
 
-    Each has an `edition`, which changes with everything that an editor sees, except counters.
+    The `edition` of a lesson is a hash of its text and states, but not of its counters.
     """
     return [_plain(row) for row in db.all("list_reflections", scope, **asdict(wanted), limit=limit)]
 
 
 def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
-    """Return the lesson with this id. Raises NotFound."""
+    """Return the lesson with this id as plain data. Raises NotFound."""
     for found in list_lessons(db, scope, LessonFilter(before=min(id, LARGEST_INTEGER - 1) + 1), 1):
         if found["id"] == id:
             return found
@@ -161,9 +159,9 @@ def one(db: Db, scope: Scope, id: int) -> Mapping[str, Any]:
 def amend(
     db: Db, scope: Scope, id: int, edition: str, change: Change, by: str, why: str
 ) -> Mapping[str, Any]:
-    """Change a lesson that still has this edition, on record; return the changed lesson.
+    """Apply `change` to a lesson, record a ruling for each part, and return the lesson.
 
-    Raises NotFound, Changed, and InvalidInput without an actor.
+    Raises Changed if the lesson has another edition, NotFound, and InvalidInput if `by` is empty.
     """
     found = one(db, scope, id)
     if found["edition"] != edition:
@@ -178,8 +176,7 @@ def amend(
 
 
 def _plain(row: Row) -> Mapping[str, Any]:
-    lesson = {**dict(row), **{name: json.loads(row[name]) for name in ("tags", "meta")}}
-    lesson |= {name: bool(row[name]) for name in FLAGS}
+    lesson = {**plain(row), "meta": json.loads(row["meta"])}
     edited = json.dumps([lesson[name] for name in EDITED], sort_keys=True)
     return {**lesson, "edition": hashlib.sha256(edited.encode("ascii")).hexdigest()[:16]}
 
@@ -187,11 +184,11 @@ def _plain(row: Row) -> Mapping[str, Any]:
 QUERIES = 5
 # The fields that must be unchanged for a dream to supersede a lesson.
 SAME = ("id", "kind", "signature", "text", "trust")
-CHANGED = "a lesson of it changed meanwhile"
+CHANGED = "one of its lessons changed during the dream"
 
 
 def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[float] | None]]:
-    """Return the lessons that may be recalled, ordered by name, each with its vector."""
+    """Return the recallable lessons, ordered by name, each with the vector of its text or None."""
     import numpy as np
 
     rows = db.all("material", scope, space=space)
@@ -202,7 +199,7 @@ def material(db: Db, scope: Scope, space: str) -> list[tuple[Lesson, Sequence[fl
 
 
 def queries(db: Db, scope: Scope, ids: Sequence[int]) -> dict[int, list[str]]:
-    """Return for each lesson the newest texts that found it, five at most, without its own text."""
+    """Return for each lesson the newest `QUERIES` texts that led to the lesson."""
     found = {}
     for id in ids:
         rows = db.run("asked", {"reflection": id, "most": QUERIES})
@@ -218,10 +215,10 @@ def supersede(
     expected: Mapping[int, Lesson],
     by: str,
 ) -> tuple[int, list[Proposal]]:
-    """Store the report and apply the proposals; return the dream's id and each proposal's outcome.
+    """Store a dream's report and carry out its proposals; return its id and the new proposals.
 
-    `expected` holds the lessons as the dream read them: a proposal is skipped if one of its lessons
-    has changed since. One transaction.
+    The new proposals have their outcomes. `expected` holds the lessons as the dream read them: a
+    proposal is skipped if one of its lessons has changed since.
     """
     key, now = key_of(scope), time.time()
     dream = {**key, "report": "{}", "by": storable(by), "at": now}
@@ -258,7 +255,10 @@ def _carry_out(
 def log(
     db: Db, scope: Scope, limit: int, id: int | None = None, before: int | None = None
 ) -> list[Mapping[str, Any]]:
-    """Return dreams, newest first, or the dream with this id, with the texts that still exist."""
+    """Return dreams as plain data, newest first: only dream `id`, or all with ids below `before`.
+
+    `texts` maps the ids of a dream's lessons to the texts of these lessons.
+    """
     found: list[Mapping[str, Any]] = []
     for row in db.all("read_dreams", scope, limit=limit, dream=id, before=before):
         report = json.loads(row["report"])
@@ -271,18 +271,18 @@ def log(
 
 
 def undo(db: Db, scope: Scope, id: int, by: str, why: str) -> int:
-    """Bring back the lessons that a dream superseded; return how many came back.
+    """Restore the lessons that a dream superseded, and record a ruling; return their number.
 
-    Puts it on record. Raises NotFound, RollbackRefused, and InvalidInput without an actor.
+    Raises NotFound, RollbackRefused, and InvalidInput if `by` is empty.
     """
     known = log(db, scope, 1, id)
     if not known:
         raise NotFound("dream", str(id), f"the memory of {scope.tenant}/{scope.project}")
     if known[0]["undone"] is not None:
-        raise RollbackRefused(id, "it was rolled back before; heedful dream log shows when")
+        raise RollbackRefused(id, "it is rolled back already; heedful dream log shows when")
     for later in db.all("superseded_later", scope, dream=id):
-        what = f"dream {later['dream']} superseded its lesson {later['subject']} since"
-        do = f"roll that back first: heedful dream rollback {later['dream']}"
+        what = f"dream {later['dream']} later superseded its lesson {later['subject']}"
+        do = f"roll back that dream first: heedful dream rollback {later['dream']}"
         raise RollbackRefused(id, f"{what}; {do}", later["dream"])
     back = 0
     merged = {"dream": id, "what": "reflection"}

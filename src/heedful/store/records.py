@@ -1,4 +1,4 @@
-"""Loops and episodes as a store keeps them, and what one transaction adds to a loop."""
+"""The records of a store: loops, the entries added to loops, and episodes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Kind = Literal["loop", "run", "stage"]
 
 @dataclass(frozen=True, slots=True)
 class StageHead:
-    """What the loop of a stage says about the stage: its name, its settings and those of the run.
+    """The description of a pipeline's stage, stored with the loop of the stage.
 
-    `checks` are the names under which its checks report. `model` is the model that writes its
-    output, "" if a function does.
+    `run` is the id of the run, `name` the name of the stage. `checks` are the names of its checks
+    in findings. `model` is the model that writes the output, "" if a function writes it.
     """
 
     run: str
@@ -32,10 +32,10 @@ class StageHead:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What is stored when a loop begins: its task, and its goals and policy as plain data.
+    """The data that is stored when a loop begins: its task, and its goals and policy as plain data.
 
-    `context` is the `Context.data` of its checks if the driver gives no other. `kind` is the kind
-    of loop: on its own, the run of a pipeline, or a stage of the run.
+    `context` becomes the `Context.data` of the checks, unless the driver of the loop sets it.
+    `kind` is "loop", "run" for the run of a pipeline, or "stage" for a stage of a run.
     """
 
     task: Any
@@ -48,11 +48,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class StoredLoop:
-    """A loop as the store holds it.
+    """A loop as a store holds it.
 
-    `values` are the candidates of its attempts, in order. `decisions` are all decisions, oldest
-    first. `journal` maps keys to the finished steps of the attempt that is not recorded yet.
-    `epoch` grows with every process that claims the loop, and keeps older ones from writing. Times
+    `values` are the candidates of the attempts, in order. `decisions` are all decisions, oldest
+    first. `journal` maps keys to the results of finished steps of the current attempt. Each process
+    that claims the loop increases `epoch`; a process with a lower epoch can no longer write. Times
     are seconds since 1970.
     """
 
@@ -68,18 +68,18 @@ class StoredLoop:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """Return all verdicts, oldest first."""
+        """The verdicts of all decisions, oldest first."""
         return tuple(decision.verdict for decision in self.decisions)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What one transaction adds to a loop.
+    """The data that one transaction adds to a loop.
 
-    Give `head` for a loop that may be new. A `verdict` that lifts rules consumes their overrides.
-    `standing` is the loop's wear at the decision, `decided` its time (seconds since 1970; 0: now).
-    If the loop has no driver, `seen` is the `updated` of the state that the entry was based on.
-    `reflections`, `exposures` and `outcome` go to memory, which keeps `most` lessons (0: all).
+    Set `head` for a loop that may be new. A `verdict` that suspends rules uses up their overrides.
+    `standing` says how close the loop was to its limits at the decision. `decided` is the time of
+    the decision in seconds since 1970, 0 for now. For a loop without a driver, `seen` is the
+    `updated` of the loop as it was read. The last four fields are parameters of `remember`.
     """
 
     id: str
@@ -103,10 +103,10 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a store wrote of an entry: attempt and decision as plain data, without secrets.
+    """The attempt and the decision of an entry as a store wrote them: plain data without secrets.
 
-    `at` is the time of the decision, in seconds since 1970. A journal without a store has no plain
-    data.
+    `at` is the time of the decision in seconds since 1970. A journal without a store leaves
+    `attempt` and `decision` None.
     """
 
     at: float
@@ -116,10 +116,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """One consistent state of a loop, from which a decision is made without driving the loop.
+    """One consistent state of a loop, for a decision by a process that does not drive the loop.
 
-    `driver` drives it now, or is "". `echoes` counts finding keys in other loops
-    of the scope if a rule of the policy needs that. `exposures` are the lessons that it was shown.
+    `driver` is the process that drives the loop now, or "". `echoes` counts finding keys in other
+    loops of the scope, if the policy has a rule about them.
     """
 
     stored: StoredLoop
@@ -133,9 +133,10 @@ EpisodeState = Literal["waiting", "reflected", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class StoredEpisode:
-    """An episode as a store keeps it: `record` is its plain data, `error` why reflecting failed.
+    """An episode as a store holds it.
 
-    `tries` counts the attempts to reflect. `at` is when it was first read, in seconds since 1970.
+    `record` is the episode as plain data. `tries` counts the attempts to reflect on it, and `error`
+    says why the last one failed. `at` is when the episode was stored, in seconds since 1970.
     """
 
     digest: str

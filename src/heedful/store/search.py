@@ -1,7 +1,8 @@
-"""Search of examples, by words with BM25 and by vectors, and storage of the vectors.
+"""Search for examples by words (BM25) and by vectors, and storage of the vectors.
 
-Both searches stay within the scope. SQLite compares 8-bit codes of the vectors, which a connection
-keeps in memory, and then compares the nearest ones exactly. PostgreSQL compares the vectors itself.
+Both searches stay within the scope. With SQLite, a connection keeps 8-bit codes of the vectors in
+memory; a search compares all codes, and then the nearest vectors exactly. PostgreSQL compares the
+vectors itself.
 """
 
 from __future__ import annotations
@@ -25,22 +26,19 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
     Rows = NDArray[np.float32]
 
-# The words of a query that are counted, and the rarest of them, which are looked for: more than 12
-# brought nothing.
+# The words of a query that are counted, and how many of the rarest are searched. More than 12 did
+# not improve the results.
 COUNTED = 256
 TERMS = 16
-# The matches that are looked at: so many, and one for so many texts. With half of them, of 391
-# questions to 23,000 texts 1 % of the evidence less is among the first five.
+# A search looks at `MATCHES` matches, plus one for every `FOR_EACH` texts. With half as many, the
+# first five results of 391 questions to 23,000 texts contain 1 % less of the evidence.
 MATCHES, FOR_EACH = 2_000, 20
 # The usual parameters of BM25.
 K1, B = 1.2, 0.75
 
 
 def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
-    """Count for each word the texts of the scope that contain it; only the first `COUNTED` words.
-
-    Rarest first.
-    """
+    """Return how many texts contain each of the first `COUNTED` words, rarest word first."""
     wanted = list(dict.fromkeys(words))[:COUNTED]
     values = {"mark": corpus["mark"], "terms": json.dumps(wanted)}
     rows = db.run("count_terms", values).fetchall() if wanted else []
@@ -50,10 +48,11 @@ def count_texts(db: Db, corpus: Row, words: Sequence[str]) -> dict[str, int]:
 def matching(
     db: Db, corpus: Row, counts: Mapping[str, int], many: int, among: set[int] | None = None
 ) -> list[int]:
-    """Return the ids of the `many` texts with the highest weight of rare words, within `among`.
+    """Return the ids of the `many` texts with the highest total weight of rare words, best first.
 
-    Only the rarest words are searched: as many as have about `MATCHES` matches together. If the
-    rarest word alone has more matches, only the newest count. With `among` there is no such limit.
+    Searches as many of the rarest words as have about `MATCHES` matches together. If the rarest
+    word alone has more, only its newest matches count. With `among`, all matches of these ids
+    count, and no others.
     """
     most = ALL if among is not None else MATCHES + corpus["texts"] // FOR_EACH
     rare = [term for term, count in counts.items() if count][:TERMS]
@@ -68,15 +67,16 @@ def matching(
 
 
 def rarity(count: int, texts: int) -> float:
-    """Return the inverse document frequency of BM25, above 0."""
+    """Return the inverse document frequency (above 0) of a word in `count` of `texts` texts."""
     return log(1 + (texts - count + 0.5) / (count + 0.5))
 
 
 def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
-    """Return how well a text, given as words separated by blanks, fits the words of a query.
+    """Return the BM25 score of a text for the words of a query.
 
-    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009). `mean` is the
-    mean length of the texts, in characters.
+    Okapi BM25 (Robertson & Zaragoza, "The Probabilistic Relevance Framework", 2009). `rarities` has
+    the `rarity` of each word of the query. `words` is the text as words separated by blanks, and
+    `mean` the mean length of all texts in characters.
     """
     said: defaultdict[str, int] = defaultdict(int)
     for word in words.split(" "):
@@ -86,16 +86,16 @@ def bm25(rarities: Mapping[str, float], words: str, mean: float) -> float:
     return sum(rarities[word] * n * (K1 + 1) / (n + long) for word, n in said.items())
 
 
-# The limit for all scopes together, in bytes: a little over a million vectors of 384 dimensions.
+# The limit of `Vectors` in bytes: a little over a million vectors of 384 dimensions.
 MOST = 512 * 1024 * 1024
-# Vectors that are read and coded together, so that they stay in the cache of a core.
+# The number of vectors that are read and coded together: they fit into the cache of a core.
 TOGETHER = 256
 
 
 class Vectors:
-    """The codes of the scopes searched last, within `most` bytes; the one in use always stays.
+    """A cache of the codes of the scopes searched last, of at most `most` bytes, for a connection.
 
-    Each connection has its own.
+    The codes of the current search stay even if they alone exceed the limit.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -103,10 +103,10 @@ class Vectors:
         self._kept: dict[tuple[str, str, int], Codes] = {}
 
     def codes(self, db: Db, key: dict[str, Any], corpus: Row, width: int) -> Codes:
-        """Return the codes of the scope and space in `key`, as of the open transaction."""
+        """Return the codes of the scope and space in `key`, up to date for this transaction."""
         name = corpus["scope"], key["space"], width
         codes = self._kept.pop(name, None)
-        # Removed vectors are only noticed when a search finds them.
+        # Codes of deleted vectors stay until a search finds them, so too many codes are read again.
         if codes is None or codes.count > 2 * corpus["texts"] + TOGETHER:
             codes = Codes(width, corpus["texts"])
         codes.follow(db, key, corpus["changed"])
@@ -117,16 +117,16 @@ class Vectors:
 
     @property
     def bytes(self) -> int:
-        """Return the memory that they take, in bytes."""
+        """The memory of all codes, in bytes."""
         return sum(codes.bytes for codes in self._kept.values())
 
 
 class Codes:
-    """Vectors of `width` numbers, one row each with id, code and scale, in no order.
+    """A table of vector codes: each row, in no order, has an id, a code and a scale.
 
-    A code times its scale equals the vector to within half a 127th of its largest number. Without
-    numkong, which multiplies int8, the codes are the vectors themselves and take four times the
-    memory.
+    A vector has `width` numbers. Each is its code times the scale, to within 1/254 of the vector's
+    largest number. Without numkong, which multiplies int8, the codes are the vectors themselves and
+    take four times the memory.
     """
 
     def __init__(self, width: int, room: int) -> None:
@@ -141,16 +141,16 @@ class Codes:
 
     @property
     def bytes(self) -> int:
-        """Return the allocated memory, in bytes."""
+        """The allocated memory, in bytes."""
         return self._ids.nbytes + self._scales.nbytes + self._codes.nbytes
 
     @property
     def ids(self) -> Ids:
-        """Return the ids of all vectors."""
+        """The ids of all vectors, in the order of the rows."""
         return self._ids[: self.count]
 
     def follow(self, db: Db, key: dict[str, Any], changed: int) -> None:
-        """Add the vectors that became candidates since; `changed` is the last change."""
+        """Add the vectors that became searchable since the last call, up to number `changed`."""
         import numpy as np
 
         if changed == self._followed:
@@ -164,7 +164,7 @@ class Codes:
         self._followed = changed
 
     def nearest(self, query: Rows, many: int, among: Ids | None = None) -> Ids:
-        """Return the ids of the `many` vectors nearest by code, nearest first, within `among`."""
+        """Return the ids of the `many` nearest vectors by code; with `among`, only ids in it."""
         import numpy as np
 
         ids, codes = self.ids, self._codes[: self.count]
@@ -183,7 +183,7 @@ class Codes:
         return ids[np.lexsort((ids, -scores))[:many]]
 
     def drop(self, gone: Ids) -> None:
-        """Remove these vectors; the last rows take their places."""
+        """Remove the rows with these ids; rows from the end fill the gaps."""
         import numpy as np
 
         was = np.isin(self.ids, gone)
@@ -217,7 +217,7 @@ class Codes:
 
 
 def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
-    """Return codes in -127..127 and the scale of each row; a non-finite vector becomes zeros."""
+    """Return each row's code in -127..127 and its scale; a row with NaN or inf becomes zeros."""
     import numpy as np
 
     scales = np.maximum(vectors.max(axis=1), -vectors.min(axis=1)) / 127
@@ -229,7 +229,7 @@ def _coded(vectors: Rows) -> tuple[NDArray[np.int8], Rows]:
 
 
 def _numkong() -> Any:
-    """Return the library, or None if it is not installed or not available on the platform."""
+    """Return the module numkong, or None if it is not installed."""
     try:
         import numkong
     except ImportError:
@@ -237,8 +237,8 @@ def _numkong() -> Any:
     return numkong
 
 
-# Candidates beyond those that are wanted: codes tell the nearest, not quite in their order. Among
-# 100,000 vectors 99.5 % of the best 50 are among the first 50, 99.97 % among 52, all among 54.
+# How many more vectors than `limit` are compared exactly, because codes order them only roughly.
+# Of the best 50 among 100,000 vectors, the first 50 by code have 99.5 %, 52 have 99.97 %, 54 all.
 SPARE = 6
 
 
@@ -251,9 +251,10 @@ def search(
     limit: int,
     only: Filter | None = None,
 ) -> list[Match]:
-    """Return examples near `text`: at most `limit` by full text and `limit` by vector.
+    """Return the examples most like `text`: at most `limit` by words and `limit` by vector.
 
-    Each has every distance that is known.
+    `space` names the space of `vector`, and `only` filters the examples. A match has a `keyword`
+    score if the words found it, and a `cosine` if its vector is in the space.
     """
     corpus = db.run("read_corpus", {"scope": token(scope)}).fetchone()
     if corpus is None:
@@ -278,7 +279,7 @@ def search(
 
 
 class Sought:
-    """The input of one search, within one transaction, and the rows read so far."""
+    """The parameters of one search, and a cache of the example rows that it has read."""
 
     def __init__(self, db: Db, key: dict[str, Any], corpus: Row, limit: int, only: Filter) -> None:
         self.db: Db = db
@@ -299,7 +300,7 @@ class Sought:
         self.rows: dict[int, Row] = {}
 
     def read(self, ids: Iterable[int]) -> list[int]:
-        """Return the ids that exist, may be recalled and pass the filter."""
+        """Read these examples; return the ids of those that may be recalled and pass the filter."""
         ids = list(ids)
         values = {**self.values, "ids": json.dumps([id for id in ids if id not in self.rows])}
         rows = self.db.run("read_examples", values)
@@ -308,12 +309,12 @@ class Sought:
 
     @cached_property
     def filtered(self) -> set[int]:
-        """Return the ids of all examples that may be recalled and pass the filter."""
+        """The ids of all examples that may be recalled and pass the filter."""
         rows = self.db.run("filtered", self.values)
         return {id for (id,) in rows}
 
     def cosines(self, ids: Iterable[int], query: Rows) -> dict[int, float]:
-        """Return the exact cosines of the examples with a vector of the query's length."""
+        """Return the exact cosine of each example whose vector has the length of the query."""
         import numpy as np
 
         data = {id: self.rows[id]["data"] or b"" for id in ids}
@@ -323,7 +324,7 @@ class Sought:
 
 
 def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
-    """Return BM25 scores of examples as a share of the best match, 0..1."""
+    """Return the BM25 score of each matching example, divided by the best score, 0..1."""
     many = 2 * one.limit
     ids = matching(one.db, one.corpus, counts, many)
     found = one.read(ids)
@@ -339,7 +340,7 @@ def by_text(one: Sought, counts: Mapping[str, int]) -> dict[int, float]:
 
 
 def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) -> dict[int, float]:
-    """Return cosines of the nearest examples, nearest first, and of those in `also`."""
+    """Return the cosines of the nearest examples, nearest first, and of the examples in `also`."""
     import numpy as np
 
     query = np.asarray(vector, "<f4")
@@ -350,7 +351,7 @@ def by_vector(one: Sought, vector: Sequence[float], also: Iterable[int] = ()) ->
 
 
 def by_codes(one: Sought, query: Rows) -> list[int]:
-    """Compare the codes in memory; return the nearest examples, a few more than the limit."""
+    """Return the ids of the examples nearest to `query`, found with the codes in memory."""
     import numpy as np
 
     codes = one.db.local(Vectors).codes(one.db, one.key, one.corpus, len(query))
@@ -368,7 +369,7 @@ def by_codes(one: Sought, query: Rows) -> list[int]:
 
 
 def by_database(one: Sought, query: Rows) -> list[int]:
-    """Let the database compare every vector; return a few more examples than the limit."""
+    """Return the ids of the examples nearest to `query`, found by the database."""
     values = {"near": short(query.tobytes()), "width": len(query), "limit": one.limit + SPARE}
     if values["near"] is None:
         return []
@@ -376,17 +377,17 @@ def by_database(one: Sought, query: Rows) -> list[int]:
     return one.read(id for (id,) in one.db.run(name, {**one.values, **values}))
 
 
-# A task with no other words has no vector.
+# The characters of a blank task. A blank task gets no vector.
 BLANK = " \t\n\r\v\f\xa0\u3000"
 
 
 def spaces(db: Db, scope: Scope) -> dict[str, int]:
-    """Count the examples in each space that may be recalled; "" counts those without a vector."""
+    """Return the number of recallable examples in each vector space; "" means without a vector."""
     return {row["space"]: row["n"] for row in db.all("count_spaces", scope, blank=BLANK)}
 
 
 def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[tuple[int, str]]:
-    """Return id and task of examples without a vector in the space, with ids above `after`."""
+    """Return id and task of recallable examples without a vector in `space`, above id `after`."""
     rows = db.all("unplaced", scope, blank=BLANK, space=space, after=after, limit=limit)
     return [(row["id"], row["task"]) for row in rows]
 
@@ -394,7 +395,10 @@ def unplaced(db: Db, scope: Scope, space: str, after: int, limit: int) -> list[t
 def place(
     db: Db, scope: Scope, space: str, places: Sequence[tuple[int, str, Sequence[float]]]
 ) -> int:
-    """Write vectors whose examples still have the same text; return how many were written."""
+    """Write vectors, given as (id, task, vector) of examples; return the number written.
+
+    Skips an example that was deleted, or that has another task now.
+    """
     written = 0
     for id, task, vector in places:
         values = {**key_of(scope), "id": id, "task": task, **placed(db, space, blob(vector))}

@@ -1,9 +1,9 @@
-"""Data that leaves a store and enters another: the lessons of one scope, or a whole database.
+"""Export and import of the lessons of one scope, and copies of a whole database.
 
-An export is a stream of the records below, the rows of one scope without numbers that mean nothing
-elsewhere. A lesson is named by kind and signature. What an example or a sighting derives from is
-given by its sources, so that a source can be revoked after a move. Writing a record twice changes
-nothing. A copy is every row of every scope, all or nothing, read again and compared.
+An export is a stream of the records below. They name a lesson by kind and signature, because ids
+differ between databases. Examples and sightings list all sources that they derive from, so that a
+source can be revoked after an import too. Importing a record twice changes nothing. A copy holds
+every row of every scope; it is one transaction, and every row is read again and compared.
 """
 
 from __future__ import annotations
@@ -14,17 +14,27 @@ import sqlite3
 import struct
 import time
 from base64 import b64decode, b64encode
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from math import isfinite
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from operator import itemgetter
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from heedful.errors import Conflict, InvalidInput, NotFound, RoleRefused, StoreError
-from heedful.lessons.lesson import LONGEST, Example, Exposure, Scope, State, Trust, clip, digest_of
+from heedful.lessons.lesson import (
+    LONGEST,
+    Example,
+    Exposure,
+    Outcome,
+    Scope,
+    State,
+    Trust,
+    clip,
+    digest_of,
+)
 from heedful.lessons.trust import LONGEST_TAG, RAISING, TAGS, lowest_trust, raises_trust
 from heedful.lessons.words import MOST, words
 from heedful.redact import redact_data
@@ -33,26 +43,26 @@ from heedful.store.lessons import LESSON, mark, words_digest
 from heedful.store.sqlite import BUSY_SECONDS, connect, translate_error
 from heedful.store.store import SKIP, Db, Row, from_row, key_of, placed, short, storable, token
 
-# The ruling that vouches for an import: it concerns one database and is never exported.
+# The action of the ruling that records who vouches for an import. It is never exported.
 IMPORT = "import"
-# Characters of the metadata of an unvouched lesson.
+# Longer metadata (in characters of JSON) of an unvouched lesson is dropped.
 LONGEST_META = 20_000
-# Separates an imported loop's id from its time if another loop with that id ran here.
+# Separates the id of an imported loop from its time, if this store has another loop with the id.
 MOVED = "\x1e"
 STAYS = ("retired", "superseded")
-# Kind of error of pydantic -> what must be there instead.
+# Type of a pydantic error -> what the field must be.
 ALLOWED = {
     "json_invalid": "JSON in UTF-8, without deep nesting",
     "missing": "given",
     "unexpected_keyword_argument": "left out, because a record has no such field",
-    "string_pattern_mismatch": "text of another form: a kind, a signature, a digest or a name",
+    "string_pattern_mismatch": "a valid kind, signature, digest or name",
     "union_tag_not_found": "a record with a 'type'",
     "union_tag_invalid": "a record whose 'type' is known",
 }
 
 
 class Must:
-    """Constraints on a field, as pydantic's core schema names them, without importing pydantic."""
+    """Constraints on a field, with the names of pydantic's core schema, usable without pydantic."""
 
     def __init__(self, **constraints: Any) -> None:
         self._constraints = constraints
@@ -81,7 +91,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LessonRecord:
-    """A lesson; `seen` counts its sightings."""
+    """A lesson of an export. `seen` counts its sightings."""
 
     type: Literal["lesson"] = "lesson"
     kind: Annotated[str, Must(pattern="^[^/]{1,200}$")]
@@ -105,13 +115,13 @@ class LessonRecord:
 
     @property
     def name(self) -> str:
-        """Return the name of the lesson."""
+        """The name of the lesson: `kind/signature`."""
         return f"{self.kind}/{self.signature}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vector:
-    """An embedding: base64 of 32-bit floats, the least byte first."""
+    """A vector of an export: base64 of little-endian 32-bit floats."""
 
     space: str
     data: str
@@ -119,10 +129,10 @@ class Vector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleRecord:
-    """An example of a lesson, or with the digest "lesson" words of the lesson itself.
+    """An example of a lesson, or the text of a lesson without an example (`digest` is "lesson").
 
-    `text` is what the lesson said as it came with this example, `author` is True if these are the
-    words of the lesson. A search compares `words`. `sources` are all that it derives from.
+    `text` is the text of the lesson that came with the example. `author` is True if the lesson has
+    this text now. Searches compare `words`. `sources` are all sources of the example.
     """
 
     type: Literal["example"] = "example"
@@ -141,7 +151,7 @@ class ExampleRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SightingRecord:
-    """Sightings of a lesson that are alike: `times` of them."""
+    """A group of `times` sightings of a lesson with the same time, loop and text."""
 
     type: Literal["sighting"] = "sighting"
     lesson: Name
@@ -156,7 +166,7 @@ class SightingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposureRecord:
-    """A lesson ranked into the prompt of a loop, `among` so many."""
+    """An exposure. `among` is the number of lessons ranked into the same prompt."""
 
     type: Literal["exposure"] = "exposure"
     loop: str
@@ -170,7 +180,7 @@ class ExposureRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRecord:
-    """How a loop with exposures ended; `began` is the time of its first exposure."""
+    """The outcome of a loop with exposures. `began` is the time of its first exposure."""
 
     type: Literal["outcome"] = "outcome"
     loop: str
@@ -183,7 +193,7 @@ class OutcomeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulingRecord:
-    """What a person or a proof decided."""
+    """A decision of a person or a proof."""
 
     type: Literal["ruling"] = "ruling"
     at: Time
@@ -196,7 +206,7 @@ class RulingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRecord:
-    """A strategy and the reflection that it came with, or a lesson and what it became."""
+    """A link from a strategy to its reflection, or from a lesson to the lesson that replaced it."""
 
     type: Literal["link"] = "link"
     child: Name
@@ -207,7 +217,7 @@ class LinkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """The last line of an export: how many lines are above it, and their SHA-256."""
+    """The last line of an export: the number of lines before it, and their SHA-256."""
 
     type: Literal["end"] = "end"
     lines: Count
@@ -225,22 +235,17 @@ Record = (
     | LinkRecord
     | End
 )
-OTHERS: Mapping[str, Any] = {
-    "exposure": ExposureRecord,
-    "outcome": OutcomeRecord,
-    "ruling": RulingRecord,
-    "link": LinkRecord,
-}
+R = TypeVar("R", bound=Record)
 
 
 def encode(record: Record) -> bytes:
-    """Return the line of a record: ASCII, the same bytes for the same record."""
+    """Return a record as a line of ASCII JSON; equal records give equal bytes."""
     line = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False)
     return line.encode("ascii") + b"\n"
 
 
 def decode(line: bytes) -> Record:
-    """Return the record of a line. Raises InvalidInput if a field is missing, unknown or wrong."""
+    """Return the record in a line. Raises InvalidInput if a field is missing, unknown or wrong."""
     from pydantic import ValidationError
 
     try:
@@ -254,13 +259,15 @@ def decode(line: bytes) -> Record:
     match record:
         case LessonRecord():
             kind, pattern, right = record.error_type, record.pattern, record.signature
-            # Storing it may have redacted or cut the pattern.
+            # A store may have redacted or cut the pattern, whose digest then differs.
             if not (
                 "[redacted: " in kind + pattern or "?" in kind + pattern or len(kind) >= LONGEST
             ):
                 right = digest_of(kind, pattern)
             if record.signature != right:
-                raise InvalidInput("signature", record.signature, f"that of its pattern, {right}")
+                raise InvalidInput(
+                    "signature", record.signature, f"the signature of its pattern, {right}"
+                )
         case ExampleRecord(vector=Vector() as vector):
             try:
                 data = b64decode(vector.data, validate=True)
@@ -272,7 +279,7 @@ def decode(line: bytes) -> Record:
         case ExposureRecord(shown=False, share=0):
             raise InvalidInput("share", record.share, "above 0 for a lesson that was withheld")
         case RulingRecord(action="import"):
-            raise InvalidInput("action", record.action, "another than import")
+            raise InvalidInput("action", record.action, "any action except import")
         case _:
             pass
     return record
@@ -289,87 +296,65 @@ def _adapter() -> Any:
 
 
 def export_records(db: Db, scope: Scope, vectors: bool) -> Iterator[Record]:
-    """Yield the records of a scope, in the order of an export, without the last.
+    """Yield the records of a scope in the order of an export, except `End`.
 
-    Each lesson is followed by its examples and its sightings. The other records are sorted by their
-    lines.
+    The examples and sightings of a lesson follow it. Other records are sorted by their lines.
     """
     key = key_of(scope)
     sources = cache(lambda id: _sources(db, id))
     yield Header(version=2, **key, lessons=lessons.count(db, scope))
     for row in db.run("export_lessons", key):
-        lesson = from_row(LessonRecord, row, type="lesson", meta=_clean(json.loads(row["meta"])))
+        lesson = _record(LessonRecord, row)
         yield lesson
-        rows = db.run("export_examples", {"reflection": row["id"]})
-        examples = [_example(lesson.name, row["author"], one, sources, vectors) for one in rows]
+        rows = db.run("export_examples", {"reflection": row["id"], "author": row["author"]})
+        examples = [_example(lesson.name, one, sources, vectors) for one in rows]
         yield from sorted(examples, key=lambda one: (one.digest, one.text))
         yield from _sightings(db, lesson.name, row["id"], sources)
-    for name, kind in OTHERS.items():
-        others = []
-        for row in db.run(f"export_{name}s", key):
-            values: dict[str, Any] = {"type": name}
-            if name in ("exposure", "outcome"):
-                values["loop"] = row["loop"].partition(MOVED)[0]
-            elif name == "ruling":
-                values["record"] = _without_id(row["record"])
-            others.append(from_row(kind, row, **values))
-        by_line = {encode(record): record for record in others}
+    for kind in (ExposureRecord, OutcomeRecord, RulingRecord, LinkRecord):
+        rows = db.run(f"export_{fields(kind)[0].default}s", key)
+        by_line = {encode(record): record for record in (_record(kind, row) for row in rows)}
         yield from (by_line[line] for line in sorted(by_line))
 
 
+def _record(kind: type[R], row: Row, **values: Any) -> R:
+    """Return a record of class `kind`; its fields are columns of `row` or in `values`."""
+    cells = dict(row)
+    values |= {name: read(cells[name]) for name, read in READERS.items() if name in cells}
+    return from_row(kind, row, type=fields(kind)[0].default, **values)
+
+
 def _example(
-    lesson: str, author: int, row: Row, sources: Callable[[int], set[str]], vectors: bool
+    lesson: str, row: Row, sources: Callable[[int], set[str]], vectors: bool
 ) -> ExampleRecord:
-    alone = row["digest"].startswith(LESSON)
     vector = None
     if vectors and row["space"] is not None:
         vector = Vector(space=row["space"], data=b64encode(row["data"]).decode("ascii"))
-    return ExampleRecord(
-        lesson=lesson,
-        digest=LESSON if alone else row["digest"],
-        author=row["id"] == author,
-        **{name: row[name] for name in ("text", "state", "trust", "at", "words")},
-        example=Example(**_clean(json.loads(row["record"]))),
-        sources=tuple(sorted(sources(row["id"]))),
-        vector=vector,
-    )
+    origins = tuple(sorted(sources(row["id"])))
+    return _record(ExampleRecord, row, lesson=lesson, sources=origins, vector=vector)
 
 
 def _sightings(
     db: Db, lesson: str, id: int, sources: Callable[[int], set[str]]
 ) -> Iterator[SightingRecord]:
-    alike: defaultdict[tuple[float, str, str], list[Row]] = defaultdict(list)
-    columns = "at, loop, text, source, trust, parents"
-    for row in db.select(columns, "occurrence", {"reflection": id}):
-        alike[row["at"], row["loop"], row["text"]].append(row)
-    for (at, loop, text), rows in sorted(alike.items()):
-        parents = {parent for row in rows for parent in json.loads(row["parents"])}
-        own = {row["source"] for row in rows}
-        yield SightingRecord(
-            lesson=lesson,
-            at=at,
-            loop=loop,
-            text=text,
-            source=min(own),
-            trust=lowest_trust(row["trust"] for row in rows),
-            sources=tuple(sorted(own.union(*map(sources, parents)) - {""})),
-            times=len(rows),
-        )
+    columns, order = "at, loop, text, source, trust, parents", "order by at, loop, text"
+    rows = db.select(columns, "occurrence", {"reflection": id}, order)
+    for _, group in groupby(rows, key=itemgetter("at", "loop", "text")):
+        alike = list(group)
+        parents = {parent for row in alike for parent in json.loads(row["parents"])}
+        own = {row["source"] for row in alike}
+        origins = tuple(sorted(own.union(*map(sources, parents)) - {""}))
+        values = {"lesson": lesson, "source": min(own), "sources": origins, "times": len(alike)}
+        trust = lowest_trust(row["trust"] for row in alike)
+        yield _record(SightingRecord, alike[0], trust=trust, **values)
 
 
 def _sources(db: Db, example: int) -> set[str]:
-    """Return all sources that an example derives from."""
+    """Return all sources from which an example derives."""
     return {row["source"] for row in db.run("rests_on", {"example": example})}
 
 
-def _without_id(record: str) -> dict[str, Any]:
-    """Return the record of a ruling without the number of the example that it was about."""
-    plain: dict[str, Any] = _clean(json.loads(record))
-    return {name: value for name, value in plain.items() if name != "example"}
-
-
 def _clean(value: Any) -> Any:
-    """Return JSON data without what an export cannot hold: lone surrogates, NaN and infinity."""
+    """Return JSON data without NaN and infinity, and with `?` for each lone surrogate."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -383,12 +368,31 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def unvouched(record: Record, source: str, now: float) -> Record | None:
-    """Return what an unvouched import keeps of a record, or None for nothing.
+def _load(text: str) -> dict[str, Any]:
+    plain: dict[str, Any] = _clean(json.loads(text))
+    return plain
 
-    Texts become external, get the import as a source, are cut, and wait in quarantine. Decisions,
-    measurements and proofs of others are left out, and so are search words and vectors, which the
-    person who releases a text does not see. Times are at most `now`.
+
+def _without_id(record: str) -> dict[str, Any]:
+    """Return the JSON data of a ruling without the id of the example."""
+    return {name: value for name, value in _load(record).items() if name != "example"}
+
+
+# Column of an export -> the function that turns a cell into the field of the same name.
+READERS: Mapping[str, Callable[[str], Any]] = {
+    "example": lambda text: Example(**_load(text)),
+    "loop": lambda text: text.partition(MOVED)[0],
+    "meta": _load,
+    "record": _without_id,
+}
+
+
+def unvouched(record: Record, source: str, now: float) -> Record | None:
+    """Return the part of a record to import if nobody vouches for it, or None for nothing.
+
+    Texts are shortened and quarantined, with the trust "external" and `source` as a source.
+    Decisions, measurements and proofs are dropped. So are search words and vectors, because the
+    person who releases a text does not see them. Times after `now` become `now`.
     """
     if isinstance(record, LinkRecord) and record.relation == "strategy":
         return replace(record, at=min(record.at, now))
@@ -416,25 +420,26 @@ def unvouched(record: Record, source: str, now: float) -> Record | None:
 def import_records(
     db: Db, scope: Scope, records: Sequence[Record], source: str, by: str, why: str
 ) -> tuple[list[bool], int]:
-    """Write records in the order of an export; return whether each is new, and how many wait.
+    """Write records in the order of an export; return for each record whether it is new.
 
-    A known record stays as it is, but its sightings are counted. Text from an operator or a
-    measured outcome raises the trust of the same text here, as `remember` does, and that is
-    recorded. `by` vouches for the import; "" if nobody does. `source` is the name of the import.
+    Also returns how many examples of the import are in quarantine. A stored record does not change,
+    except that new sightings are counted, and that text of an operator or a measured outcome raises
+    the trust of the same text; a ruling records this. `by` vouches for the import, or is "".
+    `source` is the name of the import.
     """
     writer = _Import(db, scope, source, by, why)
     return [writer.write(record) for record in records], writer.waiting
 
 
 class _Import:
-    """Writes records into one scope within one transaction."""
+    """The state of one import into a scope, within one transaction."""
 
     def __init__(self, db: Db, scope: Scope, source: str, by: str, why: str) -> None:
         self._db, self._scope = db, scope
         self._key = {**key_of(scope), "scope": token(scope)}
         self._source, self._by, self._why, self._now = source, by, why, time.time()
         self._origins: dict[frozenset[str], int] = {}
-        self.waiting = 0  # examples in quarantine because of this import
+        self.waiting = 0  # the examples of this import that are in quarantine
         if by:
             self._ruling(RulingRecord(at=self._now, action=IMPORT, subject=source, by=by, why=why))
 
@@ -447,20 +452,17 @@ class _Import:
             case SightingRecord():
                 return self._sighting(record)
             case ExposureRecord():
-                names = ("shown", "share", "together")
-                plain = {name: getattr(record, name) for name in names}
-                loop = self._loop(record.loop, record.at)
-                one = Exposure(record.lesson, loop, signature="", **plain)
-                at, among = record.at, record.among
-                return exposures.insert_exposure(self._db, self._scope, one, among, at)
+                loop, coin = self._loop(record.loop, record.at), (record.share, record.together)
+                one = Exposure(record.lesson, loop, record.shown, "", *coin)
+                args = (record.among, record.at)
+                return exposures.insert_exposure(self._db, self._scope, one, *args)
             case OutcomeRecord():
-                signatures = json.dumps([storable(one) for one in record.signatures])
-                values = {**asdict(record), "signatures": signatures, "now": record.at}
-                values["loop"] = self._loop(record.loop, record.began)
-                new = self._first("insert_outcome", values) is not None
-                if new:
-                    self._db.run("count_outcome", {**self._key, **values})
-                return new
+                loop, errors = (
+                    self._loop(record.loop, record.began),
+                    map(storable, record.signatures),
+                )
+                end = Outcome(loop, record.right_at_once, record.calls, frozenset(errors))
+                return exposures.insert_outcome(self._db, self._scope, end, record.at)
             case RulingRecord():
                 return self._ruling(record)
             case LinkRecord():
@@ -471,11 +473,7 @@ class _Import:
             case _:
                 raise TypeError(f"a {record.type} line is not stored")
 
-    def _first(self, name: str, values: Mapping[str, Any]) -> Row | None:
-        return self._db.first(name, {**self._key, **values})
-
     def _find(self, lesson: str) -> Row | None:
-        """Return the lesson with this name, unless it was removed meanwhile."""
         kind, _, signature = lesson.partition("/")
         key = {**key_of(self._scope), "kind": kind, "signature": signature}
         return next(iter(self._db.select("id, text, state, trust", "reflection", key)), None)
@@ -491,7 +489,7 @@ class _Import:
             lessons.begin_anew(self._db, {**values, "source": self._by})
             self._record_raise(record.name, mark(LESSON, values["text"]))
         if row is None or raised:
-            row = self._first("upsert_reflection", {**values, "now": record.last_seen})
+            row = self._db.first("upsert_reflection", {**values, "now": record.last_seen})
         assert row is not None
         both = {record.trust, row["trust"]} <= RAISING
         values |= {"verify": both and record.state == "verified", "raised": int(raised)}
@@ -510,18 +508,9 @@ class _Import:
         known = next(iter(self._db.select("id, state, trust", "example", key)), None)
         example, said = redact_data(_clean(asdict(record.example))), mark(digest, text)
         task, given = storable(example["task"]), record.words
-        values = {
-            **self._key,
-            "reflection": lesson["id"],
-            "digest": digest,
-            "lesson": text,
-            "task": task,
-            "record": json.dumps(example),
-            "words": " ".join(words(task) if given is None else storable(given).split()[:MOST]),
-            "state": record.state,
-            "trust": record.trust,
-            "now": record.at,
-        }
+        terms = words(task) if given is None else storable(given).split()[:MOST]
+        values = {**self._key, **asdict(record), **key, "lesson": text, "task": task}
+        values |= {"record": json.dumps(example), "words": " ".join(terms), "now": record.at}
         held = known is None and record.state == "quarantined"
         if held and lessons.was_rejected(self._db, self._key, record.lesson, said):
             values["state"] = "retired"
@@ -555,7 +544,7 @@ class _Import:
         if known < record.times:
             others = frozenset(map(storable, record.sources)) - {source}
             values = {**same, "source": source, "trust": record.trust, "now": record.at}
-            if others and others not in self._origins:  # an example that is gone had these sources
+            if others and others not in self._origins:  # these are sources of a deleted example
                 self._origins[others] = id = self._db.run("next_gone").fetchall()[0]["id"]
                 self._origin_of(id, others)
             values["parents"] = json.dumps([self._origins[others]] if others else [])
@@ -570,13 +559,13 @@ class _Import:
             self._db.insert("origin", origin, SKIP)
 
     def _loop(self, name: str, began: float) -> str:
-        """Return the name that a loop has here: name and time identify it."""
+        """Return the id of loop `name` in this store; add its time if another loop has the id."""
         key = {**key_of(self._scope), "loop": storable(name)}
         at = self._db.select("min(at) as at", "exposure", key)[0]["at"]
         return key["loop"] if at in (None, began) else f"{key['loop']}{MOVED}{began!r}"
 
     def _ruling(self, record: RulingRecord) -> bool:
-        """Record a ruling; return False if it was known."""
+        """Insert a ruling; return False if it is stored already."""
         texts = ("action", "subject", "by", "why")
         values: dict[str, Any] = {name: storable(getattr(record, name)) for name in texts}
         values |= {**key_of(self._scope), "at": record.at}
@@ -588,30 +577,24 @@ class _Import:
         return new
 
     def _record_raise(self, lesson: str, digest: str) -> None:
-        """Record that the import raised the trust of a known text."""
+        """Record a ruling that the import raised the trust of a stored text."""
         record = {"digest": digest, "source": self._source}
         args = ("release", lesson, self._by, self._why, self._now, record)
         lessons.rule(self._db, self._scope, *args)
 
 
-CopyProgress = Callable[[str, int], None]  # called with a table and the number of its rows
-# Exposures come before lessons, because they change `last_shown`; then tables that others refer to.
+CopyProgress = Callable[[str, int], None]  # is called with the name and the rows of a table
+# Exposures are written first, because a trigger changes `last_shown` of lessons; then the tables to
+# which other tables refer.
 FIRST = ("exposure", "loop", "reflection", "example", "dream")
-# Triggers keep the counts of a corpus.
+# Tables that are not copied: triggers or `_number` fill them.
 LEFT_OUT = ("corpus", "sqlite_sequence")
-# The tenant of a row in a file whose table has no such column.
+# The tenant of a row in a file whose table has neither this column nor a foreign key.
 _TENANTS = {
-    **dict.fromkeys(
-        ("attempt", "decision", "override", "step"), "(select tenant from loop where n = t.loop)"
-    ),
-    **dict.fromkeys(
-        ("occurrence", "example"), "(select tenant from reflection where id = t.reflection)"
-    ),
-    "supersession": "(select tenant from dream where id = t.dream)",
     "origin": "tenant_of(t.scope)",
     "lineage": "(select tenant_of(scope) from origin where example = t.child limit 1)",
 }
-# What PostgreSQL's triggers would have written row by row.
+# Writes the rows that PostgreSQL's triggers would write one at a time.
 _AFTER = """
 insert into corpus (scope, tenant, texts, length)
 select scope, tenant, count(*) filter (where indexed),
@@ -622,30 +605,36 @@ update vector set indexed = e.indexed from example e where e.id = vector.example
 
 
 class Table(NamedTuple):
-    """A table as both engines have it: `key` orders its rows, the last of `columns` is the tenant.
+    """A table that both engines have. `key` orders its rows; the last of `columns` is the tenant.
 
-    `numbered` is True if the database assigns the numbers in its key.
+    `numbered` is True if the database assigns the numbers in the key. `tenant` is the SQL
+    expression for the tenant of a row `t` in SQLite.
     """
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     numbered: bool
+    tenant: str
 
 
 @cache
 def tables() -> tuple[Table, ...]:
-    """Return the tables that both engines have, ordered so that foreign keys hold while writing."""
+    """Return the tables of both engines; a table comes after the tables to which it refers."""
     db = connect(":memory:", BUSY_SECONDS)
     sql = "select name from sqlite_schema where type = 'table' and name not like 'example_fts%'"
     found = {}
     for (name,) in db.execute(f"{sql} and name not in {LEFT_OUT} order by name"):
         info = db.execute(f"select name, type, pk from pragma_table_info('{name}')").fetchall()
+        owner = db.execute(f"select * from pragma_foreign_key_list('{name}')").fetchone()
+        tenant = _TENANTS.get(name, "t.tenant")
+        if "tenant" not in [row["name"] for row in info] and owner:
+            tenant = "(select tenant from {table} where {to} = t.{from})".format(**owner)
         columns = [row["name"] for row in info if row["name"] not in ("tenant", "changed")]
         keys = sorted((row["pk"], row["name"], row["type"].lower()) for row in info if row["pk"])
         key = tuple(name for _, name, _ in keys)
         numbered = key in {("n",), ("id",)} and keys[0][2] == "integer"
-        found[name] = Table(name, (*columns, "tenant"), key, numbered)
+        found[name] = Table(name, (*columns, "tenant"), key, numbered, tenant)
     db.close()
     return tuple(found[name] for name in dict.fromkeys((*FIRST, *found)))
 
@@ -653,12 +642,12 @@ def tables() -> tuple[Table, ...]:
 def copy(
     source: str, target: str, progress: CopyProgress = lambda table, rows: None
 ) -> dict[str, int]:
-    """Copy everything in one database into an empty one; return the number of rows by table.
+    """Copy the database `source` into the empty `target`; return the number of rows by table.
 
-    It is one transaction. What was written is read again and compared before the commit. For
-    PostgreSQL, connect as the role that owns the tables, because that role sees all rows. Queued
-    jobs are not copied, because workers find their work again. Raises NotFound, Conflict,
-    InvalidInput, StoreError.
+    The copy is one transaction. Before the commit, all rows are read again and compared. With
+    PostgreSQL, connect as the role that owns the tables, because only this role sees all rows.
+    Queued jobs are not copied: workers create them again. Raises NotFound, Conflict, InvalidInput,
+    StoreError.
     """
     if source == target or os.path.realpath(source) == os.path.realpath(target):
         raise InvalidInput("target", shown(target), "another database than the source")
@@ -668,7 +657,7 @@ def copy(
             if any(_read_rows(copied, table)):
                 raise Conflict(
                     f"{shown(target)} holds rows already (in {table.name}); copy into an empty "
-                    "database, or bring lessons together by heedful export and heedful import"
+                    "database, or add lessons to it with heedful export and heedful import"
                 )
         for table in tables():
             _write_rows(copied, table, _read_rows(origin, table))
@@ -679,8 +668,8 @@ def copy(
             for row, written in rows:
                 if row != written:
                     raise StoreError(
-                        f"{shown(target)} does not hold what {shown(source)} does, they differ in "
-                        f"{table.name}; nothing was written"
+                        f"the copy of table {table.name} in {shown(target)} differs from the table "
+                        f"in {shown(source)}; nothing was written"
                     )
                 counts[table.name] += 1
             progress(table.name, counts[table.name])
@@ -688,13 +677,12 @@ def copy(
 
 
 def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
-    """Yield all rows of a table, of every tenant, in the order of its key."""
+    """Yield the rows of all tenants in a table, in the order of its key."""
     key = ", ".join(f"t.{name}" for name in table.key)
     cells = ", ".join(f"t.{name}" for name in table.columns[:-1])
-    tenant = "t.tenant"
-    if db.dialect == "sqlite":
-        tenant = _TENANTS.get(table.name, tenant)
-        scopes = db.execute("select tenant, project from tally") if "tenant_of" in tenant else ()
+    tenant = table.tenant if db.dialect == "sqlite" else "t.tenant"
+    if "tenant_of" in tenant:
+        scopes = db.execute("select tenant, project from tally")
         tenants = {token(Scope(*row)): row["tenant"] for row in scopes}
         db.create_function("tenant_of", 1, tenants.get)
     sql = f"select {cells}, {tenant} from {table.name} t order by {key}"
@@ -705,8 +693,8 @@ def _read_rows(db: Any, table: Table) -> Iterator[tuple[Any, ...]]:
 
 def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
     if db.dialect == "sqlite":
-        # Triggers update the search index, and the counts that the source's replace.
-        columns = table.columns[:-1] if table.name in _TENANTS else table.columns
+        # Triggers write the search index. They also write counts, which the copied counts replace.
+        columns = table.columns if table.tenant == "t.tenant" else table.columns[:-1]
         marks = ", ".join("?" * len(columns))
         sql = f"insert or replace into {table.name} ({', '.join(columns)}) values ({marks})"
         db.executemany(sql, (row[: len(columns)] for row in rows))
@@ -721,7 +709,7 @@ def _write_rows(db: Any, table: Table, rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _number(origin: Any, copied: Any) -> None:
-    """Write what triggers would have written, and let no number be assigned twice."""
+    """Write what PostgreSQL's triggers would have written, and set the next ids of rows."""
     sql = "select seq from sqlite_sequence where name = 'example'"
     if origin.dialect == "postgres":
         # After a restart of the server this is above any number in use.
@@ -732,19 +720,17 @@ def _number(origin: Any, copied: Any) -> None:
         copied.execute(sql, (highest,))
         return
     copied.script(_AFTER)
-    for name, _, (key, *_), numbered in tables():
+    for name, _, (key, *_), numbered, _ in tables():
         if numbered:
-            last = f"greatest(max({key}), {highest if name == 'example' else 0})"
             sequence = f"pg_get_serial_sequence('{name}', '{key}')"
-            copied.script(
-                f"select setval({sequence}, n) from (select {last} as n from {name}) as last "
-                "where n > 0"
-            )
+            last = f"greatest(max({key}), {highest if name == 'example' else 0})"
+            rows = f"(select {last} as n from {name}) as last"
+            copied.script(f"select setval({sequence}, n) from {rows} where n > 0")
 
 
 @contextmanager
 def _open(url: str, *, writes: bool) -> Iterator[Any]:
-    """Yield a database in a transaction, and commit it at the end."""
+    """Yield a connection to a database in a transaction, and commit at the end."""
     if not url.startswith(POSTGRES):
         if not writes and not os.path.exists(url):
             raise NotFound("database", url, "this folder; check the path")
@@ -765,8 +751,8 @@ def _open(url: str, *, writes: bool) -> Iterator[Any]:
             postgres.of_schema(session, role)
             if not role["owner"]:
                 raise RoleRefused(
-                    f"role {role['role']} sees one tenant at a time; a copy is of all of them: "
-                    "name the role that owns heedful's tables in the URL"
+                    f"role {role['role']} sees only one tenant at a time, but a copy needs all "
+                    "tenants; connect as the role that owns heedful's tables"
                 )
             kind = "" if writes else " read only"
             session.script(f"begin isolation level repeatable read{kind}; {postgres.PATIENT}")

@@ -1,5 +1,5 @@
 -- name: material
--- The lessons that may be recalled, with the vector of their words. `held`: an example of it waits in quarantine.
+-- The lessons that may be recalled, with the vector of their text. `held` is true if an example is in quarantine.
 select l.id, l.kind, l.signature, l.error_type, l.text, l.state, l.trust, l.importance, l.pinned, l.apart,
        l.useful, l.seen, l.helped, l.hurt, l.pattern, l.first_seen, l.last_seen, l.last_shown,
        coalesce((select id from example where id = l.author), 0) as author,
@@ -11,7 +11,7 @@ where l.tenant = :tenant and l.project = :project and l.state in ('candidate', '
 order by l.kind, l.signature;
 
 -- name: asked
--- The newest texts that found a lesson: tasks of its examples and of loops, and its sightings.
+-- The newest texts that led to a lesson: tasks of its examples, sightings, and tasks of loops that were shown it.
 select text from (
   select e.task as text, e.at from example e join reflection l on l.id = e.reflection
   where e.reflection = :reflection and e.indexed and not (e.digest like 'lesson%' and e.lesson = l.text)
@@ -25,7 +25,7 @@ select text from (
 where trim(text) <> '' group by text order by max(at) desc, text limit :most;
 
 -- name: unchanged
--- The lesson, if it is as it was when the dream began.
+-- The lesson, if it has not changed since the dream began.
 select l.id, l.state from reflection l
 where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signature = :signature and l.id = :id
   and l.text = :text and l.trust = :trust and l.state in ('candidate', 'verified') and not l.apart
@@ -33,7 +33,7 @@ where l.tenant = :tenant and l.project = :project and l.kind = :kind and l.signa
   and not exists (select 1 from example where reflection = l.id and state = 'quarantined');
 
 -- name: carried
--- The examples of a lesson that may be recalled, except those that its successor has.
+-- The recallable examples of a lesson that its successor lacks.
 select e.id, e.state from example e join reflection l on l.id = e.reflection
 where l.id = :subject and not (e.digest like 'lesson%' and e.lesson = l.text) and e.state in ('candidate', 'verified')
   and not exists (select 1 from example where reflection = :successor and digest = e.digest)
@@ -72,7 +72,7 @@ where tenant = :tenant and project = :project and id in (select atom from json_e
   and trust not in ('tool', 'external');
 
 -- name: superseded_later
--- A lesson of this dream that a later dream superseded.
+-- The last dream that superseded a lesson of this dream.
 select s.dream, s.subject from supersession s join dream d on d.id = s.dream
 where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subject in (
   select successor from supersession where dream = :dream and what = 'reflection'
@@ -81,7 +81,7 @@ where s.what = 'reflection' and s.dream > :dream and d.undone is null and s.subj
 order by s.dream desc limit 1;
 
 -- name: delete_became
--- A trigger brings the lesson back if it still exists.
+-- A trigger restores the lesson if the lesson still exists.
 delete from link where tenant = :tenant and project = :project and relation = 'became' and child = :child
 returning exists (
   select 1 from reflection where tenant = :tenant and project = :project
@@ -89,7 +89,7 @@ returning exists (
 ) as back;
 
 -- name: became_one
--- The signatures of the successors of these lessons, and of all lessons that those superseded.
+-- The signatures of the successors of these lessons, and of all lessons that the successors replaced.
 with recursive above (name, there) as (
   select k.value || '/' || s.value, exists (
     select 1 from reflection where tenant = :tenant and project = :project

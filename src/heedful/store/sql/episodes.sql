@@ -1,5 +1,5 @@
 -- name: take_episode
--- Claim the oldest episode without a claim that was not tried since :before. A clock may be set back.
+-- Claim the oldest unclaimed episode that was not tried since :before. A claim in the future, of a wrong clock, ends too.
 update episode set state = 'waiting', tries = tries + 1, taken = :now
 where id = (
   select id from episode
@@ -11,14 +11,14 @@ where id = (
 returning digest, name, session, outcome, state, tries, error, record, at;
 
 -- name: episodes_left
--- The waiting episodes without a claim, oldest first.
+-- The waiting episodes that nobody claimed, oldest first.
 select digest from episode
 where tenant = :tenant and project = :project and state = 'waiting' and record <> '{}'
   and not (taken between :now - :lease and :now + :lease)
 order by at, id limit :limit;
 
 -- name: forget_record
--- Empty an episode that is revoked as a source. Its state stays, so that it is not reflected on again.
+-- Empty an episode whose lessons were revoked. Its state stays, so that no worker reflects on it again.
 update episode set record = '{}', name = '', session = '', error = ''
 where tenant = :tenant and project = :project and state = 'reflected' and 'episode:' || substr(digest, 1, 16) = :source;
 
@@ -50,7 +50,7 @@ set trust = case when trace.trust = excluded.trust then trace.trust else 'extern
     rooted = trace.rooted or excluded.rooted, last = excluded.last;
 
 -- name: ended_traces
--- A trace without a root ends with a span whose parent is in another process, after a longer time.
+-- A trace without a root has ended if a span has its parent in another process, after a longer time.
 select t.id, t.spans, t.trust, t.last from trace t
 where t.tenant = :tenant and t.project = :project and t.state = 'open' and t.last <= :settled and case
   when t.rooted then t.last <= :missing or not exists (

@@ -43,7 +43,7 @@ where not shared and (r.at is null or p.at > r.at)
 group by 1, 2, 3, 4, 5, 6
 union all
 select null, share, shown, right_at_once, recurred, calls, count(*) from (
-  -- One row for each loop: lessons ranked together were shown or withheld together.
+  -- One row for each loop, because its lessons were shown or withheld together.
   select share, shown, right_at_once, max(recurred) as recurred, calls
   from opportunity where not apart group by loop, share, shown, right_at_once, calls
 ) as pooled group by 2, 3, 4, 5, 6;

@@ -1,6 +1,6 @@
 -- name: begin_anew
--- A proof is about the words that a lesson had. It says nothing about other words of an operator, nor about other words
--- of a measured outcome for a lesson that is not retired. The ruling has the digest of words that are gone.
+-- A proof is about the old text of a lesson. It does not apply to a new text from an operator. It does not apply to a new
+-- text from a measured outcome either, unless the lesson is retired. The ruling has the digest of the old text.
 with newest (action, digest, at) as (
   select action, json_extract(record, '$.digest'), at from ruling
   where tenant = :tenant and project = :project and subject = :kind || '/' || :signature
@@ -13,8 +13,8 @@ known (replaced, shown) as (
 )
 insert into ruling (tenant, project, action, subject, by, why, at)
 select :tenant, :project, 'restore', :kind || '/' || :signature,
-       case when :source <> '' then :source else :trust end, 'other words took its place',
-       -- Later than these, even if the clock was set back.
+       case when :source <> '' then :source else :trust end, 'other words replaced its text',
+       -- After the last ruling and exposure, even if the clock was set back.
        max(:now, max(coalesce((select at + 0.000001 from newest), 0), coalesce((select shown from known), 0)))
 where case
   when not exists (select 1 from newest where action = 'retire') then (select replaced and shown > 0 from known)
@@ -22,7 +22,7 @@ where case
 end;
 
 -- name: replace_words
--- The words of an operator or a measured outcome replace those of others. A guess of a model is then no longer recalled.
+-- Text of an operator or a measured outcome replaces other text. The text of a model is then no longer recalled.
 update example set state = 'superseded'
 where digest like 'lesson%' and trust = 'model' and state in ('candidate', 'verified') and (reflection, lesson) in (
   select id, text from reflection
@@ -49,7 +49,7 @@ values (:tenant, :project, :kind, :signature, :pattern, :error_type, :text, :tag
         :meta, :now, :now)
 on conflict (tenant, project, kind, signature) do update
 set seen = reflection.seen + 1, last_seen = max(reflection.last_seen, excluded.last_seen),
-    -- Only an operator or a measured outcome raises a lesson (heedful.lessons.trust), and then replaces all of it.
+    -- Only an operator or a measured outcome raises the trust of a lesson (heedful.lessons.trust), and replaces its text.
     state = case when reflection.trust not in ('operator', 'measured') and excluded.trust in ('operator', 'measured')
                  then excluded.state
                  when reflection.state = 'candidate' and excluded.state = 'verified' and excluded.trust in ('operator', 'measured')
@@ -117,30 +117,13 @@ with recursive before (id) as (
 )
 select 1 from before where id = :example;
 
--- name: insert_lineage
-insert into lineage (child, parent)
-select :example, atom from json_each(:parents) where atom <> :example
-on conflict do nothing;
-
--- name: set_author
-update reflection set author = (select id from example where reflection = :reflection and digest = :digest)
-where id = :reflection and author is null;
-
--- name: follow_author
-update reflection set (trust, state, source) = (
-  select e.trust, case when reflection.state = 'retired' then 'retired' else e.state end,
-         coalesce((select min(source) from origin where example = e.id), '')
-  from example e where e.id = author
-)
-where id = :reflection;
-
 -- name: count_held
 select count(*) as n from origin o join example e on e.id = o.example
 where o.scope = :scope and o.source = :source and e.state = 'quarantined';
 
 -- name: count_sightings
 select case
-  -- The sightings of all scopes are in an index. Their scope is known only through their lessons.
+  -- The index has the sightings of all scopes. Only the lesson of a sighting has the scope.
   when (select count(*) from occurrence where source = :source and trust in ('tool', 'external')) <= :most then 0
   else (
     select count(*) from occurrence o join reflection r on r.id = o.reflection
@@ -188,8 +171,7 @@ where id = :example and scope = :scope and state = 'quarantined'
 returning reflection, digest;
 
 -- name: read_voice
-select l.kind, l.signature, l.pattern, l.error_type, l.trust, l.state, l.author,
-       exists (select 1 from example where id = l.author) as spoken_for
+select l.kind, l.signature, l.trust, l.state, l.author, exists (select 1 from example where id = l.author) as spoken_for
 from reflection l where l.id = :reflection;
 
 -- name: best_example
@@ -201,7 +183,7 @@ select text, source, trust, parents from occurrence where reflection = :reflecti
 order by (select key from json_each(:order) where value = trust), id limit 1;
 
 -- name: give_back
--- A lesson that has only copies of examples gives them back to the lessons that it superseded.
+-- If a lesson has only copies of examples, the lessons that it superseded return, and get these examples back.
 delete from link
 where tenant = :tenant and project = :project and relation = 'became'
   and parent = (select kind || '/' || signature from reflection where id = :reflection)
@@ -261,8 +243,8 @@ set seen = max(1, seen - :n),
 where id = :reflection;
 
 -- name: evict
--- The order of the index reflection_useful: first quarantined lessons, then others that cannot be recalled, then the
--- least useful, the least important, and those unused for longest.
+-- In the order of the index reflection_useful: quarantined lessons, other lessons that cannot be recalled, and then the
+-- least useful, the least important and the longest unused.
 delete from reflection where id in (
   select id from reflection
   where tenant = :tenant and project = :project and pinned = false
@@ -304,7 +286,7 @@ where example.trust not in ('operator', 'measured') and excluded.trust in ('oper
 returning id;
 
 -- name: delete_lineage
--- Each half uses an index; a condition with `or` would use none.
+-- Each half uses an index. A condition with `or` would use none.
 delete from lineage where (child, parent) in (
   select child, parent from lineage where child in (select atom from json_each(:ids))
   union select child, parent from lineage where parent in (select atom from json_each(:ids))

@@ -22,7 +22,7 @@ select term, n from count_words(:mark, :terms);
 select term, ids from match_words(:mark, :terms, :limit);
 
 -- name: nearest
--- Every vector of the scope is compared: an index that skips some before the filter would return too few. `asked` is
+-- Compare every vector of the scope: an approximate index would filter too late and return too few. `asked` is
 -- materialized, so that a generic plan reads it once. Vectors of other lengths are skipped.
 with asked as materialized (select cast(cast(:near as text) as halfvec) as near),
 among as materialized (

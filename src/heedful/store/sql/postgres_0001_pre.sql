@@ -28,7 +28,7 @@ end $$;
 create function joined(text, text, text) returns text
 language sql immutable parallel safe return coalesce($1 || $3, '') || $2;
 create aggregate group_concat(text, text) (sfunc = joined, stype = text);
--- Null for a text that PostgreSQL cannot hold: one with the character 0 or half of a surrogate pair.
+-- Returns null if PostgreSQL cannot hold the text, which has a NUL character or half of a surrogate pair.
 create function json_extract(plain text, path text) returns text
 language plpgsql immutable parallel safe as $$
 begin
@@ -42,8 +42,8 @@ end $$;
 create index occurrence_source on occurrence (tenant, source, trust, reflection) where trust in ('tool', 'external');
 create index example_digest on example (scope, digest);
 
--- The vector of an example: `data` as 32-bit floats, least byte first, and `near` as its short form, null without one.
--- `data` is stored outside of the row, so that a search reads only `near`. `indexed` is that of the example.
+-- The vector of an example: `data` as little-endian 32-bit floats, and `near` as a halfvec, null if that is impossible.
+-- `data` is stored outside of the row, so that a search reads only `near`. `indexed` is a copy of the example's.
 create table vector (
   example bigint primary key references example (id) on delete cascade,
   tenant text collate "C" not null default current_setting('heedful.tenant'),
@@ -57,7 +57,7 @@ alter table vector alter data set storage external, alter near set storage plain
 create index vector_scope on vector (tenant, project, space, indexed);
 create index ruling_newest on ruling (tenant, project, at desc, id desc);
 
--- The texts that a search looks through: their number and the characters of their words, by scope.
+-- For each scope the number of searchable texts, and the characters of their words.
 create table corpus (
   scope text collate "C" primary key,
   tenant text collate "C" not null default current_setting('heedful.tenant'),
@@ -121,10 +121,10 @@ begin
 end $$;
 create trigger vector_indexed before insert on vector for each row execute function set_vector_indexed();
 
--- Full text: each word begins with the token of its scope, so that a search reads no other scope. Row-level security would
--- be checked before an array operator, and no index would be used. So the functions that search run as the owner of the
--- tables and check the tenant themselves. Temporary tables come last in their search_path: a table that the role of the
--- service creates does not hide one of heedful.
+-- Full text: each word begins with the token of its scope, so that a search reads no other scope. With row-level security,
+-- PostgreSQL would check each row before the array operator and use no index. The search functions therefore run as the
+-- owner of the tables and check the tenant themselves. Temporary tables come last in their search_path, so that no table
+-- created by the role of the service can hide a table of heedful.
 
 create function scoped_words(scope text, words text) returns text[]
 language sql immutable parallel safe return string_to_array(scope || replace(words, ' ', ' ' || scope), ' ');
@@ -151,14 +151,14 @@ begin
   ) from json_each(terms) each;
 end $$;
 
--- A caller has a key before it has a tenant. So a key of any tenant is found by its id.
+-- The key tells the tenant of a caller, so this looks for the id in all tenants.
 create function key_of(number text) returns setof key
 language sql stable security definer set search_path = heedful, pg_temp as $$ select * from key where id = number $$;
 create function keys_there() returns boolean
 language sql stable security definer set search_path = heedful, pg_temp
 as $$ select exists (select 1 from key) $$;
 
--- Maintenance needs the names of all scopes.
+-- Maintenance needs the names of the scopes of all tenants.
 create function scopes_there(waiting boolean) returns table (tenant text, project text)
 language sql stable security definer set search_path = heedful, pg_temp as $$
   select distinct r.tenant, r.project from reflection r where not waiting

@@ -8,7 +8,7 @@ where l.tenant = :tenant and l.project = :project and e.indexed
                                   where value in (select value from json_each(:tags))));
 
 -- name: read_examples
--- A lesson whose words are withheld shows only the words that came with the example.
+-- If the text of a lesson is withheld, `text` is the text that came with the example.
 select e.id, e.reflection, e.record, e.words, e.at, l.kind, e.state, l.seen, l.signature, l.useful, l.error_type,
        case when l.trust in ('tool', 'external') then e.lesson else l.text end as text,
        case when l.trust in ('tool', 'external') then '[]' else l.tags end as tags,
@@ -31,7 +31,7 @@ where e.reflection = l.id and l.tenant = :tenant and l.project = :project
 group by 1;
 
 -- name: unplaced
--- In the order of the ids, so that batches look at each example once.
+-- Ordered by id, so that batches read each example once.
 select e.id, e.task
 from example e cross join reflection l left join vector v on v.example = e.id
 where l.id = e.reflection and e.id > :after and l.tenant = :tenant and l.project = :project
@@ -39,7 +39,7 @@ where l.id = e.reflection and e.id > :after and l.tenant = :tenant and l.project
   and trim(e.task, :blank) <> '' and (v.example is null or v.space <> :space)
 order by e.id limit :limit;
 
--- PostgreSQL also stores the short form of a vector. Only PostgreSQL runs a comment that begins with `postgres`.
+-- PostgreSQL also stores each vector as a halfvec. The text of a comment that begins with `postgres` runs there only.
 
 -- name: copy_vector
 insert into vector (example, tenant, project, space, data /*postgres , near */)

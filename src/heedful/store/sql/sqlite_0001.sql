@@ -1,11 +1,11 @@
--- Schema 1: what only SQLite has. Its indexes all end with the number of the row.
+-- Schema 1 for SQLite. Every index of SQLite ends with the number of the row.
 -- include tables_0001.sql
 
 -- The sightings that count towards a quota.
 create index occurrence_source on occurrence (source, trust, reflection) where trust in ('tool', 'external');
 
--- The vector of an example as 32-bit floats, least byte first. A space is named after its embedder and length.
--- `changed` is the number that `corpus` gave it.
+-- The vector of an example as little-endian 32-bit floats. The name of a space has its embedder and its length.
+-- `changed` is the value of `corpus.changed` when the vector became searchable.
 create table vector (
   example integer primary key references example (id) on delete cascade,
   tenant text not null,
@@ -18,9 +18,9 @@ create index vector_changed on vector (tenant, project, space, changed);
 
 insert into sqlite_sequence (name, seq) values ('example', 0);
 
--- The texts that a search looks through: their number and the characters of their words, by scope. In the index each
--- word begins with the number of its scope, so that a search reads no other scope. `changed` counts the vectors that
--- became searchable, and each gets its number: a reader that knows all up to some number continues there.
+-- For each scope the number of searchable texts, and the characters of their words. In the index each word begins with
+-- the number of its scope, so that a search reads no other scope. `changed` numbers the vectors in the order in which they
+-- became searchable, so that a reader can continue after the last number that it read.
 create table corpus (
   id integer primary key,
   scope text not null unique,

@@ -1,8 +1,8 @@
 -- Schema 1: the tables, indexes and triggers of both engines, written for SQLite. `store.in_postgres` translates them.
 -- Times are seconds since 1970. JSON is stored as text.
 
--- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives it until `lease`, and
--- `epoch` grows with every driver. A stage has the id of its `run`, its own name in `stage`, and its `settings` (JSON).
+-- A loop: its task, goals and policy as JSON. `context` is the data of its checks. `owner` drives the loop until `lease`;
+-- each new owner increases `epoch`. A stage has the id of its `run`, its name as `stage`, and its `settings` (JSON).
 create table loop (
   n integer primary key,
   tenant text not null,
@@ -70,9 +70,10 @@ create table step (
   primary key (loop, key)
 ) without rowid;
 
--- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example whose words
--- it has. `useful` is the factor of its rank from the proof. `helped` counts the loops that were shown the lesson and were
--- right at once, `hurt` those that repeated its error. A pattern that is `apart` is never grouped. `meta` is JSON.
+-- A lesson. `source` names the origin of its text: a page, a tool, a file or a loop. `author` is the example that has the
+-- text of the lesson. `useful` is a factor of its rank, from the proof. Of the loops that were shown the lesson, `helped`
+-- counts those that were right at once, `hurt` those that repeated its error. If `apart`, its pattern is never grouped.
+-- `meta` is JSON.
 create table reflection (
   id integer primary key,
   tenant text not null,
@@ -102,7 +103,7 @@ create table reflection (
 );
 create index reflection_signature on reflection (tenant, project, signature);
 create index reflection_listed on reflection (tenant, project, id);
--- The patterns of an error type from which templates are learnt, in the order learnt.
+-- The patterns of an error type from which templates are learnt, oldest first.
 create index reflection_type on reflection (tenant, project, error_type, id, signature, apart, trust)
 where trust not in ('tool', 'external');
 -- The least useful lessons first. A query that orders by the same expressions needs no sort.
@@ -112,7 +113,7 @@ create index reflection_useful on reflection (
   useful, importance, max(last_seen, last_shown), id
 );
 
--- The number of lessons of a scope, so that no query has to count them.
+-- The number of lessons of a scope, so that no query counts the lessons.
 create table tally (
   tenant text not null,
   project text not null,
@@ -133,10 +134,10 @@ create table occurrence (
 );
 create index occurrence_at on occurrence (reflection, at);
 
--- An example of a lesson. A row with the digest 'lesson' holds the words of the lesson itself. Each row has its own state
--- and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the lesson that came with
--- the example. A search compares `words`. An `indexed` row may be recalled. Ids are never used again: a loop that was
--- shown a deleted example must not learn from another one.
+-- An example of a lesson. A row whose digest begins with 'lesson' holds the text of a lesson without an example. Each row
+-- has its own state and trust: a text of a tool about a verified lesson is not verified. `lesson` is the text of the
+-- lesson that came with the example. A search compares `words`. An `indexed` row may be recalled. No id is used twice:
+-- a loop that was shown a deleted example must not seem to have been shown another one.
 create table example (
   id integer primary key autoincrement,
   reflection integer not null references reflection (id) on delete cascade,
@@ -155,9 +156,9 @@ create table example (
 create index example_held on example (scope) where state = 'quarantined';
 create index example_oldest on example (scope, at, id) where indexed;
 
--- The sources of an example, and in `lineage` the examples that it derives from. Revoking a source removes all that
--- derives from it. Both outlive an evicted example, so that the chain stays complete. Storing all earlier sources with
--- each example would need about n ** (5/3) rows for n examples.
+-- The sources of an example, and in `lineage` its parents, from which it derives. Revoking a source deletes all examples
+-- that derive from it. Both tables keep the rows of evicted examples, so that the chain stays complete. Storing all
+-- earlier sources with each example would need about n ** (5/3) rows for n examples.
 create table origin (
   example integer not null,
   source text not null,
@@ -187,8 +188,8 @@ create table ruling (
 );
 create index ruling_subject on ruling (tenant, project, subject);
 
--- A lesson that was ranked into the prompt of a loop, and shown, or withheld with the probability `share`. Its name is
--- stored, so that the record outlives the lesson. `among` is the number of lessons ranked into the prompt.
+-- A lesson that was ranked into the prompt of a loop, and then shown, or withheld with the probability `share`. The row
+-- has the name of the lesson, so that it outlives the lesson. `among` is the number of lessons ranked into the prompt.
 create table exposure (
   tenant text not null,
   project text not null,
@@ -204,7 +205,7 @@ create table exposure (
   primary key (tenant, project, loop, kind, signature)
 ) without rowid;
 
--- The end of a loop that had exposures. `n` numbers the outcomes of the scope from 1.
+-- The outcome of a loop that had exposures. `n` numbers the outcomes of the scope from 1.
 create table outcome (
   tenant text not null,
   project text not null,
@@ -218,7 +219,7 @@ create table outcome (
 ) without rowid;
 create unique index outcome_n on outcome (tenant, project, n);
 
--- Loops whose lessons are written: they count once, and a removed lesson does not return.
+-- The loops whose lessons are written. They are written once, so that a deleted lesson does not return.
 create table taught (
   tenant text not null,
   project text not null,
@@ -226,8 +227,7 @@ create table taught (
   primary key (tenant, project, loop)
 ) without rowid;
 
--- A run of an agent, stored once. `error` says why reflecting on it failed. A worker holds a waiting episode for some
--- time after `taken`.
+-- A run of an agent, stored once. `error` says why reflecting on it failed. A worker claimed a waiting episode at `taken`.
 create table episode (
   id integer primary key,
   tenant text not null,
@@ -247,8 +247,8 @@ create table episode (
 create index episode_newest on episode (tenant, project, at desc);
 create index episode_waiting on episode (tenant, project, at) where state <> 'reflected';
 
--- Two lessons that belong together, by kind and signature, so that the record outlives them: a strategy and the
--- reflection that it came with, or a lesson and the lesson that it `became`.
+-- A link between two lessons, by kind and signature, so that the link outlives the lessons: from a strategy to its
+-- reflection, or from a lesson to the lesson that it `became`.
 create table link (
   tenant text not null,
   project text not null,
@@ -271,7 +271,7 @@ create table dream (
   undone real
 );
 create index dream_newest on dream (tenant, project, at desc);
--- A lesson or example that a dream superseded: its state `before` (JSON), and its successor.
+-- A lesson or example that a dream superseded, with its state `before` (JSON) and its successor.
 create table supersession (
   dream integer not null references dream (id) on delete cascade,
   what text not null check (what in ('reflection', 'example')),
@@ -299,8 +299,8 @@ create table key (
   revoked real
 ) without rowid;
 
--- An action through a service, written in its transaction. `hash` covers the row and the hash of the row before, so
--- that a changed or removed row is found.
+-- An action through a service, written in the transaction of the action. `hash` covers the row and the hash of the
+-- previous row, so that a check finds a changed or removed row.
 create table audit (
   tenant text not null,
   n integer not null,
@@ -313,15 +313,15 @@ create table audit (
   hash text not null,
   primary key (tenant, n)
 ) without rowid;
--- The number of audit rows and the hash of the last one, so that its removal is found, too.
+-- The number of audit rows and the hash of the last row, so that a check finds its removal too.
 create table audit_head (
   tenant text not null primary key,
   n integer not null,
   hash text not null
 ) without rowid;
 
--- A call with an Idempotency-Key: `n` numbers its effects from 0. Each is written in the transaction of the effect,
--- together with its result. Row -1 is the answer. `digest` covers the request.
+-- A call with an Idempotency-Key. `n` numbers its effects from 0; row -1 is the answer. A row is written in the
+-- transaction of the effect and has the result of the effect. `digest` covers the request.
 create table answer (
   tenant text not null,
   caller text not null,
@@ -334,8 +334,8 @@ create table answer (
 ) without rowid;
 create index answer_oldest on answer (tenant, at);
 
--- A trace whose last span arrived at `last`. It is `rooted` if its span without a parent is there, which ends last. A
--- finished trace stays for some time, so that a late span does not begin it again.
+-- A trace whose last span arrived at `last`. It is `rooted` if the span without a parent has arrived, which ends last. A
+-- finished trace stays for some time, so that a late span does not start it again.
 create table trace (
   tenant text not null,
   project text not null,
@@ -365,7 +365,7 @@ create table span (
 create index loop_newest on loop (tenant, project, created desc, n desc);
 create index key_newest on key (tenant, at desc, id desc);
 
--- Triggers: counts of lessons, and the time at which a lesson was last shown.
+-- Triggers that update the counts of lessons, and the time at which a lesson was last shown.
 create trigger reflection_added after insert on reflection begin
   insert into tally (tenant, project, lessons) values (new.tenant, new.project, 1)
   on conflict (tenant, project) do update set lessons = tally.lessons + 1;
@@ -378,8 +378,8 @@ create trigger exposure_shown after insert on exposure when new.shown begin
   where tenant = new.tenant and project = new.project and kind = new.kind and signature = new.signature;
 end;
 
--- An example may be recalled if its own state and that of its lesson allow it. A lesson whose words are withheld does
--- not hide the examples of others.
+-- An example may be recalled if its own state and the state of its lesson allow it. A lesson whose text is withheld does
+-- not hide examples from other sources.
 create trigger reflection_changed after update of state, trust on reflection
 when (old.state in ('candidate', 'verified') or old.trust in ('tool', 'external'))
   <> (new.state in ('candidate', 'verified') or new.trust in ('tool', 'external')) begin
@@ -388,14 +388,14 @@ when (old.state in ('candidate', 'verified') or old.trust in ('tool', 'external'
     and (new.state in ('candidate', 'verified') or new.trust in ('tool', 'external'))
   );
 end;
--- A deleted example leaves no trace if it was never shown and nothing derives from it.
+-- The origins of a deleted example are deleted too if it was never shown and nothing derives from it.
 create trigger held_gone after delete on example
 when old.state = 'quarantined' begin
   delete from origin where example = old.id and not exists (select 1 from lineage where parent = old.id);
   delete from lineage where child = old.id and not exists (select 1 from lineage l where l.parent = old.id);
 end;
 
--- A lesson supersedes others as long as it exists and says the same. After that the links to it are removed.
+-- A lesson supersedes others only while it exists with the same text. Otherwise the links to it are deleted.
 create trigger survivor_gone after delete on reflection begin
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
@@ -405,8 +405,8 @@ when new.text <> old.text or new.state = 'quarantined' and old.state <> 'quarant
   delete from link where tenant = old.tenant and project = old.project
     and parent = old.kind || '/' || old.signature and relation = 'became';
 end;
--- Then the superseded lesson returns in its former state, and the copies of its examples are deleted. A copy that was
--- confirmed meanwhile stays.
+-- When such a link is deleted, the superseded lesson returns in its former state. The copies of its examples are deleted,
+-- except copies whose state has changed.
 create trigger member_back after delete on link when old.relation = 'became' begin
   delete from example where id in (
     select s.successor

@@ -5,7 +5,8 @@ from reflection where tenant = :tenant and project = :project
 order by kind, signature;
 
 -- name: export_examples
-select e.id, e.digest, e.lesson as text, e.state, e.trust, e.at, e.record, e.words, v.space, v.data
+select e.id, case when e.digest like 'lesson%' then 'lesson' else e.digest end as digest, e.id = :author as author,
+       e.lesson as text, e.state, e.trust, e.at, e.record as example, e.words, v.space, v.data
 from example e left join vector v on v.example = e.id
 where e.reflection = :reflection;
 
@@ -24,7 +25,7 @@ select at, action, subject, by, why, record from ruling
 where tenant = :tenant and project = :project and action <> 'import';
 
 -- name: export_links
--- The successor of a lesson is exported even if the lesson is gone.
+-- A link to a successor is exported even if the lesson itself is deleted.
 with there (name) as (
   select kind || '/' || signature from reflection where tenant = :tenant and project = :project
 )
@@ -33,17 +34,14 @@ where tenant = :tenant and project = :project and relation in ('became', 'strate
   and (relation = 'became' or child in (select name from there) and parent in (select name from there));
 
 -- name: merge_lesson
--- A lesson with new words has no author. The upsert that raised it counted a sighting.
+-- A lesson with new text has no author. If its trust was raised, that counted a sighting, which is subtracted.
 update reflection
 set seen = max(seen - :raised, :seen), first_seen = min(first_seen, :first_seen), last_seen = max(last_seen, :last_seen),
     last_shown = max(last_shown, :last_shown), pinned = pinned or :pinned, apart = apart or :apart,
     useful = case when :new then :useful else useful end,
     state = case when :verify and state = 'candidate' then 'verified' else state end,
     author = coalesce(author, 0)
-where id = :reflection and (
-  seen < :seen or first_seen > :first_seen or last_seen < :last_seen or last_shown < :last_shown
-  or not pinned and :pinned or not apart and :apart or :new or :verify and state = 'candidate' or author is null
-);
+where id = :reflection;
 
 -- name: make_author
 update reflection set author = :example where id = :reflection and coalesce(author, 0) = 0;
@@ -58,7 +56,7 @@ where tenant = :tenant and project = :project and subject = :subject and action 
   and (at = :at or action = 'import');
 
 -- name: import_link
--- A lesson gets a successor only if it is superseded here and has none.
+-- A lesson gets a successor only if it is superseded in this store and has no successor.
 insert into link (tenant, project, child, relation, parent, at)
 select :tenant, :project, :child, :relation, :parent, :at
 where (:source = '' or 2 = (
