@@ -153,7 +153,7 @@ class Run(Generic[C]):
             examples=self.examples,
         )
         self._budgets = [rule for rule in self.policy.rules if isinstance(rule, stop.Budget)]
-        seconds = [budget.seconds for budget in self._budgets if budget.seconds]
+        seconds = (rule.seconds for rule in self._budgets if rule.seconds)
         self._most_seconds = min(seconds, default=UNLIMITED)
         self._state: _State | None = None
         self._lock, self._began = asyncio.Lock(), 0.0
@@ -245,11 +245,6 @@ class Run(Generic[C]):
 
     async def _open(self) -> _State:
         """Return the state that the journal holds, or the first one."""
-        if not self._journal.durable and self.stage is None:
-            self._began = self._began or time.time()
-            state = _State(record.Loop(self.id, self._goals, improves=self.policy.improvement))
-            await self._recorder.opened(state.loop, state.verdict, answered=False)
-            return state
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
         head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
@@ -275,26 +270,21 @@ class Run(Generic[C]):
         """Make, judge, decide and write one more attempt, unless the loop has ended."""
         if isinstance(state.verdict, decide.Done):
             return state
-        if any(budget(state.loop) for budget in self._budgets):
+        if any(rule(state.loop) for rule in self._budgets):
             return await self._over(state)  # calls that failed have spent it
         began = time.perf_counter() - (state.answer.usage.seconds if state.answer else 0)
-        room = self._most_seconds
-        if room < UNLIMITED:
-            room -= state.loop.usage.seconds
-        left = max(0.001, room + began - time.perf_counter())
+        budget = self._most_seconds - state.loop.usage.seconds
+        left = max(0.001, budget + began - time.perf_counter())
         limit = min(left, self.timeout or left)
         try:
-            if limit == UNLIMITED:
+            async with asyncio.timeout(None if limit == UNLIMITED else limit):
                 value, attempt = await self._try(state, began)
-            else:
-                async with asyncio.timeout(limit):
-                    value, attempt = await self._try(state, began)
         except TimeoutError:
             seconds = time.perf_counter() - began
             if left <= limit:  # the budget ends the loop, and the cost of the attempt counts
                 state = self._state or state
                 spent = state.answer.usage if state.answer else record.Usage(calls=1)
-                extra = state.loop.extra + spent.lasting(max(room, seconds))
+                extra = state.loop.extra + spent.lasting(max(budget, seconds))
                 return await self._over(replace(state, loop=replace(state.loop, extra=extra)))
             await self._record_failure(seconds)
             again = f"; the loop can be resumed as {self.id!r}" if self._journal.durable else ""
@@ -365,22 +355,17 @@ class Run(Generic[C]):
     ) -> tuple[Any, record.Evaluation]:
         """Judge every candidate; return the best by errors, goals met, preference and margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
-        if len(tried) == 1:
-            return answer.values[0], tried[0]
 
         def order(number: int) -> tuple[float, ...]:
             failed, missed, margin, _ = loop.rank(0, tried[number])
             return failed, missed, -tried[number].preference, margin
 
         best = min(range(len(tried)), key=order)
-        usage = sum((each.usage for each in tried[1:]), tried[0].usage)
+        usage = sum((each.usage for each in tried), record.NOTHING)
         return answer.values[best], replace(tried[best], usage=usage)
 
     def _context(self, state: _State, number: int) -> Context:
-        temperature, shown = self.temperature, self._recorder.shown
-        if state.loop.repeats:
-            warmer = min(WARMEST, temperature + WARMER * state.loop.repeats)
-            temperature = max(warmer, temperature)
+        shown, warmer = self._recorder.shown, self.temperature + WARMER * state.loop.repeats
         hint = state.verdict.feedback if isinstance(state.verdict, decide.Again) else ""
         return Context(
             self.task,
@@ -389,7 +374,7 @@ class Run(Generic[C]):
             hint,
             state.values[-1] if state.values else None,
             self.data,
-            temperature,
+            max(self.temperature, min(WARMEST, warmer)),
             self.seed + number - 1,
             *((shown.examples, shown.advice) if shown.found else ((), ())),
             self._began,

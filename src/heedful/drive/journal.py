@@ -217,11 +217,8 @@ class LoopRecorder:
     judged: bool = True
     examples: bool = True
     measured: bool = True
-    briefing: Briefing | None = None
-
-    def __post_init__(self) -> None:
-        self._exposed = self.briefing is not None
-        self.shown: Briefing = self.briefing or Briefing()
+    shown: Briefing = Briefing()
+    exposed: bool = False
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
         """Brief a loop that goes on; for one that has ended, write what a crash left unwritten.
@@ -240,14 +237,14 @@ class LoopRecorder:
         """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
         if self.memory is not None:
             self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
-            self._exposed = False
+            self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
         """Write `entry`, with which the loop reached its present state. Raises StoreError."""
         memory = self.memory
         if memory is None:
             return await self.write(entry)
-        shown = () if self._exposed else self.shown.exposures
+        shown = () if self.exposed else self.shown.exposures
         ended = isinstance(entry.verdict, Done)
         lessons, outcome = self._ending(memory, loop) if ended else ((), None)
         if self.together:
@@ -256,7 +253,7 @@ class LoopRecorder:
         elif shown:
             await memory.store.write(memory.scope, exposures.remember, (), exposures=shown)
         committed = await self.write(entry)
-        self._exposed = True
+        self.exposed = True
         if ended:
             await self._teach(memory, loop, () if self.together else lessons, outcome)
         return committed

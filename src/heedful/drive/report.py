@@ -281,6 +281,6 @@ async def _commit(
             briefing = replace(briefing, space=space_of(memory.embedder), vector=vector)
     measured = all(attempt.vouched for attempt in loop.attempts)
     recorder = journal.LoopRecorder(
-        snapshot.commit, memory, task, together=True, measured=measured, briefing=briefing
+        snapshot.commit, memory, task, True, measured=measured, shown=briefing, exposed=True
     )
     await recorder.commit(entry, loop)

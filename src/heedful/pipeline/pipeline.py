@@ -46,6 +46,7 @@ OLDER: Mapping[str, str] = {
     "spread_ratio_max": "variance_ratio_max",
     "constant_relative_std": "constant_prediction_threshold",
 }
+CHOICES = {"on_exhausted": get_args(runs.Exhausted), "on_unvalidated": get_args(Unvalidated)}
 COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that they may be
 
 
@@ -151,7 +152,7 @@ class Pipeline:
         progress: bool | None = None,
         settings: Guardrails | None = None,
     ) -> None:
-        _check_choices(on_exhausted, on_unvalidated)
+        _check_choices({"on_exhausted": on_exhausted, "on_unvalidated": on_unvalidated})
         self.name: str = _check_name("name of a pipeline", name)
         self.on_exhausted: runs.Exhausted = on_exhausted
         self.on_unvalidated: Unvalidated = on_unvalidated
@@ -181,10 +182,9 @@ class Pipeline:
         attempt, in seconds. In a durable run an output that JSON cannot carry is an error, unless
         `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
         """
-        given: dict[str, Any] = {"on_exhausted": self.on_exhausted}
-        given["on_unvalidated"] = self.on_unvalidated
+        given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
-        _check_choices(given["on_exhausted"], given["on_unvalidated"])
+        _check_choices(given)
         retries, model = given.pop("retries", None), given.pop("model", None)
         if retries is not None and "policy" in given:
             raise errors.InvalidInput("retries", retries, "left out beside a policy")
@@ -240,13 +240,10 @@ def _check_name(what: str, name: Any) -> str:
     return str(name)
 
 
-def _check_choices(on_exhausted: str, on_unvalidated: str) -> None:
-    for name, value, kind in (
-        ("on_exhausted", on_exhausted, runs.Exhausted),
-        ("on_unvalidated", on_unvalidated, Unvalidated),
-    ):
-        if value not in get_args(kind):
-            raise errors.InvalidInput(name, value, f"one of {', '.join(get_args(kind))}")
+def _check_choices(options: Mapping[str, Any]) -> None:
+    for name, choices in CHOICES.items():
+        if options[name] not in choices:
+            raise errors.InvalidInput(name, options[name], f"one of {', '.join(choices)}")
 
 
 _log = logging.getLogger("heedful")
@@ -469,8 +466,7 @@ class StageRunner:
         return str(prompt)
 
     def _failed(self, error: BaseException) -> errors.StageFailed:
-        id = self._run.id if self._pipeline.store is not None else ""
-        return errors.StageFailed(self._stage.name, id, error)
+        return errors.StageFailed(self._stage.name, self._attempts.run, error)
 
     async def _judge(self, candidate: Any, at: Context) -> record.Evaluation:
         """Run all checks of the stage on the output of an attempt."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from typing import Any
 
 from heedful.loop.record import clean
@@ -222,17 +222,13 @@ class Count:
     cost: AttemptCost
 
     @classmethod
-    def of(cls, name: str, tried: Iterable[tuple[StageReport, Sequence[bool]]]) -> Count:
+    def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
         """Count over stages, each with whether its attempts failed."""
-        runs = failed = ended = recovered = 0
-        followers: list[StageAttempt] = []
-        for stage, fails in tried:
-            runs += 1
-            failed += sum(fails)
-            ended += any(fails) and stage.action != "open"
-            recovered += any(fails) and stage.action == "passed"
-            followers += [stage.attempts[n + 1] for n, fell in enumerate(fails[:-1]) if fell]
-        return cls(name, runs, failed, ended, recovered, AttemptCost.of(followers))
+        ended = [stage for stage, fails in tried if any(fails) and stage.action != "open"]
+        recovered = sum(stage.action == "passed" for stage in ended)
+        after = (made for stage, fails in tried for made in compress(stage.attempts[1:], fails))
+        failures = sum(sum(fails) for _, fails in tried)
+        return cls(name, len(tried), failures, len(ended), recovered, AttemptCost.of(after))
 
 
 @dataclass(frozen=True, slots=True)

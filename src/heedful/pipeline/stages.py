@@ -203,7 +203,8 @@ class StageState:
         self.state: Any = state
         self.made: tuple[Any, ...] = tuple(made)
         self.is_async: bool = not blocking(stage.function)
-        self._run, self._before = run, Before(state)
+        self.run: str = run
+        self._before = Before(state)
         self._effects: dict[int, Effect] = {}
         self._latest = 0  # the number of the attempt whose effect the state holds
         self.over = False  # True to ignore the output of attempts that are still running
@@ -231,7 +232,7 @@ class StageState:
             put(self.state, self.stage.name, output)
         effect = self._before.effect(self.state, self.stage.name if returned else "")
         self._effects[at.attempt], self._latest = effect, at.attempt
-        if not self._run:
+        if not self.run:
             return effect.plain()
         loose = [name for name, value in effect.changed.items() if written(value) is None]
         if loose and not self.stage.rerun:
@@ -261,7 +262,7 @@ class StageState:
         if isinstance(candidate, str):  # what a model wrote
             self._effects[at.attempt] = Effect({self.stage.name: candidate})
         elif at.attempt not in self._effects and "rerun" in candidate:
-            failed = partial(StageFailed, self.stage.name, self._run)
+            failed = partial(StageFailed, self.stage.name, self.run)
             await call(failed, self, at.task, at.hint, at=at, thread=blocking(self))
             return
         elif at.attempt not in self._effects:  # another process made it

@@ -106,10 +106,9 @@ def text_of(value: Any) -> str:
     """Return the result of a tool as text: text parts joined, other data as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
-        kinds = [each.get("type") for each in value]
-        if all(isinstance(kind, str) for kind in kinds):
-            return "\n".join(_part_text(*pair) for pair in zip(value, kinds, strict=True))
+    parts = [part for part in value if isinstance(part, Mapping)] if isinstance(value, list) else []
+    if parts and len(parts) == len(value) and all(isinstance(p.get("type"), str) for p in parts):
+        return "\n".join(_part_text(part, part["type"]) for part in parts)
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
@@ -168,9 +167,7 @@ class EpisodeReader:
             tools=tools,
             usage=_usage(given.get("usage")),
             omitted=_count(given, "omitted"),
-            goal=text_field(given, "goal"),
-            id=text_field(given, "id"),
-            session=text_field(given, "session"),
+            **{name: text_field(given, name) for name in ("goal", "id", "session")},
         )
         return [episode]
 
@@ -291,14 +288,16 @@ class SessionReader(EpisodeReader):
         return []
 
     def finish(self) -> list[Episode]:
-        found = []
-        for id, session in self._sessions.items():
-            counts = session.tokens.values()
-            usage = Usage(len(counts), sum(c[0] for c in counts), sum(c[1] for c in counts))
-            if session.gathering.count:
-                whole = session.gathering.episode(id=id, session=id, usage=usage, by_time=True)
-                found.append(whole)
-        return found
+        return [
+            session.gathering.episode(
+                id=id,
+                session=id,
+                usage=sum((Usage(1, *counts) for counts in session.tokens.values()), NOTHING),
+                by_time=True,
+            )
+            for id, session in self._sessions.items()
+            if session.gathering.count
+        ]
 
 
 def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:

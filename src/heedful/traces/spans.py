@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from heedful.loop.record import Usage
+from heedful.loop.record import NOTHING, Usage
 from heedful.redact import redact, redact_data
 from heedful.traces import episode, otlp
 from heedful.traces.episode import Episode, Event, Fault, Limits, safe_id, shorten
@@ -213,21 +213,15 @@ def _episode(id: str, trace: Steps, limits: Limits) -> Episode:
     steps = [step for step in begun if step.kind]
     models = [step for step in steps if step.kind == "model"]
     counted = models or steps[:1]  # the agent around them, if no model is recorded
-    times = [at for at, *_ in moments if at]
-    usage = Usage(
-        len(models),
-        sum(step.tokens[0] for step in counted),
-        sum(step.tokens[1] for step in counted),
-        sum(step.cost for step in counted),
-        (max(times) - min(times)) / 1e9 if times else 0.0,
-    )
+    spent = (Usage(int(step.kind == "model"), *step.tokens, step.cost) for step in counted)
+    times = [at for at, *_ in moments if at] or [0]
     return log.gathering.episode(
         outcome="success" if roots and all(step.status == "ok" for step in roots) else None,
         fault=Fault(errors[-1][1] or "error", errors[-1][0]) if errors else None,
         id=id,
         session=next((step.session for step in steps if step.session), ""),
         tools=(name for step in steps for name in step.tools),
-        usage=usage,
+        usage=sum(spent, NOTHING).lasting((max(times) - min(times)) / 1e9),
     )
 
 
