@@ -1,4 +1,4 @@
-"""Host (a): drive a loop in this process, durably: generate, evaluate, decide, and repeat."""
+"""Drive a loop in this process: generate, evaluate, decide, and repeat until the loop ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class Result(Generic[C]):
-    """How a loop ended; `candidate` is the best one, or None if no attempt was evaluated."""
+    """The end of a loop; `candidate` is the best one, or None if no attempt was evaluated."""
 
     id: str
     candidate: C | None
@@ -42,21 +42,21 @@ class Result(Generic[C]):
 
     @property
     def best(self) -> int | None:
-        """The number of the attempt that `candidate` comes from."""
+        """The number of the attempt that made `candidate`, from 1; None without a candidate."""
         return self.verdict.best
 
     @property
     def stopped_by(self) -> tuple[stop.Stop, ...]:
-        """The rules that stopped the loop, the most important first; empty if it passed."""
+        """The rules that stopped the loop, the most important first; empty if the loop passed."""
         return self.verdict.stopped_by
 
     @property
     def usage(self) -> record.Usage:
-        """The usage of all attempts together."""
+        """The usage of all attempts together, with the cost of failed calls."""
         return self.loop.usage
 
     def explain(self) -> Explanation:
-        """Explain why the loop went on, why it stopped, and what would have changed that."""
+        """Explain why the loop went on, why it ended, and what would have changed that."""
         return explain(self.loop, self.policy)
 
 
@@ -68,7 +68,7 @@ def validate_arguments(
     labels: Mapping[str, str] | None,
     timeout: float | None,
 ) -> None:
-    """Raise InvalidInput, which names the wrong argument, before anything is spent."""
+    """Check the arguments of a loop. Raises InvalidInput with the name of a wrong argument."""
     if not isinstance(policy, decide.Policy):
         raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
@@ -103,12 +103,11 @@ class _State:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Run(Generic[C]):
-    """One loop, one attempt at a time; with a store it can be resumed by its `id`.
+    """One loop that makes one attempt at a time; with a store it can be resumed by its `id`.
 
     Takes the arguments of `run`. The first step reads the state from the journal. A pipeline sets
-    `stage` before it; then `stored` is the loop as the journal holds it, without secrets and with
-    the time of each decision. `stored` is None before the first step, and its `values` and
-    `journal` stay as that step read them.
+    `stage` before the first step. The loop of a stage keeps in `stored` what the journal holds: no
+    secrets, and the time of each decision. Its `values` and `journal` are those of the first step.
     """
 
     task: Any = field(kw_only=False)
@@ -164,16 +163,16 @@ class Run(Generic[C]):
         return self._state.loop if self._state else record.Loop(self.id, self._goals)
 
     async def step(self) -> decide.Verdict:
-        """Make one attempt and decide; a loop that has ended returns its verdict again.
+        """Make one attempt and return the verdict; a loop that has ended returns its last verdict.
 
         Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
         """
         return (await self._change(self._attempt)).verdict
 
     async def reconsider(self) -> decide.Verdict:
-        """Judge the last candidate again, as another attempt; without a candidate, make the first.
+        """Judge the last candidate again, as a new attempt; without one, make the first attempt.
 
-        Use it for a loop that ended because of a broken check. Raises as `step`.
+        Use it for a loop that ended because a check was broken. Raises the errors of `step`.
         """
 
         async def judge_again(state: _State) -> _State:
@@ -186,7 +185,7 @@ class Run(Generic[C]):
 
     @telemetry.loop
     async def finish(self) -> Result[C]:
-        """Step until the loop has ended."""
+        """Make attempts until the loop ends, and return its result. Raises the errors of `step`."""
         while True:
             state = await self._change(self._attempt)
             if isinstance(state.verdict, decide.Done):
@@ -195,7 +194,7 @@ class Run(Generic[C]):
                 return Result(self.id, value, state.verdict, state.loop, self.policy)
 
     async def cancel(self, by: str) -> decide.Verdict:
-        """End the loop on request of `by`; a loop that has ended stays as it is."""
+        """Cancel the loop for `by`, and return its verdict; an ended loop does not change."""
 
         async def end(state: _State) -> _State:
             if isinstance(state.verdict, decide.Done):
@@ -209,11 +208,11 @@ class Run(Generic[C]):
     async def override(
         self, rule: str, by: str, why: str = "", decisions: int = 1, until: float | None = None
     ) -> decide.Verdict:
-        """Let the loop go on past one rule for a number of decisions; a stopped loop reopens.
+        """Let the loop go on past `rule` for a number of `decisions`; a stopped loop opens again.
 
-        `until`, in seconds since 1970, is when the override expires. Raises OverrideRefused for a
-        rule that cannot be lifted or that the policy does not have, without an actor, if the
-        override has expired, or if the loop passed.
+        The override expires at `until`, in seconds since 1970. Raises OverrideRefused if the loop
+        passed, if the override has expired or has no actor (`by`), or if the policy does not have
+        the rule or does not allow an override of it.
         """
 
         async def lift(state: _State) -> _State:
@@ -231,7 +230,7 @@ class Run(Generic[C]):
         return (await self._change(lift)).verdict
 
     async def _change(self, work: Callable[[_State], Awaitable[_State]]) -> _State:
-        """Hold the loop while `work` makes its next state."""
+        """Hold the loop while `work` computes its next state, and keep that state."""
         async with self._lock, self._journal.at_work():
             self._state, state = self._state or await self._open(), None
             try:
@@ -244,7 +243,7 @@ class Run(Generic[C]):
                     self._state = None if self._journal.durable else self._state
 
     async def _open(self) -> _State:
-        """Return the state that the journal holds, or the first one."""
+        """Return the state that the journal holds, or the state of a new loop."""
         kind: Kind = "loop" if self.stage is None else "stage"
         goals = [codec.to_document(goal) for goal in self._goals]
         head = Head(self.task, goals, codec.policy_to(self.policy), None, kind, self.stage)
@@ -267,7 +266,7 @@ class Run(Generic[C]):
 
     @telemetry.attempt
     async def _attempt(self, state: _State) -> _State:
-        """Make, judge, decide and write one more attempt, unless the loop has ended."""
+        """Make, judge, decide and write the next attempt; an ended loop keeps its state."""
         if isinstance(state.verdict, decide.Done):
             return state
         if any(rule(state.loop) for rule in self._budgets):
@@ -304,7 +303,7 @@ class Run(Generic[C]):
         return _State(decide.consume_overrides(loop, verdict), (*state.values, value), verdict)
 
     async def _commit(self, entry: JournalEntry, loop: record.Loop) -> None:
-        """Write an entry to the journal, and remember what is written."""
+        """Write `entry` to the journal, and add it to `stored`."""
         committed = await self._recorder.commit(entry, loop)
         if self.stored is not None:
             self.stored = journal.after_commit(self.stored, entry, committed)
@@ -312,7 +311,7 @@ class Run(Generic[C]):
     async def _worded(
         self, state: _State, loop: record.Loop, verdict: decide.Verdict
     ) -> decide.Verdict:
-        """Return the verdict; if another attempt follows, with feedback in the user's words."""
+        """Return the verdict, with feedback from the user's `feedback` function if there is one."""
         evaluation = loop.attempts[-1].evaluation if loop.attempts else None
         if not (isinstance(verdict, decide.Again) and self.feedback and evaluation):
             return verdict
@@ -353,7 +352,7 @@ class Run(Generic[C]):
     async def _best_of(
         self, loop: record.Loop, answer: Produced, at: Context
     ) -> tuple[Any, record.Evaluation]:
-        """Judge every candidate; return the best by errors, goals met, preference and margin."""
+        """Judge all candidates; return the best by errors, missed goals, preference and margin."""
         tried = [await evaluated(value, at, self.checks, self.evaluate) for value in answer.values]
 
         def order(number: int) -> tuple[float, ...]:
@@ -381,7 +380,7 @@ class Run(Generic[C]):
         )
 
     async def _over(self, state: _State) -> _State:
-        """End the loop because a budget is spent, without another attempt."""
+        """End the loop because a budget is spent."""
         loop = replace(state.loop, at=time.time())
         verdict = decide.decide(loop, self.policy)
         entry = replace(journal.decision_entry(loop, self.policy, verdict), extra=loop.extra)
@@ -389,7 +388,7 @@ class Run(Generic[C]):
         return replace(state, verdict=verdict, answer=None)
 
     async def _record_failure(self, seconds: float, judging: record.Usage | None = None) -> None:
-        """Count what a failed attempt spent, and keep its answer if it had one."""
+        """Add the cost of a failed attempt to the loop, and write down its answer, if any."""
         state = self._state or _State(self.loop)
         extra, step, answer = record.Usage(1, seconds=seconds), None, state.answer
         if answer is not None:
@@ -423,18 +422,18 @@ async def run(
     feedback: Feedback | None = None,
     examples: bool = True,
 ) -> Result[Any]:
-    """Drive one task until it passes or a rule stops it.
+    """Drive one task until it passes or a rule stops it, and return the result.
 
     `generate(task, hint)` returns a candidate, or a list whose best candidate becomes the attempt;
-    a Model or a Writer is a generator too. `checks` find what is wrong, `evaluate`
-    scores, and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the
-    next candidate from the last. An `initial` candidate counts as attempt 1. With `memory`,
-    accepted answers are recalled and learnt. `store` makes the loop durable (None keeps nothing),
-    and a loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`.
-    `labels` (who took part) are kept with each attempt. `timeout` limits one attempt, in seconds.
-    A sampling generator begins with `temperature` and `seed`. `feedback(evaluation, goals)` writes
-    what the next attempt reads. Without `examples`, memory keeps and shows only what was wrong and
-    how it was fixed, never an output.
+    a Model or a Writer is also a generator. `checks` find what is wrong, `evaluate` gives scores,
+    and `goals` say which scores are enough. `revise(task, candidate, findings)` makes the next
+    candidate from the last one. An `initial` candidate is attempt 1. `memory` recalls accepted
+    answers and learns new ones. `examples=False` keeps outputs out of memory and prompts: only
+    errors and their fixes remain. `store` makes the loop durable; None stores nothing. A stored
+    loop with an `id` can be resumed. Checks and generator find `data` as `Context.data`. Each
+    attempt is stored with the `labels`, such as who took part. `timeout` limits one attempt, in
+    seconds. A sampling generator begins with `temperature` and `seed`. `feedback(evaluation,
+    goals)` writes the hint for the next attempt.
 
     Raises UserCodeError, ModelError or StoreError; the loop stays open and can be resumed.
     """

@@ -1,4 +1,4 @@
-"""Generate candidates by a model or the user's callable, and revise them in places."""
+"""Generate candidates with a model or the user's function, and revise parts of them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SHORT = 200
 class Writer:
     """A model that writes candidates.
 
-    `system` is the system message, `schema` (JSON Schema) the form of the answer, `max_tokens` its
-    length. Each retry is a fresh prompt, so its size stays bounded: recalled examples as chat
-    turns, the last candidate if it is longer than `SHORT` characters, the feedback, and the task.
+    `system` is the system message. `schema` is the JSON Schema of the answer. `max_tokens` limits
+    the answer. Each retry is a fresh prompt of bounded size: recalled examples as chat turns, the
+    last candidate if it is longer than `SHORT` characters, the feedback, and the task.
     """
 
     model: Model
@@ -43,7 +43,7 @@ class Writer:
     max_tokens: int = 512
 
     def messages(self, at: Context) -> list[Message]:
-        """Return the prompt for an attempt."""
+        """Return the prompt for an attempt, without secrets."""
         messages = [Message("system", self.system)] if self.system else []
         messages += at.examples
         parts = [as_text((), at.seed, at.advice)] if at.advice else []
@@ -57,7 +57,7 @@ class Writer:
 
 
 def generator(generate: Generate | Writer | Model) -> tuple[Generate | Writer, bool]:
-    """Return the callable, or the Writer of a Model, and whether it would block the event loop.
+    """Return `generate`, as a Writer if it is a Model, and whether it blocks the event loop.
 
     Raises InvalidInput.
     """
@@ -83,14 +83,14 @@ class Produced:
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Produced:
-        """Read what `plain` returned."""
+        """Read the JSON data that `plain` returned."""
         return cls(tuple(plain[0]), Usage(*plain[1]))
 
 
 async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Produced:
-    """Call the generator for one attempt, in a `thread` if it would block.
+    """Call the generator for one attempt, in a thread if `thread` is true.
 
-    Raises GenerateFailed, ModelError.
+    Raises GenerateFailed or ModelError.
     """
     if isinstance(generate, Writer):
         answer = await complete(
@@ -110,7 +110,7 @@ async def produce(generate: Generate | Writer, at: Context, thread: bool) -> Pro
 
 
 async def revised(revise: Revise, at: Context, findings: Sequence[Finding]) -> Produced:
-    """Call the reviser with the last candidate and its findings. Raises GenerateFailed."""
+    """Call `revise` with the last candidate and its findings. Raises GenerateFailed."""
     return await _produced(revise, at, blocking(revise), at.task, at.previous, findings)
 
 
@@ -133,11 +133,11 @@ async def _produced(
 
 
 def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
-    """Return a reviser that rewrites only the spans that findings point at.
+    """Return a reviser that rewrites only the spans of text that findings point at.
 
-    `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings and
-    returns the new text, or an Answer; overlapping spans are joined. If no finding has a span, it
-    gets the whole candidate. The candidate must be text.
+    `rewrite(task, text, findings)` gets each flagged span of the candidate with its findings, and
+    returns the new text or an Answer. Overlapping spans are joined. If no finding has a span,
+    `rewrite` gets the whole candidate. The candidate must be text.
     """
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:

@@ -1,6 +1,8 @@
-"""A loop is stored in at most two transactions an attempt: the answer, then the evaluation with
-its verdict, lessons and exposures. A driver holds its loop by a lease; reports from outside are
-written only if the loop has not changed since it was read.
+"""The journal of a loop, in memory or in a store.
+
+An attempt takes at most two transactions: its answer, then its evaluation with the verdict, lessons
+and exposures. A process that drives a loop holds it by a lease. A report from outside is written
+only if the loop has not changed since it was read.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _log = logging.getLogger("heedful")
 
 
 def journalable(value: Any) -> Any:
-    """Return the value if JSON carries it exactly. Raises NotJournalable."""
+    """Return `value` if JSON carries it exactly. Raises NotJournalable."""
     if isinstance(value, str):
         return value
     try:
@@ -56,14 +58,14 @@ def append_attempt(loop: Loop, attempt: Attempt, now: float) -> Loop:
 def decision_entry(
     loop: Loop, policy: Policy, verdict: Verdict, attempt: Attempt | None = None, value: Any = None
 ) -> JournalEntry:
-    """Return the entry that records a verdict, and its attempt; the journal fills in the epoch."""
+    """Return the journal entry for a verdict and its attempt; the journal sets the epoch."""
     worn = standing_of(loop, policy)
     decision: dict[str, Any] = {"verdict": verdict, "standing": worn, "decided": loop.at}
     return JournalEntry(loop.id, 0, attempt=attempt, value=value, **decision)
 
 
 def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) -> StoredLoop:
-    """Return a stored loop with the attempt and the decision of an entry that was written."""
+    """Return `stored` with the attempt and the decision that `entry` wrote."""
     loop, decisions = stored.loop, stored.decisions
     if entry.attempt is not None:
         written = committed.attempt
@@ -79,7 +81,7 @@ def after_commit(stored: StoredLoop, entry: JournalEntry, committed: Committed) 
 def cancel_loop(
     loop: Loop, policy: Policy, by: str, now: float
 ) -> tuple[Loop, Verdict, JournalEntry]:
-    """Return the cancelled loop, its verdict, and the entry that records both."""
+    """Return the cancelled loop, its verdict, and the journal entry for both."""
     loop = replace(loop, cancelled=by or "cancelled", at=now)
     verdict = decide(loop, policy)
     entry = decision_entry(loop, policy, verdict)
@@ -87,15 +89,15 @@ def cancel_loop(
 
 
 def text_of(task: Any) -> str:
-    """Return the text by which memory searches for a task."""
+    """Return the text of a task, for the search in memory."""
     return task if isinstance(task, str) else Candidate.of(task).text or ""
 
 
 class Journal:
-    """The journal of one loop, with a lease that is renewed while an attempt is under way.
+    """The journal of one loop. While an attempt runs, it renews the lease on the loop.
 
-    A loop that is `known` (the caller named it) may exist already, so it is claimed first; the
-    first entry creates any other loop. Without a store nothing is kept.
+    A loop is `known` if the caller named it. It may exist already, so it is claimed before the
+    first attempt. Any other loop is created by its first entry. Without a store nothing is kept.
     """
 
     def __init__(
@@ -114,9 +116,9 @@ class Journal:
         self._epoch = 1
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
-        """Hold the loop while an attempt is under way.
+        """Return a context that holds the loop during an attempt.
 
-        Raises LeaseLost and stops the attempt if another process took the loop over.
+        Stops the attempt and raises LeaseLost if another process took over the loop.
         """
         return nullcontext() if self.store is None else self._hold(self.store)
 
@@ -139,9 +141,9 @@ class Journal:
             loops.leave(self._owner)
 
     async def open(self, head: Head) -> StoredLoop | None:
-        """Return the loop as it is stored, claimed for this process, or None if it is new.
+        """Return the stored loop, claimed for this process; return None for a new loop.
 
-        Raises LeaseLost, and InvalidInput for a task that cannot be stored.
+        Raises LeaseLost, and InvalidInput if the task cannot be stored.
         """
         stored = None
         if self.store is None:
@@ -169,7 +171,7 @@ class Journal:
         return await self.store.read(self.scope, loops.echoes, self._id, ECHO_WINDOW)
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction; the first decision also writes changed goals.
+        """Write `entry` in one transaction; the first decision also writes changed settings.
 
         Raises LeaseLost if another process drives the loop, and other StoreErrors.
         """
@@ -183,7 +185,7 @@ class Journal:
         return committed
 
     async def _beat(self, store: Store, driver: asyncio.Task[Any] | None) -> None:
-        """Renew the lease until cancelled; cancel the driver if the lease is lost."""
+        """Renew the lease until cancelled; cancel `driver` if the lease is lost."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
             if not self._claimed:
@@ -200,14 +202,14 @@ class Journal:
 
 @dataclass(eq=False, repr=False)
 class LoopRecorder:
-    """Writes the entries of one loop: exposures with the first, lessons and outcome with the last.
+    """Writes a loop: exposures with its first entry, lessons and outcome with its last.
 
-    If journal and memory share a scope (`together`), this is one transaction. If not, exposures are
-    written before the entry, because the prompt may have led to it, and lessons after it, because
-    only the holder of the lease may teach. A loop that is opened again writes what a crash left
-    unwritten. Candidates that nothing evaluates (`judged` is False) teach nothing, and lessons of
-    evaluations that are not `measured` are not verified. Give the `briefing` of a loop whose
-    exposures are stored already.
+    If journal and memory share a store and scope (`together`), each entry is one transaction.
+    Otherwise exposures are written before the entry, because the prompt may have led to it. Lessons
+    are written after it, because only the holder of the lease may teach. When a loop is opened
+    again, the recorder writes what a crash prevented. Without evaluations (`judged` is False) a
+    loop teaches nothing. Lessons of evaluations that are not `measured` stay unverified. Pass
+    `shown`, with `exposed` True, for a loop whose exposures are stored already.
     """
 
     write: Callable[[JournalEntry], Awaitable[Committed]]
@@ -221,9 +223,10 @@ class LoopRecorder:
     exposed: bool = False
 
     async def opened(self, loop: Loop, verdict: Verdict, answered: bool) -> None:
-        """Brief a loop that goes on; for one that has ended, write what a crash left unwritten.
+        """Brief an open loop from memory; for an ended loop, write what a crash prevented.
 
-        `answered` is True if the journal holds an answer that is no attempt yet. Raises StoreError.
+        `answered` is True if the journal holds the answer of an unfinished attempt. Raises
+        StoreError.
         """
         memory, ended = self.memory, isinstance(verdict, Done)
         if memory is None or (ended and self.together):
@@ -234,13 +237,13 @@ class LoopRecorder:
             await self._teach(memory, loop, *self._ending(memory, loop))
 
     async def brief(self, loop: str, begins: bool) -> None:
-        """Ask memory what to show the loop; if it is resumed (not `begins`), the same as before."""
+        """Recall examples and lessons for a loop; a resumed loop gets the same ones again."""
         if self.memory is not None:
             self.shown = await self.memory.brief(self.task, loop, begins, self.examples)
             self.exposed = False
 
     async def commit(self, entry: JournalEntry, loop: Loop) -> Committed:
-        """Write `entry`, with which the loop reached its present state. Raises StoreError."""
+        """Write `entry`, and its part for memory; `loop` includes the entry. Raises StoreError."""
         memory = self.memory
         if memory is None:
             return await self.write(entry)
@@ -259,7 +262,7 @@ class LoopRecorder:
         return committed
 
     def _ending(self, memory: Memory, loop: Loop) -> tuple[Sequence[Reflection], Outcome | None]:
-        """Return the lessons of an ended loop and its outcome; a cancelled loop has no outcome."""
+        """Return the lessons and the outcome of an ended loop; a cancelled loop has no outcome."""
         lessons: Sequence[Reflection] = ()
         if self.judged:
             lessons = memory.lessons(loop, self.task, self.shown, self.examples)
@@ -290,7 +293,7 @@ PAUSE = 0.02  # seconds, at most
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A loop as it was read; one entry may be written to it, if the loop has not changed since."""
+    """A loop as it was read. One entry may be written to it if the loop has not changed since."""
 
     store: Store
     scope: Scope
@@ -298,11 +301,11 @@ class Snapshot:
 
     @property
     def stored(self) -> StoredLoop:
-        """Return the loop as it is stored."""
+        """The loop as it is stored."""
         return self.state.stored
 
     async def commit(self, entry: JournalEntry) -> Committed:
-        """Write the entry in one transaction, or nothing if the loop has changed since."""
+        """Write `entry` in one transaction. Raises _ChangedError if the loop has changed since."""
         try:
             entry = replace(entry, epoch=self.stored.epoch, seen=self.stored.updated)
             return await self.store.write(self.scope, loops.commit, entry, owner="")
@@ -325,9 +328,9 @@ class _ChangedError(Exception):
 async def retry_on_conflict(
     store: Store, scope: Scope, id: str, work: Callable[[Snapshot], Awaitable[T]]
 ) -> T:
-    """Return what `work` returns once its entry is written; each round has a fresh snapshot.
+    """Read the loop, call `work`, and repeat both while another process writes first.
 
-    Raises NotFound, and LeaseLost after 100 rounds in which another process was faster.
+    Returns what `work` returns. Raises NotFound, and LeaseLost after 100 conflicts.
     """
     for _ in range(ROUNDS):
         state = await store.read(scope, loops.state, id, ECHO_WINDOW)

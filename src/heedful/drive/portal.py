@@ -45,9 +45,9 @@ if hasattr(os, "register_at_fork"):
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result, for callers without an event loop.
 
-    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised; a
-    second one does not wait. Raises UsageError if called from a running event loop, which would
-    wait for itself, or with anything but a coroutine.
+    An interrupt (Ctrl-C) cancels the coroutine, waits until it has cleaned up, and is raised again.
+    A second interrupt does not wait. Raises UsageError inside a running event loop, which would
+    wait for itself, and for an argument that is not a coroutine.
     """
     if not asyncio.iscoroutine(coroutine):
         raise UsageError(
@@ -93,12 +93,13 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 def self_correcting(
     *, on_exhausted: Literal["raise", "best"] = "raise", **options: Any
 ) -> Callable[[Callable[P, T]], Callable[..., T]]:
-    """Run the decorated `generate(task, hint, …)` until what it returns passes.
+    """Decorate `generate(task, hint, …)`: a call repeats it until a candidate passes.
 
-    Takes the options of `run`. An async function stays async, a plain function stays plain. Callers
-    pass the task and any arguments after the hint, and get the accepted candidate. Without an
-    accepted candidate it raises NotPassed with the result, or returns the best candidate if
-    `on_exhausted` is "best". Methods (first parameter `self` or `cls`) work too.
+    Takes the options of `run`. The decorated function is async if the original is. Callers pass the
+    task and any arguments after the hint, and get the accepted candidate. If no candidate passes,
+    it raises NotPassed with the result. With `on_exhausted="best"` it returns the best candidate;
+    if no attempt was evaluated, it still raises NotPassed. Methods (first parameter `self` or
+    `cls`) work too.
     """
     if on_exhausted not in ("raise", "best"):
         raise InvalidInput("on_exhausted", on_exhausted, "raise or best")

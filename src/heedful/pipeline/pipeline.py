@@ -1,6 +1,6 @@
-"""Host (b): a pipeline runs its stages in turn, and runs a stage again with feedback if it fails.
+"""A pipeline runs its stages in order, and runs a stage again with feedback if its output fails.
 
-`PipelineRun` is one run over a state, and `StageRunner` drives one stage of it as a loop.
+`PipelineRun` is one run over a state. `StageRunner` drives one stage of the run as a loop.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ COUNTS = {"max_stage_retries": 0, "max_check_attempts": 1}  # and the least that
 
 
 def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str, str]) -> S:
-    """Return a `kind`, a dataclass, made of a mapping as `Guardrails.of` reads it.
+    """Return a dataclass `kind` with fields read from `settings`, as `Guardrails.of` describes.
 
-    A name with the prefix comes first, then the same name without it, then its `older` name.
+    For each field, the name with the prefix comes first, then the name without it, then the name in
+    `older`.
     """
     known = {str(name).lower(): (str(name), value) for name, value in settings.items()}
     values: dict[str, Any] = {}
@@ -76,8 +77,8 @@ def read_settings(kind: type[S], settings: Mapping[str, Any], older: Mapping[str
 class Guardrails:
     """Limits on the attempts of stages and checks, and thresholds for checks of predictions.
 
-    `max_stage_retries` counts attempts after the first, `max_check_attempts` all calls of a check
-    that raises. `deviation_sigma` is in standard deviations of the actual values; the other
+    `max_stage_retries` counts attempts after the first. `max_check_attempts` counts all calls of a
+    check that raises. `deviation_sigma` is in standard deviations of the actual values; the other
     thresholds are ratios. Raises InvalidInput.
     """
 
@@ -96,18 +97,18 @@ class Guardrails:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Guardrails:
-        """Read settings from a mapping such as `os.environ`, and ignore its other names.
+        """Read settings from a mapping such as `os.environ`; unknown names are ignored.
 
-        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. Older names are
-        read too: max_guardrail_attempts (max_check_attempts), PREDICTION_DEVIATION_THRESHOLD,
-        VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX, CONSTANT_PREDICTION_THRESHOLD; a new name comes
-        first. Raises InvalidInput with the name of the wrong setting.
+        Names may be in upper or lower case, with or without the prefix `HEEDFUL_`. These older
+        names are read if the new name is absent: max_guardrail_attempts (max_check_attempts),
+        PREDICTION_DEVIATION_THRESHOLD, VARIANCE_RATIO_MIN, VARIANCE_RATIO_MAX and
+        CONSTANT_PREDICTION_THRESHOLD. Raises InvalidInput with the name of the wrong setting.
         """
         return read_settings(cls, settings, OLDER)
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """The keyword arguments of `heedful.checks.numbers.predictions`."""
+        """The thresholds, as keyword arguments of `heedful.checks.numbers.predictions`."""
         return {name: value for name, value in asdict(self).items() if name not in COUNTS}
 
 
@@ -130,13 +131,13 @@ class StageOptions(TypedDict, total=False):
 class Pipeline:
     """Stages in order; a stage that fails its checks runs again with feedback.
 
-    `on_exhausted` says how a run goes on after a stage that never passed: "continue" with its last
-    attempt, "best" with its best attempt, or "halt". `on_unvalidated` does the same for a stage
-    that could not be judged because a check raised: "continue" or "halt". With `memory` the first
-    attempt of a stage gets the lessons of earlier runs. `store` makes runs durable; None keeps
-    nothing. `reports` is a folder for the report of each attempt and run. `progress` writes to
-    standard error; None writes only to a terminal. `settings` limit the attempts. Raises
-    InvalidInput.
+    `on_exhausted` says how a run continues after a stage that never passed: "continue" with the
+    last attempt, "best" with the best attempt, or "halt". `on_unvalidated` says the same for a
+    stage that could not be judged because a check raised: "continue" or "halt". With `memory`, the
+    first attempt of a stage gets the lessons of earlier runs. `store` makes runs durable; None
+    stores nothing. `reports` is a folder for a report of each attempt and each run. `progress`
+    shows progress on standard error; None shows it only on a terminal. `settings` limit the
+    attempts. Raises InvalidInput.
     """
 
     def __init__(
@@ -171,16 +172,17 @@ class Pipeline:
         self, function: None = None, /, **options: Unpack[StageOptions]
     ) -> Callable[[F], F]: ...
     def stage(self, function: Work | None = None, /, **options: Any) -> Any:
-        """Add a stage: a plain or async function of the state. Stages run in the order added.
+        """Add a stage, a plain or async function of the state. Stages run in the order added.
 
-        The returned value is the output of the stage; later stages find it in the state under the
-        name of the stage. A function that returns nothing changes the state itself. A parameter
-        `feedback` gets what was wrong with the attempt before, or None. Checks see the output (or
-        the state, without one), and the state as `context.data`. With a `model` the function
-        returns the prompt, and the answer of the model is the output. `retries` counts attempts
-        after the first; a `policy` decides instead when the stage ends. `timeout` is that of one
-        attempt, in seconds. In a durable run an output that JSON cannot carry is an error, unless
-        `rerun` allows the stage to run again when a run is resumed. Raises InvalidInput.
+        The returned value is the output of the stage. Later stages find it in the state under the
+        name of the stage. A function that returns None changes the state itself. A parameter
+        `feedback` gets what was wrong with the attempt before, or None. Checks judge the output, or
+        the state if there is no output; `context.data` is the state. With a `model` the function
+        returns a prompt, and the answer of the model is the output. `retries` counts attempts after
+        the first. A `policy` replaces `retries` and decides when the stage ends. `timeout` limits
+        one attempt, in seconds. A durable run stores outputs as JSON; an output that is not JSON is
+        an error unless `rerun` is true. With `rerun` the stage runs again when a run is resumed.
+        Raises InvalidInput.
         """
         given: dict[str, Any] = {name: getattr(self, name) for name in CHOICES}
         given |= {name: value for name, value in options.items() if value is not None}
@@ -207,7 +209,7 @@ class Pipeline:
         return add if function is None else add(function)
 
     def _free(self, name: str) -> str:
-        """Return the name. Raises InvalidInput if the state or the reports use it already."""
+        """Return `name`. Raises InvalidInput if the state or the reports already use it."""
         _check_name("name of a stage", name)
         others = [stage.name for stage in self.stages]
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
@@ -219,9 +221,9 @@ class Pipeline:
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
         """Run all stages over a state: a mutable mapping, or an object with settable attributes.
 
-        An interrupted run of that `id` continues at the first stage that has not ended; pass the
-        state that the run began with. Stages that ended are restored, not run again. Raises
-        StageFailed, NotJournalable, ModelError, StoreError, LeaseLost; the run can be resumed.
+        The `id` of an interrupted run continues that run at the first stage that has not ended;
+        pass the same initial state. Stages that ended are restored and do not run again. Raises
+        StageFailed, NotJournalable, ModelError, StoreError or LeaseLost; the run can be resumed.
         """
         if id:
             _check_name("id of a run", id)
@@ -258,7 +260,7 @@ OUTDATED = (
 
 
 class PipelineRun:
-    """A run of a pipeline over a state; the `id` of an interrupted run continues that run."""
+    """One run of a pipeline over a state; the `id` of an interrupted run continues that run."""
 
     def __init__(self, pipeline: Pipeline, state: Any, id: str) -> None:
         self.id: str = id or f"{pipeline.name}-{os.urandom(4).hex()}"
@@ -297,7 +299,7 @@ class PipelineRun:
     async def _stage(
         self, place: int, stage: Stage, past: StoredLoop | None, ended: float
     ) -> runs.StageReport:
-        """Run a stage to its end, or restore it; `ended` is when the run ended before."""
+        """Run a stage to its end, or restore it; `ended` is when the whole run ended last time."""
         report, unjudged = None, False
         if past is not None and isinstance(decide.latest_verdict(past.decisions), decide.Done):
             report = runs.stage_report(past, self.id)
@@ -336,7 +338,7 @@ class PipelineRun:
         return report
 
     async def _over(self, run: StoredLoop | None) -> runs.Report:
-        """Return the report of the ended run, and record its end once."""
+        """Return the report of the ended run, and write its end to the journal once."""
         pipeline = self.pipeline
         rest = [stage.name for stage in pipeline.stages[len(self._reports) :]]
         every = (*self._reports, *(runs.StageReport(name, "not_run", "not_run") for name in rest))
@@ -369,12 +371,12 @@ class PipelineRun:
             print(line, file=stream, flush=True)
 
     def warn(self, line: str) -> None:
-        """Log a warning, and print it below the line of its stage."""
+        """Log a warning, indented below the line of its stage."""
         self.say(f"      {line}", logging.WARNING)
 
 
 def _end(report: runs.Report, number: int) -> JournalEntry:
-    """Return the attempt of the run itself, with a finding for each stage that did not pass."""
+    """Return the journal entry for the end of a run: a finding for each stage that did not pass."""
     actions = {stage.name: stage.action for stage in report.stages}
     findings = tuple(
         record.Finding(
@@ -396,7 +398,7 @@ def _end(report: runs.Report, number: int) -> JournalEntry:
 
 
 class StageRunner:
-    """Runs a stage of a run to its end, an attempt at a time; `place` counts from 1."""
+    """Runs one stage of a run to its end; `place` is its number in the pipeline, from 1."""
 
     def __init__(self, run: PipelineRun, place: int, attempts: StageState) -> None:
         self._run, self._pipeline = run, run.pipeline
@@ -406,9 +408,10 @@ class StageRunner:
 
     @telemetry.stage
     async def finish(self, reconsidered: bool = False) -> runs.StageReport:
-        """Make attempts until the stage ends. Raises StageFailed, ModelError, StoreError.
+        """Make attempts until the stage ends, and return its report.
 
-        With `reconsidered` the checks first judge its last output again.
+        If `reconsidered` is true, the checks first judge the last output again. Raises StageFailed,
+        ModelError, StoreError.
         """
         pipeline, stage = self._pipeline, self._stage
         run = Run[Any](
@@ -456,7 +459,7 @@ class StageRunner:
                 return report
 
     async def _task(self) -> str:
-        """Return the task of the loop: for a model, the prompt. Raises StageFailed."""
+        """Return the task of the loop; for a stage with a model, the prompt. Raises StageFailed."""
         stage, state = self._stage, self._attempts.state
         if stage.writer is None:
             return f"{self._pipeline.name}: {stage.name}"
@@ -480,10 +483,10 @@ class StageRunner:
         return await evaluated(output, at, stage.checks, stage.evaluate, _instead, tries)
 
     async def _feedback(self, evaluation: record.Evaluation, goals: tuple[record.Goal, ...]) -> str:
-        """Return the feedback, with lessons on the worst errors except those withheld.
+        """Return the feedback, with lessons about the worst errors but without withheld lessons.
 
-        Repeat what was recalled for the first attempt. A stage keeps no state between attempts, so
-        without it a retry could break what the first attempt got right.
+        The lessons recalled for the first attempt are repeated. A stage keeps no state between
+        attempts, so a retry without them could break what the first attempt got right.
         """
         memory, stage = self._pipeline.memory, self._stage
         if memory is None:
@@ -504,7 +507,7 @@ class StageRunner:
         return runs.stage_feedback(stage.name, evaluation, goals, [KNOWN, *lines])
 
     def _report(self, run: Run[Any], verdict: decide.Verdict) -> runs.StageReport:
-        """Return the report so far; show the attempt, write its file, and put it into the state."""
+        """Return the report so far; show the last attempt, and put it into state and files."""
         assert run.stored is not None  # since the first step
         report = runs.stage_report(run.stored, self._run.id)
         if not report.attempts:  # stopped before the first one
@@ -525,7 +528,7 @@ class StageRunner:
 
 
 def _instead(check: str, error: errors.CheckFailed | errors.ModelError) -> record.Finding:
-    """Return the finding for a check that raised; it does not count against the output."""
+    """Return the finding for a check that raised. It does not count against the output."""
     what = f"could not judge the output: {error}"
     fix = "fix the check; the stage was not validated"
     return record.Finding(check, what, fix, level="warning", key=runs.unvalidated(check))

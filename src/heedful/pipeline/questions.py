@@ -1,6 +1,6 @@
-"""Answer from the reports which stages of a run were retried, and why; count over runs.
+"""Answer from the reports of a run which stages were retried and why, and count over many runs.
 
-No model is asked; of the question only the stages that it names are read.
+No model is called. Only the names and numbers of stages in the question are used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SAID = {"failed": "failed", "not_validated": "could not judge"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement of the report, with its messages word for word.
+    """A statement from a report; messages are quoted word for word.
 
-    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, `check`
-    or `file` (the name of the attempt's report). `quote` holds lines that belong to the fact.
+    A fact about the whole run has no `stage`. A fact about a whole stage has no `attempt`, no
+    `check` and no `file`, which is the name of the attempt's report. `quote` holds more lines.
     """
 
     text: str
@@ -54,9 +54,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RunAnswer:
-    """The facts that answer a question; `understood` says how the question was read.
+    """The facts that answer a question; `understood` is the question as heedful understood it.
 
-    `missing` says what is not in the report; then the facts are those of the whole run.
+    `missing` says what the question names and the report does not have. Then the facts are about
+    the whole run.
     """
 
     question: str
@@ -81,7 +82,7 @@ class RunAnswer:
 
 
 def answer(report: Report, question: str = "") -> RunAnswer:
-    """Say why the stages that a question names were retried; without a name, those of the run."""
+    """Return facts on why the stages that `question` names were retried; without a name, all."""
     named, missing = _find_stages(report, question[:LONGEST])
     if missing or not named:
         understood = f"which stages of run {clean(report.run, SHORT)} were retried, and why"
@@ -104,7 +105,7 @@ def find_stage(report: Report, stage: str) -> StageReport:
 
 
 def describe_run(report: Report) -> str:
-    """Say how the run ended."""
+    """Return a sentence about how the run ended."""
     degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
         "degraded": f"went on degraded from {degraded}",
@@ -118,7 +119,7 @@ def describe_run(report: Report) -> str:
 
 
 def describe_stage(report: Report, stage: StageReport) -> str:
-    """Say how a stage ended."""
+    """Return a sentence about how the stage ended."""
     count, kept = len(stage.attempts), stage.kept or len(stage.attempts)
     tries, unjudged = _count(count, "attempt"), stage.status == "not_validated"
     failed = "could not be judged" if unjudged else f"did not pass in {tries}"
@@ -147,7 +148,7 @@ def _count(number: int, noun: str) -> str:
 def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]:
     """Return the stages that a question names, and what it names that the report does not have.
 
-    "stage 4" is the stage named `stage4`, `stage_4` or `4`, else the fourth.
+    "stage 4" is the stage named `stage4`, `stage_4` or `4`, or else the fourth stage.
     """
     text, last = re.sub(r"[\W_]+", " ", question.casefold()), len(report.stages)
     found: list[StageReport] = []
@@ -172,7 +173,7 @@ def _find_stages(report: Report, question: str) -> tuple[list[StageReport], str]
 
 
 def _story(stage: StageReport) -> Iterator[Fact]:
-    """Yield what was wrong with each attempt, what was fed back, and how the next one ended."""
+    """Yield facts about each attempt: how it ended, what was wrong, the feedback it led to."""
     for made, after in zip_longest(stage.attempts, stage.attempts[1:]):
         fact = Fact("", made.run, made.stage_name, made.attempt, file=made.file)
         if made.attempt > 1:
@@ -191,7 +192,7 @@ def _story(stage: StageReport) -> Iterator[Fact]:
 
 @dataclass(frozen=True, slots=True)
 class AttemptCost:
-    """The number of some attempts, and the seconds and tokens that they took."""
+    """A number of attempts, and the seconds and tokens that they took together."""
 
     attempts: int = 0
     seconds: float = 0.0
@@ -199,7 +200,7 @@ class AttemptCost:
 
     @classmethod
     def of(cls, attempts: Iterable[StageAttempt]) -> AttemptCost:
-        """Add up the cost of these attempts."""
+        """Add up the cost of attempts."""
         made = list(attempts)
         seconds = round(sum(attempt.execution_time_ms for attempt in made) / 1000, 6)
         return cls(len(made), seconds, sum(attempt.usage.tokens for attempt in made))
@@ -207,11 +208,12 @@ class AttemptCost:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often a stage or a check was tried, how often it failed, and how often stages recovered.
+    """Counts for one check or one stage: how often it was tried, failed, and passed at a retry.
 
     `runs` counts the stages that tried it, `failed` the attempts that failed it. `stages` counts
-    the ended stages with such an attempt, `recovered` those among them that passed. `cost` is the
-    cost of the attempts after a failed attempt; if several checks failed at once, each counts it.
+    the ended stages with a failed attempt, `recovered` the stages among them that passed. `cost` is
+    the cost of the attempts that follow a failed attempt. If several checks failed an attempt, each
+    check counts that cost.
     """
 
     name: str
@@ -223,7 +225,7 @@ class Count:
 
     @classmethod
     def of(cls, name: str, tried: Sequence[tuple[StageReport, Sequence[bool]]]) -> Count:
-        """Count over stages, each with whether its attempts failed."""
+        """Count over stages; `tried` says for each stage which of its attempts failed."""
         ended = [stage for stage, fails in tried if any(fails) and stage.action != "open"]
         recovered = sum(stage.action == "passed" for stage in ended)
         after = (made for stage, fails in tried for made in compress(stage.attempts[1:], fails))
@@ -233,7 +235,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts over `runs`: checks by failures, stages in the order of the pipeline, all retries."""
+    """Counts over `runs` runs: checks by failures, stages in order, and the `cost` of all retries."""
 
     runs: int
     checks: tuple[Count, ...]

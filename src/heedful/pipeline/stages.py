@@ -1,4 +1,4 @@
-"""A stage, and what its attempts change in the state, so that they can be undone and restored."""
+"""Stages, and how their attempts change the state: changes can be undone and made again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Stage:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the findings of its checks; a check with several lists them in `names`."""
+        """The names under which its checks report; a check may list several in `names`."""
         every = self.checks if self.evaluate is None else (*self.checks, self.evaluate)
         named = (getattr(check, "names", (rule_name(check),)) for check in every)
         return tuple(str(name) for names in named for name in names)
@@ -57,7 +57,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stage did to the state: the fields that it `changed`, with their values, and removed.
+    """What a stage did to the state: the fields that it `changed`, and the fields that are `gone`.
 
     The output of the stage is the field with the name of the stage.
     """
@@ -66,7 +66,7 @@ class Effect:
     gone: tuple[str, ...] = ()
 
     def plain(self) -> dict[str, Any]:
-        """Return the effect as a candidate; values with a NaN, which JSON lacks, as text."""
+        """Return the effect as JSON data; a value with a NaN, which JSON lacks, becomes text."""
         texts = {name: written(value) for name, value in self.changed.items()}
         odd = {name: text for name, text in texts.items() if text and "NaN" in text}
         changed = {name: value for name, value in self.changed.items() if name not in odd}
@@ -75,7 +75,7 @@ class Effect:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Effect:
-        """Read an effect from its candidate."""
+        """Read an effect from its JSON data."""
         odd = {name: json.loads(text) for name, text in plain.get("text", {}).items()}
         return cls(plain["changed"] | odd, tuple(plain.get("gone", ())))
 
@@ -88,9 +88,9 @@ class Effect:
 
 
 class Before:
-    """The state before a stage, so that every attempt begins with it and its changes are seen.
+    """The state before a stage, for comparison with the state after an attempt and to restore it.
 
-    Values that JSON can carry are kept by value, others by identity.
+    Values that JSON can carry are copied; of other values only the identity is kept.
     """
 
     def __init__(self, state: Any) -> None:
@@ -105,7 +105,7 @@ class Before:
         return name in self._fields and (text == known if text is not None else value is before)
 
     def restore(self, state: Any) -> None:
-        """Restore the state; values that JSON cannot carry come back as the same objects."""
+        """Restore the state. Values that JSON cannot carry come back as the same objects."""
         now = fields_of(state)
         for name in now.keys() - self._fields.keys():
             drop(state, name)
@@ -114,7 +114,7 @@ class Before:
                 put(state, name, _copy(kept, text))
 
     def effect(self, state: Any, output: str = "") -> Effect:
-        """Return what changed in the state since; values that JSON can carry are copied.
+        """Return what has changed in the state since then. Values that JSON can carry are copied.
 
         The field `output` counts as changed even if its value is the same.
         """
@@ -131,7 +131,7 @@ def _copy(value: Any, text: str | None) -> Any:
 
 
 def written(value: Any) -> str | None:
-    """Return JSON that carries the value exactly (NaN included), or None if JSON cannot."""
+    """Return JSON that carries `value` exactly (NaN included), or None if JSON cannot."""
     try:
         text = json.dumps(value)
         again = json.loads(text)
@@ -142,7 +142,7 @@ def written(value: Any) -> str | None:
 
 
 def fields_of(state: Any) -> dict[str, Any]:
-    """Return the fields of a state by name, without those of heedful. Raises InvalidInput."""
+    """Return the fields of a state by name, without heedful's own field. Raises InvalidInput."""
     named = [kind.__dict__.get("__slots__", ()) for kind in type(state).__mro__]
     every = [name for names in named for name in ([names] if isinstance(names, str) else names)]
     slots = [name for name in every if not name.startswith("__")]
@@ -173,7 +173,7 @@ def put(state: Any, name: str, value: Any) -> None:
 
 
 def drop(state: Any, name: str) -> None:
-    """Remove a field if there is one."""
+    """Remove the field `name` if the state has it."""
     if isinstance(state, MutableMapping):
         state.pop(name, None)
     elif hasattr(state, name):
@@ -181,7 +181,7 @@ def drop(state: Any, name: str) -> None:
 
 
 def reports_of(state: Any) -> MutableMapping[str, Any]:
-    """Return the reports and feedback in the state; nothing is kept if it cannot hold them."""
+    """Return the reports and feedback in the state; an empty dict if there are none so far."""
     held = state.get(REPORTS) if isinstance(state, Mapping) else getattr(state, REPORTS, None)
     if isinstance(held, MutableMapping):
         return held
@@ -211,7 +211,7 @@ class StageState:
         self._takes_feedback = _takes_feedback(stage.function)
 
     def __call__(self, task: Any, hint: str) -> Any:
-        """Run the function on the state before the stage; its effect is the candidate."""
+        """Call the function on the state before the stage; return its effect as the candidate."""
         at = context()
         self.undo()
         said = at.hint or (as_text((), at.seed, at.advice) if at.advice else "")
@@ -246,15 +246,16 @@ class StageState:
         return Effect(kept, effect.gone).plain() | again
 
     async def output(self, candidate: Any, at: Context) -> Any:
-        """Return what checks judge: the output of the stage, or the state without one.
+        """Return what checks judge: the output of the stage, or the state if there is no output.
 
-        The state is as that attempt left it, in this process or another. Raises StageFailed.
+        The state becomes as the attempt left it, in this process or an earlier one. Raises
+        StageFailed.
         """
         await self.restore(at, candidate)
         return self._effects[at.attempt].changed.get(self.stage.name, self.state)
 
     async def restore(self, at: Context, candidate: Any = None) -> None:
-        """Leave the state as an attempt left it. Raises StageFailed."""
+        """Put the state back as an attempt left it. Raises StageFailed."""
         if self._latest == at.attempt:
             return
         if candidate is None and at.attempt <= len(self.made):

@@ -167,7 +167,9 @@ class EpisodeReader:
             tools=tools,
             usage=_usage(given.get("usage")),
             omitted=_count(given, "omitted"),
-            **{name: text_field(given, name) for name in ("goal", "id", "session")},
+            goal=text_field(given, "goal"),
+            id=text_field(given, "id"),
+            session=text_field(given, "session"),
         )
         return [episode]
 
