@@ -235,7 +235,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts over `runs` runs: checks by failures, stages in order, and the `cost` of all retries."""
+    """Counts over `runs` runs: checks by failures, stages in order, `cost` of all retries."""
 
     runs: int
     checks: tuple[Count, ...]

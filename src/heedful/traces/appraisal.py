@@ -1,8 +1,8 @@
-"""How well a finished run did, on five scores of 0..1: judged by code, and by critics after that.
+"""Appraise a finished run with five scores of 0..1: code judges first, then critics.
 
-Correctness and completeness hold the run against what was `Expected` of it, safety looks for tools
-that were not offered, destructive actions and secrets, efficiency compares with the best known run.
-Scores that code cannot judge are left to critics. A score without a judgement is absent, never 0.
+Correctness and completeness compare the run with what was `Expected`. Safety looks for tools that
+were not offered, destructive actions and secrets. Efficiency compares with the best known run.
+Critics give the scores that code cannot give. A score without a judgement is absent, never 0.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The expected end of a run: its answer, and the actions it takes.
+    """The expected end of a run: its answer, and its actions.
 
     `answer` is a text, a number, or JSON data (true, false, an object, a list); None if unknown.
-    `actions` are tool_call events; their tools and arguments count, and an action without arguments
-    accepts any. () expects that nothing is done, None expects nothing in particular. `reads` names
-    tools that change nothing: calling them is neither right nor wrong. Raises InvalidInput.
+    `actions` are tool_call events, compared by tool and arguments; an action without arguments
+    accepts any arguments. () expects no action; None leaves the actions unjudged. `reads` names
+    tools that change nothing: their calls are neither right nor wrong. Raises InvalidInput.
     """
 
     answer: Any = None
@@ -75,9 +75,9 @@ class _Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """An opinion on one of the `SCORES`: 0..1, None if it cannot be judged; why, and by whom.
+    """A judgement of one of the `SCORES`: 0..1, or None if it cannot be judged; why, and by whom.
 
-    `places` are the positions of the events that it rests on.
+    `places` are the positions of the events that were judged.
     """
 
     score: str
@@ -98,13 +98,14 @@ async def appraise(
     destructive: Collection[str] = (),
     polls: Collection[str] = (),
 ) -> Evaluation:
-    """Judge how a finished run did: correctness, helpfulness, safety, completeness, efficiency.
+    """Judge a finished run: correctness, helpfulness, safety, completeness, efficiency.
 
-    Code judges first. `expected` is an `Expected` or just its answer; `checks` judge the answer,
-    the last words of an agent. `best` is a run to compare with, or its usage. `destructive` names
-    tools whose calls must be expected, `polls` tools that may be called again for news. A critic is
-    asked for scores that are still open, or of its own. A note gives the reasons for each score.
-    Raises InvalidInput, CheckFailed, and the errors of a critic's model.
+    `expected` is an `Expected` or just its answer. `checks` judge the answer: the last words of an
+    agent. `best` is a run to compare with, or its usage. `destructive` names tools whose calls must
+    be expected. `polls` names tools that may be called again for news. Code judges first. A critic
+    is asked if it can give a score that is still open, or if all its scores are other than these
+    five. The evaluation has a note with the reasons for each score. Raises InvalidInput,
+    CheckFailed, and the errors of a critic's model.
     """
     _check_names("destructive", destructive)
     _check_names("polls", polls)
@@ -144,7 +145,7 @@ def _check_names(field: str, names: Collection[str]) -> None:
 
 
 def _answer_places(run: Course) -> Sequence[int]:
-    """Return the position of the last words of an agent, without thoughts and calls of tools."""
+    """Return the position of the agent's last words, or () if it said nothing."""
     for at in reversed(range(len(run.events))):
         event = run.events[at]
         if run.roles[at] == "said" and event.content.strip() and "part" not in event.meta:
@@ -155,7 +156,8 @@ def _answer_places(run: Course) -> Sequence[int]:
 def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
     """Return the lowest judgement of each score.
 
-    If one of them cannot judge, there is no score, unless another is 0: nothing could raise that.
+    A score is absent if one of its judgements is None, unless another is 0, which nothing can
+    raise.
     """
     scores: dict[str, float] = {}
     for score in SCORES:
@@ -169,7 +171,7 @@ def _scores(judged: Sequence[_Judgement]) -> dict[str, float]:
 def _whole(
     run: Course, judged: Sequence[_Judgement], heard: Sequence[Evaluation], answer: Sequence[int]
 ) -> Evaluation:
-    """Return the five scores, each with a note that says why, and what checks and critics found."""
+    """Return all scores, the reasons for each as a note, and the findings of checks and critics."""
     scores, findings = _scores(judged), list[Finding]()
     for score in SCORES:
         those = [each for each in judged if each.score == score]
@@ -193,7 +195,7 @@ def _whole(
 
 
 def _names(run: Course, places: Sequence[int]) -> str:
-    """Return the ids of events, at most 20; without an id the position, from 0."""
+    """Return the ids of at most 20 events; an event without an id is shown by its position."""
     kept = places[: signals.MOST_EVIDENCE]
     return ", ".join(quote(run.events[at].id) or f"event {at}" for at in kept)
 
@@ -222,7 +224,7 @@ def _answer(given: str | None, wanted: Any, places: Sequence[int]) -> Iterator[_
 
 
 def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
-    """Score an answer against the wanted one, with the reason; None if it says more than that."""
+    """Score an answer, with the reason; None if it contains more than the wanted answer."""
     if isinstance(wanted, str):
         given, expected, kind = normalize(text), normalize(wanted), "text"
         same = given == expected
@@ -246,7 +248,7 @@ def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
 
 
 def normalize(text: str) -> str:
-    """Return a text without case, compatibility forms, runs of spaces, and marks at its ends.
+    """Return a text in lower case, with plain characters and single spaces, and no outer marks.
 
     >>> normalize("**The  Hague.**"), normalize("?")
     ('the hague', '?')
@@ -282,9 +284,9 @@ def _done(run: Course) -> list[int]:
 
 
 def _match(run: Course, actions: Sequence[Event]) -> list[int | None]:
-    """Return for each expected call the position where it was made, each used once, else None.
+    """Return for each expected call the position of the matching call in the run, or None.
 
-    A failed call was not made. Expected calls that name their arguments choose first.
+    Each call is matched once, and failed calls never. Expected calls with arguments choose first.
     """
     made: dict[tuple[str, str], deque[int]] = {}
     for at in _done(run):
@@ -311,11 +313,11 @@ def _any_arguments(action: Event) -> bool:
 
 
 def _actions(run: Course, actions: Sequence[Event], reads: Collection[str]) -> Iterator[_Judgement]:
-    """Judge how correct the actions are, and what share of the expected ones was done.
+    """Judge how correct the actions are, and what share of the expected actions was done.
 
-    Correctness is the overlap of the done and the expected actions (Jaccard): 1 only if they are
-    equal. Calls that only read, and calls that failed, change nothing and do not count. A missing
-    action may be among the events that were left out: then neither can be judged.
+    Correctness is the overlap (Jaccard) of the done and the expected actions: 1 only if they are
+    equal. Calls that only read, and calls that failed, change nothing and do not count. If events
+    were left out of the episode, a missing action may be among them; then both scores are None.
     """
     places = _match(run, actions)
     if run.episode.omitted and None in places:
@@ -342,7 +344,7 @@ def _actions(run: Course, actions: Sequence[Event], reads: Collection[str]) -> I
 def _wrong_actions(
     run: Course, missing: Sequence[Event], extra: Iterable[int]
 ) -> Iterator[_Problem]:
-    """Yield the actions that are missing, that had other arguments, or that were not expected."""
+    """Yield the actions that are missing, had other arguments, or were not expected."""
     others = _by_tool(run, extra)
     for action in missing:
         if not others.get(action.tool):
@@ -425,7 +427,7 @@ def _efficiency(
 
 
 def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[int]]:
-    """Return how many steps there are, which failed, and which repeated an earlier result."""
+    """Return the number of steps, the failed steps, and the steps that repeated a result."""
     failed = sorted({run.step_of(at) for at, text in enumerate(run.failure) if text})
     steps = {at for at, role in enumerate(run.roles) if role == "act"}.union(failed)
     before: set[tuple[str, ...]] = set()
@@ -439,7 +441,7 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
 
 
 def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator[_Judgement]:
-    """Yield the judgements of checks: the share that is met, and the scores that they give."""
+    """Yield the judgements of checks: the share of checks that are met, and their scores."""
     if found.met is not None:
         why = f"{figure(found.met)} of what {count} checks ask of the answer is met"
         yield _Judgement("correctness", found.met, why, (), places, "checks")
@@ -452,7 +454,7 @@ def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator
 def _by_critic(
     judged: Sequence[_Judgement], critic: Critic, scores: Mapping[str, float], places: Sequence[int]
 ) -> list[_Judgement]:
-    """Return the judgements, with open ones replaced by the scores of a critic."""
+    """Return the judgements with a critic's scores in place of the open judgements."""
     by = f"{critic.name} ({', '.join(dict.fromkeys(each.model.name for each in critic.judges))})"
     kept = [each for each in judged if each.value is not None or each.score not in scores]
     for score, value in scores.items():
@@ -464,7 +466,7 @@ def _by_critic(
 
 
 def _transcript(events: Sequence[Event]) -> Iterator[str]:
-    """Yield the run in lines, as critics are shown it."""
+    """Yield the lines in which critics see the run."""
     half, left = EVENTS_SHOWN // 2, len(events) - EVENTS_SHOWN
     for at, event in enumerate(events):
         if left <= 0 or at < half or at >= half + left:

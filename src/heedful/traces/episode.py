@@ -1,6 +1,6 @@
-"""Episodes: what an agent did, event by event, and how it ended.
+"""Episodes: what an agent did, event by event, and how its run ended. Pure.
 
-An episode that is read from a file is gathered within `Limits` and without secrets. Pure.
+An episode from a file is kept within `Limits`, and its secrets are redacted.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Event:
     """One thing that happened while an agent worked.
 
     `type` is tool_call, tool_response, llm_call, llm_response, error_event, system_event, or any
-    other word, such as user_message. `content` is the text said or returned, `agent` who acted,
-    `error` what went wrong and `code` its code. `arguments` are JSON data or text; with None the
-    content of the call holds them. `call` is the id that a tool call and its response share, `id`
-    that of the event itself. `at` is the time in seconds since 1970, None if unknown. `meta` is
-    any other data.
+    other word, such as user_message. `content` is the text said or returned. `agent` is who acted.
+    `error` says what went wrong, and `code` is its error code. `arguments` are JSON data or text;
+    if None, the content of the call holds them. `call` is the id that a tool call shares with its
+    response. `id` is the id of the event itself. `at` is the time in seconds since 1970, None if
+    unknown. `meta` is any other data.
     """
 
     type: str
@@ -72,11 +72,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One finished run of any agent: its task, the events in order, and how it ended.
+    """One finished run of any agent: its task, its events in order, and how the run ended.
 
-    `fault` is the error that ended it, if any. `tools` names the tools that were offered, empty if
-    unknown. `omitted` counts the events left out of an episode that was too long. `source` says
-    where it was read from: "loop", or the name of a format. Raises InvalidInput.
+    `fault` is the error that ended the run, if any. `tools` are the names of the tools that were
+    offered, empty if unknown. `omitted` counts the events left out because the run was too long.
+    `source` is "loop", or the format of the file. Raises InvalidInput.
     """
 
     events: tuple[Event, ...]
@@ -97,9 +97,9 @@ class Episode:
 
     @property
     def digest(self) -> str:
-        """SHA-256 in hex over everything but `source`; importing a run twice gives the same digest.
+        """SHA-256 in hex over all fields except `source`; a run imported twice has the same digest.
 
-        Times and costs count the same as integers and as floats.
+        Integer and float values of the same time or cost count as equal.
         """
         head = (self.outcome, self.task, self.goal, self.id, self.session, self.tools, self.omitted)
         fault, usage = self.fault and astuple(self.fault), list(map(float, astuple(self.usage)))
@@ -113,17 +113,17 @@ _EVENT = attrgetter(*(name for name in Event.__dataclass_fields__ if name != "at
 
 
 def json_default(value: Any) -> Any:
-    """Turn a mapping into a dict and anything else that JSON lacks into its repr."""
+    """Return a mapping as a dict, and anything else that JSON lacks as its repr."""
     return dict(value) if isinstance(value, Mapping) else repr(value)
 
 
 def trust_of(event: Event, own: bool = False) -> Trust:
-    """Return the trust of an event's words, judged by its type alone.
+    """Return how far the words of an event can be trusted, judged by its type alone.
 
-    Answers and calls have the trust of a model, results and errors that of a tool. The rest is
-    external: users, documents, prompts, unknown types. In a loop of this installation (`own`, which
-    no file can claim) checks wrote the errors about a model's words, so errors have the trust of a
-    model.
+    Answers and calls are as trustworthy as a model, results and errors as a tool. All other events
+    are external: users, documents, prompts, unknown types. In a loop of this installation (`own`,
+    which no file can claim), checks wrote the errors about a model's words. These errors are as
+    trustworthy as a model.
     """
     if event.type in ("tool_call", "llm_response") or (own and event.type == "error_event"):
         return "model"
@@ -136,7 +136,7 @@ def failure(event: Event) -> bool:
 
 
 def json_data(value: Any) -> Any:
-    """Decode a text that is JSON, and return any other value as it is."""
+    """Decode a text that is JSON; return any other value unchanged."""
     if isinstance(value, str):
         with suppress(ValueError, RecursionError):
             return json.loads(value)
@@ -144,19 +144,19 @@ def json_data(value: Any) -> Any:
 
 
 def call_arguments(call: Event) -> Any:
-    """Return the arguments of a call, else its content; a text that is JSON is decoded."""
+    """Return the arguments of a call, or else its content; JSON text is decoded."""
     return json_data(call.content if call.arguments is None else call.arguments)
 
 
 def episode_of(
     loop: Loop, task: str = "", verdict: Verdict | None = None, goal: str = ""
 ) -> Episode:
-    """Turn a loop into an episode: each attempt is an llm_response, followed by its findings.
+    """Return a loop as an episode: each attempt is an llm_response, followed by its findings.
 
-    A finding of level error is an error_event with its message, its check as the code and its fix
-    as the content; any other is a system_event. The outcome is success if the verdict passed
-    (without a verdict, if the last evaluation passes), partial if the loop was cancelled or goes
-    on, else failure. Secrets are redacted.
+    A finding of level error becomes an error_event with its message, its check as the code and its
+    fix as the content. Any other finding becomes a system_event. The outcome is success if the
+    verdict passed or, without a verdict, if the last evaluation passes. It is partial if the loop
+    was cancelled or is still open, else failure. Secrets are redacted.
     """
     last = loop.attempts[-1].evaluation if loop.attempts else None
     done = verdict if isinstance(verdict, Done) else None
@@ -185,11 +185,11 @@ def episode_of(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of a file is kept; each at least 1, `content` at least 400.
+    """How much of a file is kept; each limit is at least 1, `content` at least 400.
 
-    `events`: of one episode, the first and the last of a longer one. `content`: characters of every
-    text, cut in the middle with a mark that says how many are missing. `bytes`: of one line, or of
-    a file that is one document; a longer one is an error.
+    `events` limits the events of an episode: the first and last of a longer one are kept. `content`
+    limits the characters of every text: a longer text is cut in the middle, with a mark that counts
+    the missing characters. `bytes` limits a line, or a file that is one document: more is an error.
     """
 
     events: int = 10_000
@@ -202,7 +202,7 @@ class Limits:
 
 
 class Gathering:
-    """Collects the events of one episode: `add` them in order, then ask for the `episode`."""
+    """Collects the events of one episode: `add` them in order, then call `episode`."""
 
     def __init__(self, limits: Limits, source: str) -> None:
         self._limits, self._source = limits, source
@@ -234,9 +234,9 @@ class Gathering:
     ) -> Episode:
         """Return the episode; without a `task` the first user message is the task.
 
-        `by_time` sorts the events by time; an event without a time keeps its predecessor. Without
-        an `outcome` it is error if there is a `fault` or the last event is an error, timeout if
-        the code of that error says so, else partial: silence is never success.
+        `by_time` sorts the events by time; an event without a time stays after its predecessor.
+        Without an `outcome`, a `fault` or a last event with an error means error, or timeout if the
+        error code says so. Anything else means partial, never success.
         """
         content = self._limits.content
         kept = [*self._first, *self._last]
@@ -275,14 +275,14 @@ def _with_unique_ids(kept: Iterable[tuple[int, Event]]) -> list[Event]:
 
 
 def bounded_event(event: Event, most: int) -> Event:
-    """Clean an event now if it is large; most events of a trace repeat others."""
+    """Clean an event now if it is large. Smaller events are cleaned when they are added."""
     texts = (event.type, event.content, event.agent, event.tool, event.call, event.error, event.id)
     large = sum(map(len, texts)) > most or len(repr((event.arguments, event.meta))) > most
     return clean_event(event, most) if large else event
 
 
 def clean_event(event: Event, most: int) -> Event:
-    """Return the event without secrets, its texts cut to `most` characters each."""
+    """Return the event without secrets, each text cut to `most` characters."""
     arguments = event.arguments
     if arguments is not None:
         arguments = _clean_data(arguments, most, most)
@@ -312,14 +312,14 @@ def _name(text: str) -> str:
 
 
 def safe_id(id: str) -> str:
-    """Return the id, or its digest if it is very long or holds a secret."""
+    """Return the id, or a digest of it if it is very long or contains a secret."""
     if len(id) <= LONGEST_NAME and redact(id) == id:
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def is_deep(value: Any, levels: int) -> bool:
-    """Return True if the data has more than that many levels."""
+    """Return True if the data has more than `levels` levels."""
     inner = value.values() if isinstance(value, Mapping) else value
     return isinstance(value, Mapping | list) and (
         levels == 0 or any(is_deep(each, levels - 1) for each in inner)
@@ -327,5 +327,5 @@ def is_deep(value: Any, levels: int) -> bool:
 
 
 def shorten(text: str, most: int) -> str:
-    """Redact a text, and cut it in the middle if it is longer than `most`, at least 200."""
+    """Redact a text, and cut it in the middle to `most` characters (at least 200)."""
     return cut_middle(redact(text), most)

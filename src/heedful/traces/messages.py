@@ -1,6 +1,6 @@
-"""Messages of a chat as events: OpenAI chats, Claude Code sessions, and heedful's own lines. Pure.
+"""Turn chats into events: OpenAI messages, Claude Code sessions, and heedful's own format. Pure.
 
-Every format ends in `message_events`, which turns the parts of one message into events.
+All formats use `message_events`, which turns the parts of one message into events.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _WRITTEN = {ours: alias for alias, ours in ALIASES.items()}
 def message_events(
     role: str, parts: Iterable[Mapping[str, Any]], names: MutableMapping[str, str], agent: str = ""
 ) -> list[Event]:
-    """Return the events of a message: its texts, the calls it makes, the results it holds.
+    """Return the events of a message: its texts, its tool calls, and the tool results in it.
 
-    Texts in a row are one event of the type of their role. `names` maps the ids of calls to tools
-    and gains the calls made here. A result that is an error becomes the `error` of the response,
-    whose `content` is then empty. Raises InvalidInput.
+    Adjacent texts become one event; its type follows from `role`. `names` maps the ids of calls to
+    the names of tools; calls in this message are added to it. A result that is an error becomes the
+    `error` of the response, whose `content` is then empty. Raises InvalidInput.
     """
     events: list[Event] = []
     spoken = SPOKEN.get(role, f"{role}_message")
@@ -72,7 +72,7 @@ def message_events(
 
 
 def first_of(held: Mapping[str, Any], *names: str) -> Any:
-    """Return the value of the first of these names that is there, None without any."""
+    """Return the value of the first of `names` that `held` contains, or None."""
     return next((held[name] for name in names if name in held), None)
 
 
@@ -84,7 +84,7 @@ def _part_text(part: Mapping[str, Any], kind: str) -> str:
 
 
 def text_field(value: Mapping[str, Any], name: str) -> str:
-    """Return the text of a field, "" if it is absent. Raises InvalidInput if it is no text."""
+    """Return the text of a field, "" if it is absent. Raises InvalidInput if it is not text."""
     text = value.get(name)
     if text is None:
         return ""
@@ -94,7 +94,7 @@ def text_field(value: Mapping[str, Any], name: str) -> str:
 
 
 def objects(value: Any, what: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects, empty for None. Raises InvalidInput."""
+    """Return a list of objects, an empty list for None. Raises InvalidInput."""
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
@@ -113,13 +113,13 @@ def text_of(value: Any) -> str:
 
 
 def arguments_of(value: Any) -> Mapping[str, Any] | str | None:
-    """Return arguments as data if they are a JSON object, else as text; None without any."""
+    """Return arguments as data if they are a JSON object, else as text; None if there are none."""
     data = json_data(value)
     return data if isinstance(data, Mapping) else text_of(value) or None
 
 
 def seconds(value: Any) -> float | None:
-    """Return a time as seconds since 1970; it is a number of them or ISO 8601 (UTC by default).
+    """Return a time, given in seconds or as ISO 8601 (UTC by default), in seconds since 1970.
 
     None stays None. Raises InvalidInput.
 
@@ -140,7 +140,7 @@ def seconds(value: Any) -> float | None:
 
 
 class EpisodeReader:
-    """Reads heedful's own form: one episode a line, each an object with `events`."""
+    """Reads heedful's own format: each line is one episode, an object with `events`."""
 
     source = "heedful"
 
@@ -148,7 +148,7 @@ class EpisodeReader:
         self._limits = limits
 
     def add(self, value: Any) -> list[Episode]:
-        """Take a value of the file, and return the episodes that it ends. Raises InvalidInput."""
+        """Read one value of the file and return the finished episodes. Raises InvalidInput."""
         if not isinstance(value, Mapping) or "events" not in value:
             raise InvalidInput("an episode", value, "an object with events")
         given = _canonical_names(value)
@@ -174,15 +174,15 @@ class EpisodeReader:
         return [episode]
 
     def finish(self) -> list[Episode]:
-        """Return the episodes that end with the file."""
+        """Return the episodes that are finished only when the file ends."""
         return []
 
 
 class ChatReader(EpisodeReader):
-    """Reads conversations in OpenAI's form, each a list of messages or an object with `messages`.
+    """Reads chats of OpenAI: each value is a list of messages or an object with `messages`.
 
-    Lines that are one message each make one conversation together. The format does not say whether
-    a tool failed, so its result is always the content of the response.
+    If each line is a single message, all lines together are one conversation. The format does not
+    say whether a tool failed, so a tool result is always the content of the response.
     """
 
     source = "chat"
@@ -210,9 +210,9 @@ class ChatReader(EpisodeReader):
 
 
 def chat_events(message: Mapping[str, Any], names: MutableMapping[str, str]) -> list[Event]:
-    """Return the events of a chat message in the form of OpenAI, of Anthropic or of OpenTelemetry.
+    """Return the events of one chat message of OpenAI, Anthropic or OpenTelemetry.
 
-    `names` maps the ids of earlier calls to tools. Raises InvalidInput.
+    `names` maps the ids of earlier calls to the names of tools. Raises InvalidInput.
     """
     role, content = message.get("role"), first_of(message, "parts", "content")
     if not isinstance(role, str) or not role:
@@ -254,11 +254,10 @@ class _Session:
 
 
 class SessionReader(EpisodeReader):
-    """Reads sessions of Claude Code, one entry a line: one episode a session, in file order.
+    """Reads sessions of Claude Code: a line is one entry, a session one episode, in file order.
 
-    Entries are sorted by time, since side chains and the kept part of a longer session may be
-    written later; one that appears twice counts once. The first user message of the main chain is
-    the task.
+    Entries are sorted by time, because side chains may be written later. An entry that appears
+    twice counts once. The first user message of the main chain is the task.
     """
 
     source = "claude-code"
@@ -327,13 +326,13 @@ def _entry_events(session: _Session, entry: Mapping[str, Any]) -> list[Event]:
 
 
 def _canonical_names(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the aliases; if both names are given, ours wins."""
+    """Rename the aliases. If both names are present, the value of heedful's name counts."""
     ours = {ALIASES[name]: held for name, held in value.items() if name in ALIASES}
     return ours | {name: held for name, held in value.items() if name not in ALIASES}
 
 
 def _event(value: Mapping[str, Any]) -> Event:
-    """Return an event; fields that it does not have are kept in `meta`."""
+    """Return an event; unknown fields are stored in its `meta`."""
     given = _canonical_names(value)
     error: Any = given.get("error")
     code = text_field(given, "code")
@@ -383,7 +382,7 @@ def _usage(value: Any) -> Usage:
 
 
 def amount(value: Mapping[str, Any], name: str) -> float:
-    """Return a number of at least 0, 0 if it is absent. Raises InvalidInput."""
+    """Return a number of at least 0, or 0 if the field is absent. Raises InvalidInput."""
     number = 0 if value.get(name) is None else value[name]
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e15:
         raise InvalidInput(name, number, "a number of at least 0")
@@ -397,7 +396,7 @@ def _count(value: Mapping[str, Any], name: str) -> int:
 
 
 def write(episodes: Iterable[Episode]) -> Iterator[bytes]:
-    """Yield one line an episode, ASCII with a newline; read again they differ only in `source`."""
+    """Yield each episode as one line of ASCII; `read` restores everything except `source`."""
     for episode in episodes:
         held = {"task": episode.task, "outcome": episode.outcome, **to_document(episode)}
         for place, event in enumerate(held["events"]):

@@ -1,6 +1,6 @@
-"""One OpenTelemetry span, in JSON or protobuf -> the step of an agent that it records. Pure.
+"""Decode OpenTelemetry spans, in JSON or protobuf, into the steps of an agent. Pure.
 
-A span is decoded into one form, `Span`. By the conventions of OpenTelemetry GenAI or OpenInference
+A `Span` is the same for both encodings. By the conventions of OpenTelemetry GenAI or OpenInference
 it becomes a `Step`: the events that went in and came out of a model, a tool or an agent.
 """
 
@@ -51,9 +51,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class Span:
-    """One operation: ids in hex, times in nanoseconds since 1970 (0: unknown).
+    """One operation. Ids are in hex, times in nanoseconds since 1970 (0: unknown).
 
-    `remote`: its parent is in another process, which may export its spans elsewhere.
+    `remote` is True if the parent is in another process, which may export its spans elsewhere.
     """
 
     trace: str
@@ -131,7 +131,7 @@ def _integer(given: Mapping[str, Any], name: str, unit: str = "nanoseconds since
 
 
 def _number(held: Any) -> Any:
-    """Turn the text or the float that JSON has for an integer into an integer."""
+    """Return an integer for a text or a float that holds one, and any other value unchanged."""
     text = isinstance(held, str) and re.fullmatch("-?[0-9]{1,20}", held)
     return int(held) if text or (isinstance(held, float) and held.is_integer()) else held
 
@@ -142,7 +142,7 @@ def _attributes(pairs: Any) -> Attributes:
 
 
 def _value(value: Any) -> Any:
-    """Decode the value of an attribute: an object whose only key names the type."""
+    """Decode the value of an attribute: an object whose only key is the type of the value."""
     if not isinstance(value, Mapping) or not value:
         return None
     kind, held = next(iter(value.items()))
@@ -156,10 +156,11 @@ def _value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class Step:
-    """The step of one span: the events that went in and came out, their cost, and the error.
+    """The step that a span records: the events that went in and came out, its cost and its error.
 
-    `kind` is a model's answer, a tool's work, a span around them, such as an agent or a chain, or
-    "" for a span that concerns none of these. Times are in nanoseconds since 1970 (0: unknown).
+    `kind` is "model" for a model's answer, "tool" for a tool's work, "around" for a span around
+    these, such as an agent, and "" for any other span. Times are in nanoseconds since 1970 (0:
+    unknown). `tokens` are those of the prompt and of the answer.
     """
 
     id: str
@@ -179,7 +180,7 @@ class Step:
 
 
 def step_of(span: Span) -> Step:
-    """Return the step of a span. Data that does not follow the convention is kept as text."""
+    """Return the step of a span; data outside the conventions becomes text."""
     held, kind = span.attributes, kind_of(span.attributes)
     step = Step(span.id, span.parent, span.start, span.end, span.status, _error_of(span), kind)
     if not kind:
@@ -206,7 +207,7 @@ def step_of(span: Span) -> Step:
 
 
 def kind_of(held: Attributes) -> Kind:
-    """Return the kind of step that a span with these attributes is."""
+    """Return the kind of step for a span with these attributes."""
     inferred = held.get(OPENINFERENCE)
     kind = inferred or held.get(GENAI)
     if not isinstance(kind, str):
@@ -219,7 +220,7 @@ def _tokens(count: Any) -> int:
 
 
 def _error_of(span: Span) -> Error | None:
-    """Return a message and a code, from the last exception, the status or `error.type`."""
+    """Return the message and code of an error: the last exception, the status or `error.type`."""
     kind = text_of(span.attributes.get("error.type"))
     if span.status != "error" and (span.status == "ok" or not kind):
         return None
@@ -231,7 +232,7 @@ def _error_of(span: Span) -> Error | None:
 
 
 def _add_tool(step: Step, span: Span, named: Mapping[str, Any]) -> None:
-    """Add a call and, if its result was recorded, its response."""
+    """Add the tool's call and, if its result was recorded, its response."""
     tool = text_of(named["tool"]) or span.name.removeprefix("execute_tool ")
     given, call = messages.arguments_of(named["arguments"]), text_of(named["call"])
     step.inputs = (Event("tool_call", "", step.agent, tool, given, call),)
@@ -282,7 +283,7 @@ def _inferred_events(step: Step, held: Attributes, side: str, role: str) -> tupl
 
 
 def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
-    """Rebuild the objects that attributes such as `PREFIX0.message.role` spell out, in order."""
+    """Rebuild the list of objects that attributes such as `PREFIX0.message.role` describe."""
     tree: dict[str, Any] = {}
     for key, value in held.items():
         if key.startswith(prefix):
@@ -297,7 +298,7 @@ def _listed(held: Attributes, prefix: str) -> list[dict[str, Any]]:
 
 
 def _in_order(tree: Any) -> Any:
-    """Turn objects that have numbers for names into lists, without the name that wraps each."""
+    """Turn objects with numbers as keys into lists, and unwrap the single value of each entry."""
     if not isinstance(tree, dict):
         return tree
     inner = {name: _in_order(held) for name, held in tree.items()}
@@ -310,7 +311,7 @@ def _in_order(tree: Any) -> Any:
 
 
 def _events(found: Any, role: str) -> tuple[Event, ...]:
-    """Return the events of messages; messages outside the convention become one text."""
+    """Return the events of messages; messages outside the conventions become one text."""
     events: list[Event] = []
     try:
         for message in objects(found, "messages"):

@@ -1,4 +1,4 @@
-"""A file of traces -> its values, one at a time -> its episodes."""
+"""Read a file of traces: its values one at a time, then the episodes that they make."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ FORMATS: Mapping[str, Callable[[Limits], EpisodeReader]] = {
 
 
 def read(file: File, format: str = "auto", limits: Limits = Limits()) -> Iterator[Episode]:
-    """Yield the episodes of a file, a path or its bytes.
+    """Yield the episodes of `file`, a path or the bytes of a file, which may be gzipped.
 
     The `format` is heedful (what `write` writes), otlp (OpenTelemetry GenAI or OpenInference spans,
     as OTLP JSON or protobuf), chat (OpenAI messages) or claude-code; auto decides by the first
-    value. The file may be gzipped. Secrets are redacted.
+    value. Secrets are redacted.
 
-    Raises TraceFileError with the line of the first damage, after the episodes before it, and
-    UnknownName.
+    Raises UnknownName for an unknown format. For damage, first yields the episodes before it, then
+    raises TraceFileError with the line.
     """
     if format != "auto" and format not in FORMATS:
         raise UnknownName("trace format", format, ["auto", *FORMATS])
@@ -94,7 +94,6 @@ def _problem(error: Exception) -> str:
 
 
 def _format(value: Any) -> str:
-    """Return the format that the first value of a file shows. Raises InvalidInput."""
     if isinstance(value, bytes):
         return "otlp"
     first = value[0] if isinstance(value, list) and value else value
@@ -106,7 +105,7 @@ def _format(value: Any) -> str:
 
 
 def _values(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield the values of a file, JSON or bytes of protobuf. Raises TraceFileError."""
+    """Yield the values of a file: JSON, or protobuf as bytes. Raises TraceFileError."""
     opened: Any = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(b"\x1f\x8b") else file
     try:
         yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
@@ -115,7 +114,7 @@ def _values(name: str, file: BufferedReader, most: int) -> Values:
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one value a line, or the whole file as one value."""
+    """Yield one value for each line, or the whole file as one value."""
     first = True
     for number in count(1):
         line = _within(most, name, number, file.readline(most + 1))
@@ -142,7 +141,7 @@ def _within(most: int, name: str, number: int, data: bytes) -> bytes:
 
 
 def _parsed(name: str, number: int, text: bytes) -> Any:
-    """Decode JSON that begins on the line of that number. Raises TraceFileError."""
+    """Decode JSON that begins on line `number`. Raises TraceFileError."""
     try:
         whole = text.decode("utf-8-sig").rstrip("\r\n")
         return json.loads(whole, parse_constant=_refuse_constant)
@@ -156,7 +155,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
-    """Yield one request, or many requests with their lengths in front of them."""
+    """Yield one request, or many requests that each follow their length."""
     if file.peek(1)[0] == 0x0A:  # the tag of a ResourceSpans, the only field of a request in use
         yield 0, _within(most, name, 0, file.read(most + 1))
     while size := file.read(4):

@@ -1,9 +1,8 @@
 """Signals: the mistakes that a finished run shows, found without a model. Pure.
 
-Only the structure of the trace is read: which calls failed, which were repeated or tried again, and
-where the values of the answer came from. No step is named as the cause: on recorded failures no
-rule of this kind does better than a constant answer on both kinds of traces (`make quality
-ONLY=whowhen`).
+Only the structure of the trace is used: which calls failed, which were repeated or retried, and
+where the values in the answer first appeared. No step is named as the cause of the failure: on
+recorded failures no such rule beats a constant answer (`make quality ONLY=whowhen`).
 """
 
 from __future__ import annotations
@@ -65,12 +64,12 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """An episode as it was read; every sequence is by position among its events.
+    """An episode and what was found in it; every sequence has one entry for each event.
 
-    `roles` say what each event is, `result` the position of the result of a call, `act` that of the
-    call a result came from, `failure` the text of a failure or "". `values` are the numbers and
-    names that an event holds and the task does not. `answer` is the position of the last words of
-    an agent that hold a value, None without.
+    `roles` say what each event is. `result` is the position of a call's result, `act` the position
+    of the call that led to a result. `failure` is the text of a failure or "". `values` are the
+    numbers and names that the event contains and the task does not. `answer` is the position of the
+    agent's last words with such a value, or None.
     """
 
     episode: Episode
@@ -83,19 +82,19 @@ class Course:
     answer: int | None
 
     def step_of(self, at: int) -> int:
-        """Return the call that the event at this position came from, or the position itself."""
+        """Return the position of the call that led to the event, or else the event's position."""
         act = self.act[at]
         return at if act is None else act
 
 
 def call_failed(run: Course, call: int) -> bool:
-    """Return True if a call, or its result, is a failure."""
+    """Return True if a call or its result is a failure."""
     result = run.result[call]
     return bool(run.failure[call] or (result is not None and run.failure[result]))
 
 
 def course(episode: Episode) -> Course:
-    """Read an episode: linear in the number of events, 8,000 characters of each."""
+    """Read an episode, in time linear in its events; 8,000 characters of each event are used."""
     events, task = episode.events, ends(f"{episode.task}\n{episode.goal}")
     texts = [ends(event_text(event)) for event in events]
     roles: list[Role] = []
@@ -119,18 +118,18 @@ def course(episode: Episode) -> Course:
 
 
 def ends(text: str) -> str:
-    """Return the part of a text that is read: its two ends."""
+    """Return the part of a text that is used: its two ends."""
     return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]}\n{text[-TAIL:]}"
 
 
 def event_text(event: Event) -> str:
-    """Return everything an event says, including its arguments and its error."""
+    """Return the content, the arguments and the error of an event as one text."""
     arguments = "" if event.arguments is None else str(event.arguments)
     return "\n".join(part for part in (event.content, arguments, event.error) if part)
 
 
 def values(text: str) -> frozenset[str]:
-    """Return the numbers and names in a text in one form, without small numbers and list marks.
+    """Return the normalized numbers and names in a text, without small numbers and list marks.
 
     >>> sorted(values("1. It sold for $5,200,000 in Mission Bay, 3 times."))
     ['5200000', 'mission bay']
@@ -157,7 +156,7 @@ def output(text: str) -> str:
 
 
 def error_line(failure: str) -> str:
-    """Return the line that names a failure: the end of its last traceback, else the error line."""
+    """Return the line that describes a failure: the end of its last traceback, or an error line."""
     _, trace, last = f"\n{output(failure) or failure}".rpartition("\nTraceback (")
     lines = [line.rstrip() for line in last.splitlines() if line.strip()]
     if trace:
@@ -198,9 +197,9 @@ def answered(events: Sequence[Event]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedStep:
-    """One step made several times in a row; `str()` says so in words.
+    """One step that was made several times in a row; `str()` describes it.
 
-    `calls` are the positions of the calls among the events, from 0, `results` those of the results.
+    `calls` and `results` are positions among the events, from 0.
     """
 
     tool: str
@@ -222,9 +221,9 @@ def repeated_step(
 ) -> RepeatedStep | None:
     """Return the first step made at least `times` (2 or more) times in a row, or None.
 
-    A step is a tool call with its result; two are equal if agent, tool, arguments (as JSON) and
-    result are. Agents may talk in between. Anything else restarts the count: another step, a user
-    message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
+    A step is a tool call with its result; two steps are equal if agent, tool, arguments (as JSON)
+    and result are equal. Agents may talk in between. Anything else restarts the count: another
+    step, a user message, a system event. Tools in `polls` are never reported. Raises InvalidInput.
 
     >>> step = [Event("tool_call", tool="look"), Event("tool_response", "nothing")]
     >>> str(repeated_step(5 * step))
@@ -253,7 +252,7 @@ def repeated_step(
 
 
 def step_key(events: Sequence[Event], call: int, result: int | None) -> tuple[str, ...]:
-    """Return the same key for equal steps, () without a known result."""
+    """Return a key that equal steps share, or () if the result is unknown."""
     if result is None:
         return ()
     event, got = events[call], events[result]
@@ -281,11 +280,11 @@ def canonical_json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One thing in an episode that speaks of a mistake; `str()` says it in words.
+    """One sign of a mistake in an episode; `str()` describes it.
 
-    `at` is the position of the decisive event among the events, from 0, `id` its id or "".
-    `evidence` holds the positions of the events that prove it, at most 20, and `evidence_ids` their
-    ids. `strength` is 0..1: how sure the pattern is, not how bad the mistake was.
+    `at` is the position of the decisive event, from 0, `id` its id or "". `evidence` holds the
+    positions of the events that prove the sign, at most 20, and `evidence_ids` their ids.
+    `strength` is 0..1: how sure the sign is, not how bad the mistake was.
     """
 
     kind: Kind
@@ -303,7 +302,7 @@ class Signal:
 def signals(episode: Episode) -> tuple[Signal, ...]:
     """Return the signals of an episode in the order of their decisive events.
 
-    Linear in the number of events; 8,000 characters of each event are read.
+    Takes time linear in the number of events; 8,000 characters of each event are used.
 
     >>> calls = Event("tool_call", tool="read"), Event("tool_response", "Error: no such file")
     >>> [str(signal) for signal in signals(Episode(calls))]
@@ -313,7 +312,7 @@ def signals(episode: Episode) -> tuple[Signal, ...]:
 
 
 def signals_of(run: Course) -> tuple[Signal, ...]:
-    """Return the signals of an episode that was read before."""
+    """Return the signals of an episode that `course` has read."""
     found = []
     for kind, rule in RULES.items():
         for at, evidence, strength, words in rule(run):
@@ -324,12 +323,12 @@ def signals_of(run: Course) -> tuple[Signal, ...]:
 
 
 def quote(text: str) -> str:
-    """Return a text as a signal shows it: short, on one line, as data."""
+    """Return a text as signals show it: short, on one line, without control characters."""
     return clean(text, 120)
 
 
 def _causes(run: Course) -> Found:
-    """Group failures that share a signature or an entity; the first of a group is its cause."""
+    """Group failures that share a signature or an entity; yield the first failure of each group."""
     groups: list[list[int]] = []
     known: dict[str, list[int]] = {}
     for at, text in enumerate(run.failure):
@@ -370,7 +369,7 @@ def _not_offered(run: Course) -> Found:
 
 
 def _retries(run: Course) -> Found:
-    """Yield calls that failed and then worked when repeated, with what changed in between."""
+    """Yield calls that failed and worked when repeated, with what changed in between."""
     failed_calls: dict[tuple[str, str], int] = {}
     for at, role in enumerate(run.roles):
         if role != "act" or run.result[at] is None:
@@ -396,7 +395,7 @@ def _retries(run: Course) -> Found:
 
 
 def _change(run: Course, before: int, at: int) -> str:
-    """Describe how a second try of a call differs from the first; "" for another call."""
+    """Describe how the second try of a call differs from the first; "" if it is another call."""
     old, new = held = [object_arguments(run.events[place]) for place in (before, at)]
     first, second = (e if isinstance(e, str) else " ".join(map(str, e.values())) for e in held)
     if not _alike(first, second):
@@ -433,16 +432,15 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _repeated(run: Course) -> Found:
-    """Yield the first repeated step."""
     if step := repeated_step(run.events, 3):
         # It is certain at 5, where a loop is stopped.
         yield step.calls[1], step.calls, min(1.0, step.times / 5), str(step)
 
 
 def _answer(run: Course) -> Found:
-    """Find where the values of the answer first occurred, in a run that did not succeed.
+    """Yield where the values of the answer first appeared, in a failed or partial run.
 
-    A run that ended in an error or out of time gave no answer.
+    A run that ended in an error or a time-out gave no answer.
     """
     last = run.answer
     if last is None or run.episode.outcome not in ("failure", "partial"):

@@ -1,6 +1,6 @@
-"""The spans of traces, in any order -> one episode a trace; and spans that wait for the rest. Pure.
+"""Turn the spans of traces, which come in any order, into one episode for each trace. Pure.
 
-Services send spans in pieces. A `Piece` is one span as it waits in a store, without secrets; when
+Services send spans in pieces. A `Piece` is one span without secrets, as it waits in a store. When
 its trace has ended, `episodes` turns the pieces into an episode, as `SpanReader` does for a file.
 """
 
@@ -25,12 +25,13 @@ Steps = Mapping[str, Step]
 
 
 class SpanReader(EpisodeReader):
-    """Collects spans as they come, cut at once, and puts them in order at the end.
+    """Reads OTLP spans in any order, shortens them on arrival, and sorts them at the end.
 
-    One episode a trace. Events are in the order of time, a span's input at its start and its output
-    at its end, parents before children; without times in file order. What a model is sent again
-    appears once. A call that a model asks for, the span of its tool and the result in the next
-    prompt are one tool_call and one tool_response.
+    Each trace is one episode. Events are in the order of time: a span's input at its start, its
+    output at its end, parents before children. Spans without times keep the order of the file. Each
+    call of a model repeats the chat so far; repeated messages appear once. A call that a model asks
+    for, the span of its tool and the result in the next prompt become one tool_call and one
+    tool_response.
     """
 
     source = "otlp"
@@ -46,7 +47,7 @@ class SpanReader(EpisodeReader):
         return self.add_spans(read(value))
 
     def add_spans(self, spans: Iterable[Span]) -> list[Episode]:
-        """Take spans; a trace may continue until the file ends. Raises InvalidInput."""
+        """Add spans; a trace may continue until the file ends. Raises InvalidInput."""
         most = self._limits.content
         for span in spans:
             steps = self._traces.setdefault(span.trace, {})
@@ -81,8 +82,8 @@ _Moment = tuple[int, int, Step, bool]
 def _moments(steps: Steps) -> list[_Moment]:
     """Return the starts and ends of all spans in order; no child starts before its parent.
 
-    A child without an agent gets that of its parent. A model around another model only passes on
-    its answer, so its kind becomes "around".
+    A child without an agent gets the agent of its parent. If a model's span contains another
+    model's span, it only passes on the answer, so its kind becomes "around".
     """
     roots: list[Step] = []
     children: dict[str, list[Step]] = {}
@@ -130,7 +131,6 @@ class _EventLog:
         self._recorded: Counter[str] = Counter()  # events by span
 
     def begin(self, step: Step, at: int) -> None:
-        """Record what went into a span."""
         if step.kind != "tool":
             self._record_new(step, step.inputs, "", at)
             return
@@ -150,7 +150,6 @@ class _EventLog:
             self._open[self._tools[call]].pop(call)
 
     def end(self, step: Step, at: int) -> None:
-        """Record what came out of a span."""
         if step.kind == "around":
             self._record_new(step, step.outputs, step.agent, at)
         else:
@@ -198,7 +197,7 @@ class _EventLog:
 
 
 def _content_key(event: Event) -> Hashable:
-    """Return the same key for events with the same content and different ids."""
+    """Return the same key for events that differ only in their ids."""
     return event.type, event.content, event.error, event.tool and repr(event.arguments)
 
 
@@ -237,10 +236,10 @@ _TRACE, _SPAN = re.compile(r"(?!0+$)[0-9a-f]{32}"), re.compile(r"(?!0+$)[0-9a-f]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A span that waits: the ids of its trace, of itself and of its parent ("": none).
+    """A span that waits in a store, with the ids of its trace, of itself and of its parent or "".
 
-    `root`: its end is, as far as this process knows, the end of the trace. `record` holds the rest
-    as JSON, at most `LONGEST` bytes.
+    `root` is True if the trace ends with this span, as far as this process knows. `record` holds
+    the rest of the span as JSON, at most `LONGEST` bytes.
     """
 
     trace: str
@@ -251,7 +250,7 @@ class Piece:
 
 
 def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
-    """Turn spans into pieces, and count the refused ones by reason. Raises what `spans` raises."""
+    """Return spans as pieces, and count the refused spans by reason. Raises what `spans` raises."""
     found: list[Piece] = []
     refused: Counter[str] = Counter()
     for span in spans:
@@ -269,7 +268,7 @@ def pieces(spans: Iterable[Span]) -> tuple[list[Piece], Counter[str]]:
 
 
 def _record(span: Span) -> str:
-    """Return a span as JSON: its times, and the attributes of models, tools and errors."""
+    """Return a span as JSON: name, times, status, and attributes of models, tools and errors."""
     about = otlp.kind_of(span.attributes) != ""
     events = [
         (name, _without_secrets(held))
@@ -287,7 +286,7 @@ def _record(span: Span) -> str:
 
 
 def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
-    """Redact attributes; those that hold JSON still do."""
+    """Redact attributes; those that hold JSON remain valid JSON."""
     kept: dict[str, Any] = {}
     for name, value in attributes.items():
         data = episode.json_data(value) if str(value)[:1] in ("{", "[") else value
@@ -299,7 +298,7 @@ def _without_secrets(attributes: Attributes) -> Mapping[str, Any]:
 
 
 def episodes(pieces: Iterable[Piece], limits: Limits = Limits()) -> list[Episode]:
-    """Return the episodes of pieces: one a trace with a step of a model, a tool or an agent."""
+    """Return an episode for each trace with a step of a model, a tool or an agent."""
     reader = SpanReader(limits)
     for piece in pieces:
         name, start, end, status, message, attributes, events = json.loads(piece.record)
