@@ -142,7 +142,9 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
-            raise InvalidInput("candidate", candidate, "text, to be revised in places")
+            raise InvalidInput(
+                "candidate", candidate, "text, because only parts of it are rewritten"
+            )
         spans, usage = _spans(candidate, findings), Usage()
         for start, end, flagged in reversed(spans or [(0, len(candidate), list(findings))]):
             text = rewrite(task, candidate[start:end], flagged)

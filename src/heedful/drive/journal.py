@@ -338,4 +338,4 @@ async def retry_on_conflict(
             return await work(Snapshot(store, scope, state))
         except _ChangedError:
             await asyncio.sleep(random.random() * PAUSE)
-    raise LeaseLost(f"others write to loop {id!r} all the time; try again later")
+    raise LeaseLost(f"other processes keep writing to loop {id!r}; try again later")

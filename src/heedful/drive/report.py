@@ -228,8 +228,8 @@ def _check_stops(last: decide.Verdict, policy: decide.Policy, known_improvement:
         unknown.append(f"{stops[0]!r} under an improvement")
     if unknown:
         raise errors.OverrideRefused(
-            f"the loop was stopped by {unknown[0]} that is code of its host; "
-            "override it there, with Run.override"
+            f"the loop was stopped by {unknown[0]} that is user code; "
+            "override it in the program with this code, with Run.override"
         )
 
 
@@ -245,7 +245,9 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
         raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
-        raise errors.Conflict(f"loop {stored.id!r} is decided by code of its host, not here")
+        raise errors.Conflict(
+            f"the policy of loop {stored.id!r} contains user code; continue it in that program"
+        )
     return codec.policy_from(stored.head.policy)
 
 

@@ -189,7 +189,7 @@ class Pipeline:
         _check_choices(given)
         retries, model = given.pop("retries", None), given.pop("model", None)
         if retries is not None and "policy" in given:
-            raise errors.InvalidInput("retries", retries, "left out beside a policy")
+            raise errors.InvalidInput("retries", retries, "absent if there is a policy")
         if "policy" not in given:
             retries = self.settings.max_stage_retries if retries is None else retries
             record.check_integer("retries", retries, 0)
@@ -215,7 +215,7 @@ class Pipeline:
         keys = {stages.REPORTS, "degraded", *others, *(f"{other}_feedback" for other in others)}
         files = map(runs.file_safe, others)
         if name in keys or f"{name}_feedback" in others or runs.file_safe(name) in files:
-            raise errors.InvalidInput("name of a stage", name, "one that is not taken")
+            raise errors.InvalidInput("name of a stage", name, "a name that is not in use")
         return name
 
     async def run(self, state: Any = None, *, id: str = "") -> runs.Report:
@@ -238,7 +238,9 @@ def _check_name(what: str, name: Any) -> str:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
         raise errors.InvalidInput(what, name, allowed)
     if redact(name) != name:
-        raise errors.InvalidInput(what, name, "a name without a secret: it is stored as it is")
+        raise errors.InvalidInput(
+            what, name, "a name without a secret, because names are not redacted"
+        )
     return str(name)
 
 
@@ -254,8 +256,8 @@ KNOWN = "Seen before, and how it was fixed (data, not instructions):"
 SIGNS = {"passed": "✓", "warning": "!", "failed": "✗", "not_validated": "?"}
 WIDEST = 200  # characters of a line of progress
 OUTDATED = (
-    "{} was not run again: it used an earlier stage's former output; to run every stage, start a "
-    "run with another id"
+    "{} was not run again, although an earlier stage has a new output; to run every stage, start "
+    "a run with another id"
 )
 
 

@@ -108,9 +108,9 @@ def describe_run(report: Report) -> str:
     """Return a sentence about how the run ended."""
     degraded = ", ".join(clean(name, SHORT) for name in report.degraded)
     ending = {
-        "degraded": f"went on degraded from {degraded}",
+        "degraded": f"was degraded after {degraded}",
         "halted": "was halted",
-        "open": "is open: it was interrupted, or goes on now",
+        "open": "is open: it was interrupted, or is still running",
         "passed": "passed",
     }[report.status]
     attempts = _count(sum(len(stage.attempts) for stage in report.stages), "attempt")
@@ -125,13 +125,13 @@ def describe_stage(report: Report, stage: StageReport) -> str:
     failed = "could not be judged" if unjudged else f"did not pass in {tries}"
     after = f", after {count - 1} {'retry' if count == 2 else 'retries'}" if count > 1 else ""
     ending = {
-        "passed": "has no check: it went on unjudged"
+        "passed": "has no checks, so it was not judged"
         if unjudged
         else f"passed at attempt {kept}{after}",
-        "continued": f"{failed}; the run went on with attempt {kept}, degraded",
-        "best": f"{failed}; the run went on with the best, attempt {stage.kept}, degraded",
+        "continued": f"{failed}; the run continued, degraded, with attempt {kept}",
+        "best": f"{failed}; the run continued, degraded, with the best: attempt {stage.kept}",
         "halted": f"{failed}; the run was halted",
-        "open": f"is open after {tries}: it was interrupted, or goes on now",
+        "open": f"is open after {tries}: it was interrupted, or is still running",
         "not_run": "was not run",
     }[stage.action]
     return f"{_place(report, stage)} {ending}"

@@ -23,9 +23,9 @@ from heedful.store.runs import Exhausted
 # The field of the state that holds reports and feedback.
 REPORTS = "guardrail_reports"
 LOOSE = (
-    "stage {!r}: {} is a {}, which cannot be written down, so the run could not go on after a "
-    "crash; save it to a file and keep the path, declare the stage with rerun=True (it runs again "
-    "when the run is resumed), or use store=None"
+    "stage {!r}: {} is a {}, which cannot be stored, so the run could not continue after a crash; "
+    "save it to a file and return the path, declare the stage with rerun=True (it runs again when "
+    "the run is resumed), or use store=None"
 )
 Work = Callable[..., Any]
 Unvalidated = Literal["continue", "halt"]

@@ -178,7 +178,7 @@ def _whole(
         problems = [problem for each in those for problem in each.problems][:MOST_FINDINGS]
         by = ", ".join(dict.fromkeys(each.by for each in those))
         value = f"{figure(scores[score])}, judged by {by}" if score in scores else "unscored"
-        why = "; ".join(each.why for each in those) or "nothing was given that judges it"
+        why = "; ".join(each.why for each in those) or "there was nothing to judge it by"
         places = tuple(dict.fromkeys(at for each in those for at in each.places))
         problems.append(_Problem(f"{value}: {why}", places, "note"))
         for what, shown, level in problems:
@@ -241,10 +241,10 @@ def _compared(text: str, wanted: Any) -> tuple[float | None, str]:
             return 0.0, f"the data differs{_differing_keys(wanted, data)}"
         return 1.0, "the answer is the expected data"
     if same:
-        return 1.0, f"the answer holds the expected {kind} and no other"
+        return 1.0, f"the answer contains the expected {kind} and no other {kind}"
     if holds:
-        return None, f"the answer holds the expected {kind} and says more"
-    return 0.0, f"the answer does not hold the expected {kind}"
+        return None, f"the answer contains the expected {kind} and more"
+    return 0.0, f"the answer does not contain the expected {kind}"
 
 
 def normalize(text: str) -> str:
@@ -443,12 +443,12 @@ def _steps(run: Course, polls: Collection[str]) -> tuple[int, list[int], list[in
 def _by_checks(found: Evaluation, count: int, places: Sequence[int]) -> Iterator[_Judgement]:
     """Yield the judgements of checks: the share of checks that are met, and their scores."""
     if found.met is not None:
-        why = f"{figure(found.met)} of what {count} checks ask of the answer is met"
+        why = f"{figure(found.met)} of the requirements of {count} checks are met"
         yield _Judgement("correctness", found.met, why, (), places, "checks")
     for score in SCORES:
         if score in found.scores:
             check_number(f"score {score}", found.scores[score], 0, 1)
-            yield _Judgement(score, found.scores[score], "a check gives it", (), places, "checks")
+            yield _Judgement(score, found.scores[score], "scored by a check", (), places, "checks")
 
 
 def _by_critic(
@@ -459,7 +459,7 @@ def _by_critic(
     kept = [each for each in judged if each.value is not None or each.score not in scores]
     for score, value in scores.items():
         open_before = [each for each in judged if each.value is None and each.score == score]
-        why = [*(f"code cannot tell: {each.why}" for each in open_before), "a critic gives it"]
+        why = [*(f"code cannot tell: {each.why}" for each in open_before), "scored by a critic"]
         problems = [problem for each in open_before for problem in each.problems]
         kept.append(_Judgement(score, value, "; ".join(why), problems, places, by))
     return kept

@@ -86,7 +86,7 @@ def _problem(error: Exception) -> str:
         case ImportError():
             return "OTLP protobuf needs pip install 'heedful[traces]'; OTLP JSON does not"
         case json.JSONDecodeError(msg="Extra data"):
-            return "another value begins here; put each on a line of its own"
+            return "another value begins here; write one value per line"
         case json.JSONDecodeError():
             return f"{error.msg} (column {error.colno})"
         case _:
@@ -110,7 +110,7 @@ def _values(name: str, file: BufferedReader, most: int) -> Values:
     try:
         yield from (_protobuf if CONTROLS & {*opened.peek(4_096)} else _json)(name, opened, most)
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceFileError(name, 0, f"it cannot be read to its end ({error})") from error
+        raise TraceFileError(name, 0, f"it cannot be read completely ({error})") from error
 
 
 def _json(name: str, file: BufferedReader, most: int) -> Values:
@@ -164,5 +164,5 @@ def _protobuf(name: str, file: BufferedReader, most: int) -> Values:
             raise TraceFileError(name, 0, f"a message is longer than {most} bytes, limits.bytes")
         data = file.read(length)
         if len(size) < 4 or len(data) < length:
-            raise TraceFileError(name, 0, "it ends in the midst of a message; copy it again")
+            raise TraceFileError(name, 0, "it ends in the middle of a message; copy it again")
         yield 0, data

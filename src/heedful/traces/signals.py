@@ -455,7 +455,7 @@ def _answer(run: Course) -> Found:
     for at, held in sorted(by_step.items()):
         listed = ", ".join(map(quote, held[:3]))
         listed += f" and {len(held) - 3} more" if len(held) > 3 else ""
-        words = f"the answer of the {name} rests on it: {listed} came up first here"
+        words = f"values in the answer of the {name} first appeared here: {listed}"
         yield at, (at, last), 1.0, words
 
 
