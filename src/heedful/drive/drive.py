@@ -72,9 +72,7 @@ def validate_arguments(
     if not isinstance(policy, decide.Policy):
         raise errors.InvalidInput("policy", policy, "a Policy, such as heedful.policies.default")
     if redact(str(id)) != str(id):
-        raise errors.InvalidInput(
-            "id", id, "a name without a secret, because names are not redacted"
-        )
+        raise errors.InvalidInput("id", id, "a name without a secret: ids are not redacted")
     if not isinstance(checks, Sequence) or not all(map(callable, checks)):
         raise errors.InvalidInput("checks", checks, "a list of callables (candidate, context)")
     if not isinstance(goals, Sequence) or not all(isinstance(goal, record.Goal) for goal in goals):

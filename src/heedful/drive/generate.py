@@ -142,9 +142,7 @@ def targeted(rewrite: Callable[[Any, str, Sequence[Finding]], Any]) -> Revise:
 
     async def revise(task: Any, candidate: Any, findings: Sequence[Finding]) -> Any:
         if not isinstance(candidate, str):
-            raise InvalidInput(
-                "candidate", candidate, "text, because only parts of it are rewritten"
-            )
+            raise InvalidInput("candidate", candidate, "text, since only parts change")
         spans, usage = _spans(candidate, findings), Usage()
         for start, end, flagged in reversed(spans or [(0, len(candidate), list(findings))]):
             text = rewrite(task, candidate[start:end], flagged)

@@ -245,9 +245,7 @@ def _next_policy(snapshot: journal.Snapshot, number: int) -> decide.Policy:
         raise errors.LoopEnded(f"loop {stored.id!r} {how}; attempt {number} comes too late")
     snapshot.check_free()
     if not codec.is_complete(stored.head.policy):
-        raise errors.Conflict(
-            f"the policy of loop {stored.id!r} contains user code; continue it in that program"
-        )
+        raise errors.Conflict(f"loop {stored.id!r} contains user code; continue it where it began")
     return codec.policy_from(stored.head.policy)
 
 

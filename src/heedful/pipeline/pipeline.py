@@ -238,9 +238,7 @@ def _check_name(what: str, name: Any) -> str:
         allowed = f"printable text without a slash, of at most {LONGEST} bytes"
         raise errors.InvalidInput(what, name, allowed)
     if redact(name) != name:
-        raise errors.InvalidInput(
-            what, name, "a name without a secret, because names are not redacted"
-        )
+        raise errors.InvalidInput(what, name, "a name without a secret: names are not redacted")
     return str(name)
 
 
